@@ -42,7 +42,7 @@ def check_line(
 
     Raises NotSeparable where a part is not quasi-affine, or not of a form that keeps an order.
     """
-    return _asked(space, extent, tuple(strips), ordered, decide)
+    return _asked(space, extent, tuple(strip.joined() for strip in strips), ordered, decide)
 
 
 def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
@@ -50,6 +50,9 @@ def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
 
     Raises NotSeparable where a part is not quasi-affine.
     """
+    inner, outer = inner.joined(), outer.joined()
+    if inner == outer and not inner.loops:
+        return None
     return _asked(space, ix.const(0), (inner, outer), False, decide_within)
 
 

@@ -14,6 +14,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.program import Size
 from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
+from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 from offcut.proof.by_axis.two_heights import Span, is_shared_out, joined
@@ -116,7 +117,9 @@ class _Line:
             broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
             if broken is not None:
                 return broken
-        if self.shares_out(parts):
+        if self.shares_out(parts) or lie_edge_to_edge(
+            self.extent, parts, self.quotients, self.sizes
+        ):
             return None
         for case in self.cases(parts, ()):
             broken = self.check(case)

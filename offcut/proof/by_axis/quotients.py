@@ -19,7 +19,7 @@ class Quotients:
     """
 
     def __init__(self, sizes: Iterable[Size]) -> None:
-        self.known: dict[tuple[Expr, int], tuple[Expr, Expr]] = {}
+        self.known: dict[tuple[Expr, int], tuple[Var, Var]] = {}
         self.facts: list[Expr] = []
         self.sizes: list[Size] = []
         self.least = {size.name: size.min for size in sizes}
@@ -38,7 +38,7 @@ class Quotients:
             case _:
                 return None
 
-    def _pair(self, a: Expr, divisor: int) -> tuple[Expr, Expr]:
+    def _pair(self, a: Expr, divisor: int) -> tuple[Var, Var]:
         if (a, divisor) not in self.known:
             number = len(self.known)
             q, r = Var(f"q{number}"), Var(f"r{number}")

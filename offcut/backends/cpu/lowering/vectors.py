@@ -9,6 +9,7 @@ the lanes for its terms (`reductions`), the last axis is a loop too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import gcd
 
 from offcut.backends.cpu.lowering.accesses import streams
@@ -210,16 +211,30 @@ class Vectors(Instances):
         f, width = self.f, self.width
         (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
         first = self.scalar(down.start), self.scalar(across.start)
+        multiple = gcd(ix.multiple_of(across.start), width)
         with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
             at = ir.add(f, first[0], k), ir.add(f, first[1], j)
-            left = ir.sub(f, height, k), ir.sub(f, count, j)
+            rows, columns = (
+                None if _divides(width, extent) else ir.sub(f, extent, done)
+                for extent, done in ((height, k), (count, j))
+            )
+            turned = partial(
+                self.turned,
+                (down.iter, across.iter),
+                at,
+                columns=columns,
+                copy=copy,
+                multiple=multiple,
+            )
+            if rows is None:
+                turned(rows=None)
+                return
             square, edge, end = f.name("square"), f.name("edge"), f.name("end")
-            deep = f.let(f"icmp sge i64 {left[0]}, {width}")
+            deep = f.let(f"icmp sge i64 {rows}, {width}")
             f.do(f"br i1 {deep}, label {square}, label {edge}")
-            multiple = gcd(ix.multiple_of(across.start), width)
-            for label, rows in ((square, None), (edge, left[0])):
+            for label, left in ((square, None), (edge, rows)):
                 with f.within(label):
-                    self.turned((down.iter, across.iter), at, (rows, left[1]), copy, multiple)
+                    turned(rows=left)
                 f.do(f"br label {end}")
             f.start(end)
 
@@ -227,11 +242,12 @@ class Vectors(Instances):
         self,
         axes: tuple[str, str],
         at: tuple[str, str],
-        left: tuple[str | None, str],
+        rows: str | None,
+        columns: str | None,
         copy: Store,
         multiple: int,
     ) -> None:
-        """One square from `at` on, of which so many rows and columns are `left`; None: all rows.
+        """One square from `at` on, of which there are so many rows and columns; None: all.
 
         Past the last column, the last one is read again, and not written.
         """
@@ -240,20 +256,20 @@ class Vectors(Instances):
         bits, kind = f"<{width} x i1>", e.kind(dtype_of(copy.value))
         deep, wide = (
             None if n is None else e.compare("<", "index", e.ramp(), e.splat(n, "index"))
-            for n in left
+            for n in (rows, columns)
         )
-        last = ir.sub(f, left[1], "1")
-        rows = []
+        last = None if columns is None else ir.sub(f, columns, "1")
+        values = []
         for lane in range(width):
-            column = ir.add(f, at[1], ir.minimum(f, str(lane), last))
-            with self.bound(axes[0], at[0]), self.bound(axes[1], column):
-                rows.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
+            column = str(lane) if last is None else ir.minimum(f, str(lane), last)
+            with self.bound(axes[0], at[0]), self.bound(axes[1], ir.add(f, at[1], column)):
+                values.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
         step = width // 2
         while step:
-            rows = swapped(f, rows, step, kind)
+            values = swapped(f, values, step, kind)
             step //= 2
         lanes = Lanes(width, axes[1], wide, multiple=multiple)
-        for row, value in enumerate(rows):
+        for row, value in enumerate(values):
             with self.bound(axes[0], ir.add(f, at[0], str(row))), self.bound(axes[1], at[1]):
                 if deep is None:
                     self.save(copy.buffer, copy.index, value, lanes)
@@ -261,3 +277,9 @@ class Vectors(Instances):
                 there = f.let(f"extractelement {bits} {deep}, i32 {row}")
                 with f.when(there):
                     self.save(copy.buffer, copy.index, value, lanes)
+
+
+def _divides(width: int, extent: str) -> bool:
+    """Whether an extent is known, and vectors of `width` lanes fill it."""
+    known = ir.literal(extent)
+    return known is not None and known % width == 0

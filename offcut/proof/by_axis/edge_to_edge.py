@@ -1,0 +1,116 @@
+"""Strips that lie edge to edge along an axis, for every extent at once, by algebra.
+
+A quotient ``q = a // c`` and its rest r make of ``a`` the sum ``c*q + r``, so that a ladder's tiles,
+
+    0 … 96*q    96*q … 96*q + 64*q'    96*q + 64*q' … e        with  e = 96*q + 64*q' + r'
+
+end where the next begin by an identity of polynomials, and none ends before it begins: no coefficient
+of its length is negative. What isl would decide over three nested divisions is read off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from offcut.core.expr import Compare, Expr, Var
+from offcut.core.polynomial import Polynomial, constant, polynomial, variable
+from offcut.core.program import Size
+from offcut.proof.by_axis.quotients import Quotients
+from offcut.proof.by_axis.strips import Strip, X
+
+
+def lie_edge_to_edge(
+    extent: Expr, strips: Sequence[Strip], quotients: Quotients, sizes: Sequence[Size]
+) -> bool:
+    """Whether the strips are ``0 <= x < extent``, in ascending order, each coordinate in one of them.
+
+    quotients  whose names `extent` and `strips` are in
+    sizes      that these are over
+
+    False: it is not known so.
+    """
+    sums = _Sums(quotients, sizes)
+    end = constant(0)
+    for strip in strips:
+        if strip.loops or strip.values or strip.repeats:
+            return False
+        found = sums.end_from(end, strip)
+        if found is None:
+            return False
+        end = found
+    return end == sums.of(extent)
+
+
+class _Sums:
+    """Expressions as polynomials without the sizes that quotients and rests make up."""
+
+    def __init__(self, quotients: Quotients, sizes: Sequence[Size]) -> None:
+        self.least = {size.name: size.min for size in (*sizes, *quotients.sizes)}
+        self.most: dict[str, int] = {}
+        self.parts: dict[str, Polynomial] = {}
+        for (a, divisor), (q, r) in quotients.known.items():
+            self.most[r.name] = divisor - 1
+            if isinstance(a, Var):
+                made = constant(divisor) * variable(q.name) + variable(r.name)
+                self.parts.setdefault(a.name, made)
+
+    def of(self, expr: Expr) -> Polynomial | None:
+        """An expression over what is left of the sizes; None where it is no sum of products."""
+        found = polynomial(expr)
+        while found is not None and any(n in self.parts for names, _ in found.terms for n in names):
+            found = found.at(self.parts)
+        return found
+
+    def end_from(self, start: Polynomial, strip: Strip) -> Polynomial | None:
+        """Where a strip ends that is what lies from `start` up to there; None: it is not known to be."""
+        uppers, conditions = [self.of(strip.upper)], list[Compare]()
+        for condition in strip.holds:
+            match condition:
+                case Compare("<", a, b) if a == X:
+                    uppers.append(self.of(b))
+                case Compare():
+                    conditions.append(condition)
+                case _:
+                    return None
+        if self.of(strip.lower) != start:
+            return None
+        ends = [end for end in uppers if end is not None]
+        for end in ends if len(ends) == len(uppers) else ():
+            length = end - start
+            first = all(self.is_positive(other - end) for other in ends)
+            if (
+                first
+                and self.is_positive(length)
+                and all(self.holds(c, length) for c in conditions)
+            ):
+                return end
+        return None
+
+    def holds(self, condition: Compare, length: Polynomial) -> bool:
+        """Whether a condition is true wherever `length` is at least 1."""
+        a, b = self.of(condition.a), self.of(condition.b)
+        if a is None or b is None:
+            return False
+        one = constant(1)
+        match condition.op:
+            case "<":
+                return self.is_positive(b - a - length)
+            case "<=":
+                return self.is_positive(b - a - length + one)
+            case ">":
+                return self.is_positive(a - b - length)
+            case ">=":
+                return self.is_positive(a - b - length + one)
+            case _:
+                return False
+
+    def is_positive(self, value: Polynomial) -> bool:
+        """Whether a value is at least 0 at all sizes, as its coefficients show: a rest r that is taken off is written ``c - 1 - r'``."""
+        down: Mapping[str, Polynomial] = {
+            names[0]: constant(self.most[names[0]]) - variable(names[0])
+            for names, factor in value.terms
+            if factor < 0 and len(names) == 1 and names[0] in self.most
+        }
+        least = {**self.least, **dict.fromkeys(down, 0)}
+        known = value.at(down).least(least)
+        return known is not None and known >= 0
