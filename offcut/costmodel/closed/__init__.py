@@ -1,8 +1,8 @@
 """The closed form: what a loop program costs on a machine, from exact counts, for any sizes or for given ones."""
 
 from offcut.costmodel.closed.cost import Cost, PieceCost, cost
-from offcut.costmodel.closed.counted import Hardware
 from offcut.costmodel.closed.formulas import Formulas, formulas
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.touched import Level
 
 __all__ = ["Cost", "Formulas", "Hardware", "Level", "PieceCost", "cost", "formulas"]

@@ -11,8 +11,9 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
-from offcut.costmodel.closed.counted import Hardware, counted
+from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
 
 

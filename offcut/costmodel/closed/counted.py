@@ -7,16 +7,14 @@ policy assumes, and a condition that is read from memory holds: what is counted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
-    Binary,
     Compare,
     Const,
     Expr,
@@ -50,129 +48,26 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.core.walking import taken
+from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
+from offcut.costmodel.closed.quotients import by_quotients, with_divisor
 from offcut.costmodel.closed.summation import chosen, decided, folded, summed
-from offcut.costmodel.closed.touched import Box, Level, box
+from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
-from offcut.costmodel.machine import Machine
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
-ZERO = ix.const(0)
 _APART = "#"  # no user can name an array so
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What runs as one.
-
-    stage        the array that it stores last
-    role         body, tail, or whole, of a tile
-    tile         extents, by axis; none of statements outside of tiles
-    microkernel  that covers it; None: plain loops
-    way          the option of a `choose` that it is in, by the number of the choose and of the option; None outside
-    """
-
-    stage: str
-    role: str
-    tile: tuple[tuple[str, Expr], ...]
-    microkernel: str | None
-    way: tuple[int, int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Of a piece, in a call.
-
-    runs          of the tile, or of its statements
-    instances     of its statements; of a masked tile, those that are switched off too
-    flop          operations on elements: additions, multiplications, comparisons of ``max=``, functions
-    instructions  thousandths of those that are issued
-    cycles        thousandths that what computes takes, operands at hand
-    picojoules    thousandths that the operations take; 0 where the machine does not say
-    """
-
-    runs: Expr = ZERO
-    instances: Expr = ZERO
-    flop: Expr = ZERO
-    instructions: Expr = ZERO
-    cycles: Expr = ZERO
-    picojoules: Expr = ZERO
-
-    def plus(self, other: Counts) -> Counts:
-        """Of both."""
-        return Counts(*(ix.add(a, b) for a, b in zip(_values(self), _values(other), strict=True)))
-
-
-def _values(counts: Counts) -> tuple[Expr, ...]:
-    return tuple(getattr(counts, one.name) for one in fields(Counts))
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """An option of a `choose`, and its predicted seconds."""
-
-    label: str
-    cost: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """A program, counted.
-
-    counts   by piece
-    moved    into each level, nearest first, by piece: bytes
-    kept     in each level, of what a call touches
-    choices  the options of each `choose`
-    values   what bounded values stand for that are named in the counts, each in terms of those before
-    exact    whether every count is one, and none a bound
-    """
-
-    pieces: tuple[Piece, ...]
-    counts: tuple[Counts, ...]
-    moved: tuple[Mapping[int, Expr], ...]
-    kept: tuple[Expr, ...]
-    choices: tuple[tuple[Way, ...], ...]
-    values: Mapping[str, Expr]
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """What computes.
-
-    microkernels    that tiles may name
-    register_bytes  of a vector
-    levels          of memory that are filled, nearest first: the registers before all
-    """
-
-    machine: Machine
-    microkernels: Mapping[str, Microkernel]
-    register_bytes: int
-    levels: tuple[Level, ...]
-
-    @property
-    def lanes(self) -> int:
-        """Of a vector of float32, and of what is summed in it."""
-        return self.lanes_of("float32")
-
-    def lanes_of(self, dtype: str) -> int:
-        """Of a vector: what is narrower than a float32 takes a lane of one, too, as code computes with it."""
-        return max(1, self.register_bytes // max(ITEM_BYTES[dtype], ITEM_BYTES["float32"]))
-
-    def on_core(self, kernel: Microkernel) -> bool:
-        """Whether vector registers hold the accumulators of its tiles; else another unit does."""
-        vectors = (tile.rows * -(-tile.columns // self.lanes) for tile in kernel.tiles)
-        return max(vectors, default=0) * self.register_bytes <= self.levels[0].bytes
 
 
 def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
     """`program`, counted at these sizes, and over those that are not given."""
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     return _Counter(program, hardware, fixed).counted(
-        all_mapped(substituted(program.body, fixed), _quotients)
+        all_mapped(substituted(program.body, fixed), by_quotients)
     )
 
 
@@ -252,7 +147,7 @@ class _Counter:
             piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
             parts.append(self.statement(stmt, replace(scope, piece=piece)))
         touched = self.traffic.block([part.touched for part in parts])
-        return _Seen(touched, _added(part.counts for part in parts))
+        return _Seen(touched, added(part.counts for part in parts))
 
     def piece(self, stmt: Stmt, scope: _Scope) -> int | None:
         """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
@@ -349,7 +244,7 @@ class _Counter:
         """With what it takes to begin a loop of lanes, and to end it."""
         assert scope.piece is not None
         once = Counts(cycles=ix.const(round(cycles * THOUSANDTHS)))
-        return replace(seen, counts=_added((seen.counts, {scope.piece: once})))
+        return replace(seen, counts=added((seen.counts, {scope.piece: once})))
 
     @contextmanager
     def around(self, name: str, lo: Expr, hi: Expr) -> Iterator[None]:
@@ -372,7 +267,7 @@ class _Counter:
                 for one in range(let.lo, let.hi)
             )
             return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
-        value = rewrite(value, _divided)
+        value = rewrite(value, with_divisor)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
             name = self.names.fresh(let.name)
@@ -418,7 +313,7 @@ class _Counter:
                 {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
             )
             touched = replace(both, moved=moved)
-        return _Seen(touched, _added(part.counts for part in parts))
+        return _Seen(touched, added(part.counts for part in parts))
 
     def seconds(self, cost: Expr) -> float | None:
         """A cost that no size decides any more."""
@@ -445,7 +340,7 @@ class _Counter:
 
     def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known) -> Counts:
         """Of all iterations of a loop."""
-        totals = [summed(name, lo, hi, value, known) for value in _values(each)]
+        totals = [summed(name, lo, hi, value, known) for value in values_of(each)]
         self.exact = self.exact and all(total.exact for total in totals)
         return Counts(*(total.value for total in totals))
 
@@ -465,10 +360,10 @@ class _Counter:
         if reads_memory(condition):
             self.exact = False
             touched = self.traffic.block([then.touched, other.touched])
-            return _Seen(touched, _added((then.counts, other.counts)))
+            return _Seen(touched, added((then.counts, other.counts)))
         counts = {}
         for piece in dict.fromkeys((*then.counts, *other.counts)):
-            pair = (_values(side.counts.get(piece, Counts())) for side in (then, other))
+            pair = (values_of(side.counts.get(piece, Counts())) for side in (then, other))
             counts[piece] = Counts(*(chosen(condition, a, b) for a, b in zip(*pair, strict=True)))
         return _Seen(self.traffic.where(condition, then.touched, other.touched), counts)
 
@@ -571,28 +466,6 @@ class _Counter:
         return found
 
 
-def _quotients(expr: Expr) -> Expr:
-    """An expression with remainders as what quotients leave: ``6*(n//6) + n%6`` is n then."""
-
-    def change(node: Expr) -> Expr | None:
-        match node:
-            case Binary("%", a, Const(_, "index") as by):
-                return ix.sub(a, ix.mul(by, ix.floordiv(a, by)))
-            case _:
-                return None
-
-    return rewrite(expr, change)
-
-
-def _divided(node: Expr) -> Expr | None:
-    """A quotient that has a value where nothing is divided: a bounded value is named where its loops do not run, too."""
-    match node:
-        case Binary("//" | "%" as op, a, by) if not isinstance(by, Const):
-            return Binary(op, a, ix.maximum(by, 1))
-        case _:
-            return None
-
-
 def _switched_off(name: str, where: Expr | None) -> Expr | None:
     """From which iteration on the lanes of a tile are switched off; None where none are known to be."""
     match where:
@@ -620,11 +493,3 @@ def _parts(expr: Expr) -> list[Expr]:
 
 def _within(known: Known, name: str, lo: Expr, hi: Expr) -> Known:
     return known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
-
-
-def _added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
-    total: dict[int, Counts] = {}
-    for part in parts:
-        for piece, counts in part.items():
-            total[piece] = total[piece].plus(counts) if piece in total else counts
-    return total

@@ -14,8 +14,9 @@ from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitut
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
-from offcut.costmodel.closed.counted import Hardware, counted
+from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.curves import along, curve, draw
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
 from offcut.costmodel.device import Device

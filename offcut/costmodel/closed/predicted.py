@@ -16,8 +16,10 @@ from functools import reduce
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
-from offcut.costmodel.closed.counted import ZERO, Counts, Hardware, Piece, Way, counted
+from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
 

@@ -9,7 +9,7 @@ import numpy as np
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Var
 from offcut.core.program import Kind, Store
-from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels, accesses

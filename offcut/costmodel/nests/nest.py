@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.errors import PartitionError

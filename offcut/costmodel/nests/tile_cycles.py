@@ -12,7 +12,7 @@ import numpy.typing as npt
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, dtype_of, walk
 from offcut.core.program import For, Store
-from offcut.costmodel.closed.counted import Hardware
+from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests.calls import Array

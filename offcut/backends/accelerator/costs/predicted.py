@@ -24,7 +24,7 @@ from offcut.core.program import For, If, Program, Stmt, Store
 from offcut.core.ranges import Known, Range
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
-from offcut.costmodel.closed.counted import Counts, Piece
+from offcut.costmodel.closed.counts import Counts, Piece
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction

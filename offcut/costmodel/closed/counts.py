@@ -1,0 +1,98 @@
+"""What a program is counted as: its pieces, how often each runs, and what that computes and moves; as index expressions over the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr
+
+ZERO = ix.const(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What runs as one.
+
+    stage        the array that it stores last
+    role         body, tail, or whole, of a tile
+    tile         extents, by axis; none of statements outside of tiles
+    microkernel  that covers it; None: plain loops
+    way          the option of a `choose` that it is in, by the number of the choose and of the option; None outside
+    """
+
+    stage: str
+    role: str
+    tile: tuple[tuple[str, Expr], ...]
+    microkernel: str | None
+    way: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of a piece, in a call.
+
+    runs          of the tile, or of its statements
+    instances     of its statements; of a masked tile, those that are switched off too
+    flop          operations on elements: additions, multiplications, comparisons of ``max=``, functions
+    instructions  thousandths of those that are issued
+    cycles        thousandths that what computes takes, operands at hand
+    picojoules    thousandths that the operations take; 0 where the machine does not say
+    """
+
+    runs: Expr = ZERO
+    instances: Expr = ZERO
+    flop: Expr = ZERO
+    instructions: Expr = ZERO
+    cycles: Expr = ZERO
+    picojoules: Expr = ZERO
+
+    def plus(self, other: Counts) -> Counts:
+        """Of both."""
+        return Counts(
+            *(ix.add(a, b) for a, b in zip(values_of(self), values_of(other), strict=True))
+        )
+
+
+def values_of(counts: Counts) -> tuple[Expr, ...]:
+    """All that is counted, in order."""
+    return tuple(getattr(counts, one.name) for one in fields(Counts))
+
+
+def added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
+    """Counts by piece, of all parts together."""
+    total: dict[int, Counts] = {}
+    for part in parts:
+        for piece, counts in part.items():
+            total[piece] = total[piece].plus(counts) if piece in total else counts
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An option of a `choose`, and its predicted seconds."""
+
+    label: str
+    cost: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A program, counted.
+
+    counts   by piece
+    moved    into each level, nearest first, by piece: bytes
+    kept     in each level, of what a call touches
+    choices  the options of each `choose`
+    values   what bounded values stand for that are named in the counts, each in terms of those before
+    exact    whether every count is one, and none a bound
+    """
+
+    pieces: tuple[Piece, ...]
+    counts: tuple[Counts, ...]
+    moved: tuple[Mapping[int, Expr], ...]
+    kept: tuple[Expr, ...]
+    choices: tuple[tuple[Way, ...], ...]
+    values: Mapping[str, Expr]
+    exact: bool
