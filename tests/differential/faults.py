@@ -258,8 +258,8 @@ FAULTS = (
     Fault(
         "a transposed square's last rows are written where they are not",
         "backends.cpu.lowering.vectors",
-        'deep = f.let(f"icmp sge i64 {left[0]}, {width}")',
-        'deep = f.let(f"icmp sge i64 {left[0]}, 1")',
+        'deep = f.let(f"icmp sge i64 {rows}, {width}")',
+        'deep = f.let(f"icmp sge i64 {rows}, 1")',
     ),
     Fault(
         "a register is not loaded before it is added to",
@@ -588,8 +588,8 @@ FAULTS = (
     Fault(
         "columns past the last are read",
         "backends.cpu.lowering.vectors",
-        "column = ir.add(f, at[1], ir.minimum(f, str(lane), last))",
-        "column = ir.add(f, at[1], str(lane))",
+        "column = str(lane) if last is None else ir.minimum(f, str(lane), last)",
+        "column = str(lane)",
     ),
     Fault(
         "a second condition is not asked",

@@ -54,7 +54,7 @@ def along_rows(stage: Stage) -> bool:
     if stage.reducer is None or not stage.reduce_axes:
         return False
     *outer, last = stage.reduce_axes
-    around = [axis.name for axis in (*stage.axes, *outer)]
+    around = [axis.name for axis in (*stage.axes, *outer) if ix.literal(axis.extent) != 1]
     point = tuple(Var(axis.name) for axis in stage.axes)
     store = Store(stage.buffer, point, stage.value, stage.reducer)
     floats = dtype_of(stage.value) in FLOATS
@@ -127,12 +127,21 @@ def _loop(
         return loop
     if _few(ix.sub(loop.hi, loop.lo)):
         return loop
-    if not all(
-        _on_rows(store, loop.iter, around, not floats and store.buffer not in covered)
-        for store in stores
-    ):
-        return loop
+    for store in stores:
+        moving = _moving(store, around, program.buffer(store.buffer).shape)
+        if not _on_rows(store, loop.iter, moving, not floats and store.buffer not in covered):
+            return loop
     return replace(loop, execution=Execution.VECTOR)
+
+
+def _moving(store: Store, around: Sequence[str], shape: Sequence[Expr]) -> list[str]:
+    """Those of the axes around a store that have more than the one iteration by which its array is one element long."""
+    short = {
+        part.name
+        for part, extent in zip(store.index, shape, strict=True)
+        if isinstance(part, Var) and ix.literal(extent) == 1
+    }
+    return [name for name in around if name not in short]
 
 
 def _on_rows(store: Store, axis: str, around: Sequence[str], products: bool) -> bool:
