@@ -103,6 +103,8 @@ class Operands:
         """The axes of a group in an order that is worth a copy of its result: the columns of a
         microkernel last. None where the group is best as it is.
         """
+        if along_rows(group[0]):
+            return None
         turned = self.best_turned(group)
         if turned is None:
             return None
@@ -233,7 +235,8 @@ class Operands:
             if how is None:
                 continue
             across = found.columns is None or (how == "packed" and found.rows is None)
-            if across and along_rows(lead):
+            one = any(a.name == found.columns and ix.literal(a.extent) == 1 for a in lead.axes)
+            if (across or one) and along_rows(lead):
                 continue
             form = 1 if how == "packed" else 0
             if found.columns is None:

@@ -63,8 +63,8 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
 
 @takes("mv")
 def mv(t: Translation, x: Ref, y: Ref) -> Any:
-    column = t.reshape(y, (*t.shape(y), 1))
-    return t.reshape(layer(t, x, column, None), t.shape(x)[:-1])
+    row = t.reshape(y, (1, *t.shape(y)))
+    return t.reshape(t.node("dense", x, row, transpose_w=True), t.shape(x)[:-1])
 
 
 @takes("dot")
