@@ -316,6 +316,18 @@ FAULTS = (
         "whole = int(by) % width == 0",
     ),
     Fault(
+        "elements that lie a few apart are taken from the first vector alone",
+        "backends.cpu.lowering.addressing",
+        "else min(width + lane * step - part * width, 2 * width - 1)",
+        "else width + lane % width",
+    ),
+    Fault(
+        "a lane that is off hides another than its own element",
+        "backends.cpu.lowering.addressing",
+        'owner = _listed("i32", (at // step for at in places))',
+        'owner = _listed("i32", (at % width for at in places))',
+    ),
+    Fault(
         "lanes that lie back to back are taken as they lie",
         "backends.cpu.lowering.addressing",
         'return self.f.let(f"shufflevector {kind} {vector}, {kind} poison, {turned}")',

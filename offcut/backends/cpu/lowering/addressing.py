@@ -7,7 +7,7 @@ of a vector, a gather or scatter. A lane that is off touches no memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
@@ -202,6 +202,8 @@ class Addressing(Scalars, ABC):
                 )
             if kind == "back":
                 raw = self.reversed(stored, raw, lanes)
+        elif (step := self.step(memory, index, lanes)) is not None:
+            raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
         else:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
@@ -214,6 +216,51 @@ class Addressing(Scalars, ABC):
             )
         return e.loaded(raw, dtype)
 
+    def step(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
+        """How many elements apart lanes lie in one row of an array, where that is a few; else None."""
+        *outer, last = (coefficient(part, lanes.axis or "") for part in index)
+        beside = memory.layout is None and memory.strides[-1] == str(item_bytes(memory.dtype))
+        few = last is not None and 1 < last <= min(_FEW_APART, lanes.width)
+        return last if beside and few and not any(one != 0 for one in outer) else None
+
+    def every(self, step: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
+        """Every `step`-th element from `first` on: whole vectors are loaded, and what is wanted picked out.
+
+        What lies between these elements is read too, but nothing past the last, and nothing where lanes are off.
+        """
+        f, width, item = self.f, lanes.width, item_bytes(dtype)
+        stored, bits = self.elements(width).stored(dtype), f"<{width} x i1>"
+        name = f"llvm.masked.load.v{width}{_SUFFIX[STORED[dtype]]}.p0"
+        found = "poison"
+        for part in range(step):
+            address = f.let(f"getelementptr i8, ptr {first}, i64 {part * width * item}")
+            places = [part * width + lane for lane in range(width)]
+            there: str | None = None
+            if mask is not None:
+                wanted = _listed("i1", (str(at % step == 0).lower() for at in places))
+                owner = _listed("i32", (at // step for at in places))
+                spread = f.let(
+                    f"shufflevector {bits} {mask}, {bits} poison, <{width} x i32> {owner}"
+                )
+                there = f.let(f"and {bits} {spread}, {wanted}")
+            elif part == step - 1:
+                there = _listed("i1", (str(at <= step * (width - 1)).lower() for at in places))
+            if there is None:
+                vector = f.let(f"load {stored}, ptr {address}, align {item}")
+            else:
+                arguments = f"ptr {address}, i32 {item}, {bits} {there}, {stored} zeroinitializer"
+                vector = f.call(stored, name, arguments, f"ptr, i32, {bits}, {stored}")
+            # Lanes that earlier parts filled stay as they are; of those behind, this part fills the first.
+            taken = (
+                lane
+                if lane * step < part * width
+                else min(width + lane * step - part * width, 2 * width - 1)
+                for lane in range(width)
+            )
+            both = f"{stored} {found}, {stored} {vector}"
+            found = f.let(f"shufflevector {both}, <{width} x i32> {_listed('i32', taken)}")
+        return found
+
     def turned_back(
         self, first: str, mask: str | None, item: int, lanes: Lanes
     ) -> tuple[str, str | None]:
@@ -223,8 +270,7 @@ class Addressing(Scalars, ABC):
 
     def reversed(self, kind: str, vector: str, lanes: Lanes) -> str:
         """A vector from its last lane to its first."""
-        order = ", ".join(f"i32 {lane}" for lane in reversed(range(lanes.width)))
-        turned = f"<{lanes.width} x i32> <{order}>"
+        turned = f"<{lanes.width} x i32> {_listed('i32', reversed(range(lanes.width)))}"
         return self.f.let(f"shufflevector {kind} {vector}, {kind} poison, {turned}")
 
     def load_if_any(self, address: str, dtype: str, mask: str, lanes: Lanes) -> str:
@@ -281,4 +327,10 @@ class Addressing(Scalars, ABC):
         self.f.do(f"call void @{name}({stored} {raw}, ptr {address}, i32 {align}, {bits} {mask})")
 
 
+def _listed(kind: str, values: Iterable[object]) -> str:
+    """A vector of constants."""
+    return f"<{', '.join(f'{kind} {value}' for value in values)}>"
+
+
+_FEW_APART = 4  # elements: as many vectors are loaded for one
 _SUFFIX = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}
