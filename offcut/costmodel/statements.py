@@ -25,6 +25,9 @@ from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
 from offcut.polyhedral import lane_step
 
+FEW_APART = 4
+"""Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inside:
@@ -96,8 +99,12 @@ class StatementPrices:
         times = 2.0 if store.reduce is not None else 1.0
         return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
 
-    def access(self, index: Sequence[Expr], lane: str | None, apart: float) -> float:
-        """Of a read or a write; `apart` of each lane where they lie apart."""
+    def access(self, index: Sequence[Expr], lane: str | None, apart: float, few: int = 1) -> float:
+        """Of a read or a write.
+
+        apart  of each lane where they lie apart
+        few    elements that they may lie apart in a row, to be picked out of whole vectors
+        """
         loops = self.machine.loops
         if lane is None:
             return loops.access_cycles
@@ -106,6 +113,9 @@ class StatementPrices:
             return loops.access_cycles
         if steps[-1] in (1, -1) and not any(steps[:-1]):
             return loops.vector_cycles
+        last = steps[-1]
+        if last is not None and 1 < last <= few and not any(steps[:-1]):
+            return min((2 * last - 1) * loops.vector_cycles, apart * self.width)
         return apart * self.width
 
     def operation(self, op: str, lane: str | None) -> float:
@@ -134,7 +144,7 @@ class StatementPrices:
             case Const() | Var():
                 return 0.0
             case Load(_, index, _):
-                return self.access(index, lane, self.machine.loops.gather_cycles)
+                return self.access(index, lane, self.machine.loops.gather_cycles, FEW_APART)
             case Binary(op, a, b):
                 inside = self.operand(a, at, known) + self.operand(b, at, known)
                 return inside + self.operation(op, lane) + self.rounded(expr, lane)

@@ -18,6 +18,7 @@ from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
 from offcut.core.expr import Expr, Var
 from offcut.core.program import Panels, Program
+from offcut.costmodel.statements import FEW_APART
 from offcut.polyhedral import coefficient, lane_step
 
 
@@ -220,7 +221,7 @@ class Addressing(Scalars, ABC):
         """How many elements apart lanes lie in one row of an array, where that is a few; else None."""
         *outer, last = (coefficient(part, lanes.axis or "") for part in index)
         beside = memory.layout is None and memory.strides[-1] == str(item_bytes(memory.dtype))
-        few = last is not None and 1 < last <= min(_FEW_APART, lanes.width)
+        few = last is not None and 1 < last <= min(FEW_APART, lanes.width)
         return last if beside and few and not any(one != 0 for one in outer) else None
 
     def every(self, step: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
@@ -332,5 +333,4 @@ def _listed(kind: str, values: Iterable[object]) -> str:
     return f"<{', '.join(f'{kind} {value}' for value in values)}>"
 
 
-_FEW_APART = 4  # elements: as many vectors are loaded for one
 _SUFFIX = {"double": "f64", "float": "f32", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}
