@@ -63,27 +63,23 @@ class _Sums:
 
     def end_from(self, start: Polynomial, strip: Strip) -> Polynomial | None:
         """Where a strip ends that is what lies from `start` up to there; None: it is not known to be."""
-        uppers, conditions = [self.of(strip.upper)], list[Compare]()
+        ends, conditions = [self.of(strip.upper)], list[Compare]()
         for condition in strip.holds:
             match condition:
                 case Compare("<", a, b) if a == X:
-                    uppers.append(self.of(b))
+                    ends.append(self.of(b))
                 case Compare():
                     conditions.append(condition)
                 case _:
                     return None
-        if self.of(strip.lower) != start:
+        known = [end for end in ends if end is not None]
+        if self.of(strip.lower) != start or len(known) < len(ends):
             return None
-        ends = [end for end in uppers if end is not None]
-        for end in ends if len(ends) == len(uppers) else ():
+        for end in known:
             length = end - start
-            first = all(self.is_positive(other - end) for other in ends)
-            if (
-                first
-                and self.is_positive(length)
-                and all(self.holds(c, length) for c in conditions)
-            ):
-                return end
+            least = all(self.is_never_negative(other - end) for other in known)
+            if least and self.is_never_negative(length):
+                return end if all(self.holds(one, length) for one in conditions) else None
         return None
 
     def holds(self, condition: Compare, length: Polynomial) -> bool:
@@ -94,17 +90,17 @@ class _Sums:
         one = constant(1)
         match condition.op:
             case "<":
-                return self.is_positive(b - a - length)
+                return self.is_never_negative(b - a - length)
             case "<=":
-                return self.is_positive(b - a - length + one)
+                return self.is_never_negative(b - a - length + one)
             case ">":
-                return self.is_positive(a - b - length)
+                return self.is_never_negative(a - b - length)
             case ">=":
-                return self.is_positive(a - b - length + one)
+                return self.is_never_negative(a - b - length + one)
             case _:
                 return False
 
-    def is_positive(self, value: Polynomial) -> bool:
+    def is_never_negative(self, value: Polynomial) -> bool:
         """Whether a value is at least 0 at all sizes, as its coefficients show: a rest r that is taken off is written ``c - 1 - r'``."""
         down: Mapping[str, Polynomial] = {
             names[0]: constant(self.most[names[0]]) - variable(names[0])

@@ -193,9 +193,8 @@ def load(
 
     Raises RuntimeError when the bytes are no object file of this machine.
     """
-    machine = _machine(
-        host, effort=0
-    )  # makes code of a module without functions, and loads the rest
+    # It makes code of a module without functions; what is loaded is code already.
+    machine = _machine(host, effort=0)
     empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
     engine = llvm.create_mcjit_compiler(empty, machine)
     for symbol, address in (functions or {}).items():
