@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
@@ -198,18 +199,28 @@ def laid(
 
     stored  the orders of the axes of computed values in memory, where they are not as they are
     """
-    orders, settled = dict(stored or {}), set[str]()
-    while True:
-        laying = _Laying(graph, readings, orders, settled)
+    laying = _Laying(graph, readings, dict(stored or {}))
+    maker = {name: n for n, part in enumerate(parts) for name in _results(part)}
+    before, number = list[_State](), 0
+    while number < len(parts):
+        del before[number:]
+        before.append(laying.state())
         try:
-            for part in parts:
-                laying.part(part)
+            laying.part(parts[number])
         except _Transposed as found:
-            orders[found.name] = found.order
-            settled.add(found.name)
-            continue
-        outputs = {name: laying.places[name] for name in graph.outputs}
-        return Laid(tuple(laying.steps), outputs)
+            number = maker[found.name]
+            laying.take_back(before[number], found)
+        else:
+            number += 1
+    outputs = {name: laying.places[name] for name in graph.outputs}
+    return Laid(tuple(laying.steps), outputs)
+
+
+def _results(part: Region | Node) -> tuple[str, ...]:
+    """What a part computes."""
+    if isinstance(part, Region):
+        return part.results
+    return tuple(value.name for value in part.results)
 
 
 class _Transposed(Exception):
@@ -218,6 +229,14 @@ class _Transposed(Exception):
     def __init__(self, name: str, order: tuple[int, ...]) -> None:
         super().__init__(name)
         self.name, self.order = name, order
+
+
+class _State(NamedTuple):
+    """What is known before a part."""
+
+    places: Mapping[str, Place]
+    computed: Collection[str]
+    steps: int
 
 
 class _Laying:
@@ -229,13 +248,9 @@ class _Laying:
     """
 
     def __init__(
-        self,
-        graph: Graph,
-        readings: Readings,
-        orders: Mapping[str, tuple[int, ...]],
-        settled: Collection[str],
+        self, graph: Graph, readings: Readings, orders: dict[str, tuple[int, ...]]
     ) -> None:
-        self.settled = settled
+        self.settled: set[str] = set()
         self.graph, self.readings, self.orders = graph, readings, orders
         self.maker = {value.name: node for node in graph.nodes for value in node.results}
         self.shapes = {name: value.shape for name, value in graph.values.items()}
@@ -243,6 +258,17 @@ class _Laying:
         self.places = {value.name: own_place(value.name, value.shape) for value in given}
         self.computed: set[str] = set()
         self.steps: list[Placed] = []
+
+    def state(self) -> _State:
+        """What is known now."""
+        return _State(dict(self.places), set(self.computed), len(self.steps))
+
+    def take_back(self, state: _State, found: _Transposed) -> None:
+        """Know what was known before the part that computes a value, which is stored in another order from there on."""
+        self.places, self.computed = dict(state.places), set(state.computed)
+        del self.steps[state.steps :]
+        self.orders[found.name] = found.order
+        self.settled.add(found.name)
 
     def part(self, part: Region | Node) -> None:
         """Place what a part gives."""
