@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -134,7 +135,7 @@ class Elements:
     def _remainder(self, dtype: str, a: str, b: str) -> str:
         """The exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""
         kind, bits = self.kind(dtype), f"<{self.lanes} x i1>"
-        rest = self.f.let(f"frem {kind} {a}, {b}")
+        rest = self._left(dtype, a, b) if self.fma else self.f.let(f"frem {kind} {a}, {b}")
         name = f"llvm.copysign.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
         nothing = self.f.call(kind, name, f"{kind} zeroinitializer, {kind} {b}", f"{kind}, {kind}")
         signed = self.f.call(kind, name, f"{kind} {rest}, {kind} {b}", f"{kind}, {kind}")
@@ -143,6 +144,39 @@ class Elements:
         result = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
         none = self.f.let(f"fcmp oeq {kind} {rest}, zeroinitializer")
         return self.f.let(f"select {bits} {none}, {kind} {nothing}, {kind} {result}")
+
+    def _left(self, dtype: str, a: str, b: str) -> str:
+        """What ``a / b`` towards zero leaves of `a`, exactly; the sign of a zero is any.
+
+        With ``q = trunc(a / b)``, which a rounding up makes one too large, ``a - q*b`` is a multiple of the lesser of the last places of
+        a and b, and no more than b: one fused operation gives it as it is, and so does adding b once where
+        its sign is not a's. The C library's takes over where some lane's q is no integer for sure.
+        """
+        kind, bits, word = self.kind(dtype), f"<{self.lanes} x i1>", self.computed(dtype)
+        suffix = f"v{self.lanes}{_INTRINSIC[word]}"
+        quotient = self.f.let(f"fdiv {kind} {a}, {b}")
+        whole = self.f.call(kind, f"llvm.trunc.{suffix}", f"{kind} {quotient}", kind)
+        less = self.f.let(f"fneg {kind} {whole}")
+        three = f"{kind}, {kind}, {kind}"
+        rest = self.f.call(
+            kind, f"llvm.fma.{suffix}", f"{kind} {less}, {kind} {b}, {kind} {a}", three
+        )
+        copied = partial(self.f.call, kind, f"llvm.copysign.{suffix}", parameters=f"{kind}, {kind}")
+        signed = copied(arguments=f"{kind} {rest}, {kind} {a}")
+        other = self.f.let(f"fcmp une {kind} {signed}, {rest}")
+        moved = self.f.let(f"fadd {kind} {rest}, {copied(arguments=f'{kind} {b}, {kind} {a}')}")
+        found = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
+        size = self.f.call(kind, f"llvm.fabs.{suffix}", f"{kind} {whole}", kind)
+        most = self.constant(
+            2.0 ** (22 if word == "float" else 51), "float32" if word == "float" else dtype
+        )
+        far = self.f.let(f"fcmp uge {kind} {size}, {most}")
+        some = self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", f"{bits} {far}", bits)
+        slot = self.f.slot(kind)
+        self.f.do(f"store {kind} {found}, ptr {slot}")
+        with self.f.when(some):
+            self.f.do(f"store {kind} {self.f.let(f'frem {kind} {a}, {b}')}, ptr {slot}")
+        return self.f.let(f"load {kind}, ptr {slot}")
 
     def multiply_add(self, dtype: str, a: str, b: str, c: str) -> str:
         """``a*b + c``, one rounding where the target has it."""
