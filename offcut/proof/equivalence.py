@@ -14,6 +14,8 @@ which says of which source instance an emitted one is. Then
   every result (`DataFlow`). Repeated and recomputed instances, copies, and windows need this one. By
   induction over the time of the emitted program each instance then computes the source's value.
 
+Of a source that leaves a choice each option is compared with the same one of the emitted program.
+
 A store of a literal that changes nothing (``+= -0.0``), and the part of ``+= where(c, term, -0.0)``
 outside `c`, is no instance in either program.
 """
@@ -59,7 +61,7 @@ from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
 from offcut.proof.forms.joining import joined_like, joined_parts
-from offcut.proof.forms.options import combinations, options
+from offcut.proof.forms.options import combinations, options, paired
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
@@ -148,7 +150,11 @@ def _theorems(
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if combinations(source.body) > 1:
-        raise untold(source.name, "the source leaves a choice, and a proof is of one program")
+        pairs = paired(source, emitted)
+        if pairs is None:
+            raise untold(source.name, "the source leaves a choice, and a proof is of one program")
+        each = (_theorems(a, b, reassociate, users, a, inside) for a, b in pairs)
+        return tuple(theorem for one in each for theorem in one)
     plain = replace(source, body=next(options(source.body))[1])
     if combinations(emitted.body) > _MOST_ALTERNATIVES:
         raise untold(emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options")

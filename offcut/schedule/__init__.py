@@ -33,6 +33,7 @@ from offcut.schedule.decisions import (
     Together,
     Turn,
     Way,
+    Words,
     schedule_of,
 )
 from offcut.schedule.packing import beside, pack_of
@@ -80,6 +81,7 @@ __all__ = [
     "Way",
     "WayPrice",
     "Within",
+    "Words",
     "apply",
     "at_line",
     "beside",

@@ -249,6 +249,7 @@ class Applying:
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
         self.check_cuts(lead, way.splits, free)
+        self.check_units(way)
         found: Match | None = None
         before: tuple[GroupCut, ...] = ()
         if way.cover is not None:
@@ -286,6 +287,17 @@ class Applying:
             way.inner,
         )
         return ResolvedWay(way, cost, before, made)
+
+    def check_units(self, way: Way) -> None:
+        """Refuse what a machine of queues alone is told of a way."""
+        for decision, what in ((way.words, "lay words"), (way.virtual, "deal virtual threads")):
+            if decision is not None:
+                with self.line(decision):
+                    raise not_applied(
+                        f"cannot {what}",
+                        "a machine of queues has them, and this target is none",
+                        help=("without this line",),
+                    )
 
     def check_cuts(self, lead: Stage, splits: Sequence[AxisCut], free: set[str]) -> None:
         """Refuse splits of a stage that no loops can be; what they cut is no longer `free`."""

@@ -92,6 +92,19 @@ class Cover:
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """Elements lie in words of a machine along these axes, where no microkernel of a sum says so.
+
+    rows, columns  of a word; None: it has one row, or one column
+
+    TVM: `transform_layout`.
+    """
+
+    rows: str | None
+    columns: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Pack:
     """The operand that moves along the columns is copied into panels. Halide, TVM: `cache_read`.
 
@@ -117,6 +130,8 @@ class Way(Hashed):
     splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
     virtual (axis, threads): tiles of the axis are dealt to virtual threads, whose instructions take turns; None: to none
             (TVM: `vthread`)
+    words   along which axes the words of a machine lie, of a nest whose sums no microkernel covers; None: as its target
+            decides, or `cover` says
     """
 
     label: str
@@ -127,6 +142,7 @@ class Way(Hashed):
     loops: tuple[str, ...]
     inner: tuple[str, ...] = ()
     virtual: tuple[str, int] | None = None
+    words: Words | None = None
 
     __hash__ = Hashed.__hash__
 

@@ -56,10 +56,11 @@ from offcut.schedule.decisions import (
     Together,
     Turn,
     Way,
+    Words,
 )
 from offcut.schedule.lines import Line, LineBlock, lines_in_blocks
 
-Decision = Step | Way | Cover | Pack | AxisCut | tuple[str, int]
+Decision = Step | Way | Cover | Words | Pack | AxisCut | tuple[str, int]
 
 
 def format_schedule(schedule: Schedule) -> str:
@@ -141,9 +142,10 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
     if way.cost is not None:
         yield f"{indent}costs {format_expr(way.cost)}", None
     if way.cover is not None:
-        given = (("rows", way.cover.rows), ("columns", way.cover.columns))
-        axes = "".join(f" {what} {axis}" for what, axis in given if axis is not None)
+        axes = _sides(way.cover)
         yield f"{indent}cover {way.cover.microkernel}{axes} depth {way.cover.depth}", way.cover
+    if way.words is not None:
+        yield f"{indent}words{_sides(way.words)}", way.words
     if way.pack is not None:
         yield f"{indent}pack {way.pack.name} {panels_text(way.pack.panels)}", way.pack
         yield from _loops("loops", way.pack.loops, indent + "  ")
@@ -153,6 +155,11 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
     if way.virtual is not None:
         yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", way.virtual
     yield from _splits(way.splits, indent)
+
+
+def _sides(of: Cover | Words) -> str:
+    given = (("rows", of.rows), ("columns", of.columns))
+    return "".join(f" {what} {axis}" for what, axis in given if axis is not None)
 
 
 def _loops(word: str, axes: tuple[str, ...], indent: str) -> Iterator[tuple[str, None]]:
@@ -338,9 +345,10 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
 def _read_way(block: LineBlock) -> Way:
     label = block.line.match(r"way (\S+)", "way ladder")[1]
     parts = _Parts(block)
-    covers, packs, costs = parts.all("cover"), parts.all("pack"), parts.all("costs")
-    if max(len(costs), len(covers), len(packs)) > 1:
-        block.line.refuse("a way has one cost, one cover and one pack at most")
+    once = ("costs", "cover", "words", "pack")
+    costs, covers, words, packs = map(parts.all, once)
+    if max(map(len, (costs, covers, words, packs))) > 1:
+        block.line.refuse(f"a way has each of {', '.join(once)} once at most")
     return Way(
         label,
         _read_cost(costs[0].alone()) if costs else None,
@@ -350,6 +358,7 @@ def _read_way(block: LineBlock) -> Way:
         parts.loops("loops"),
         parts.loops("inner"),
         parts.virtual(),
+        _read_words(words[0].alone()) if words else None,
     )
 
 
@@ -362,6 +371,7 @@ class _Parts:
             if part.line.word not in (
                 "costs",
                 "cover",
+                "words",
                 "pack",
                 "loops",
                 "inner",
@@ -404,6 +414,11 @@ def _read_cover(line: Line) -> Cover:
     pattern = r"cover (\S+)(?: rows (\S+))?(?: columns (\S+))? depth (\S+)"
     found = line.match(pattern, "cover fma_float32_avx512 rows i columns j depth k")
     return Cover(found[1], found[2], found[3], found[4])
+
+
+def _read_words(line: Line) -> Words:
+    found = line.match(r"words(?: rows (\S+))?(?: columns (\S+))?", "words columns j")
+    return Words(found[1], found[2])
 
 
 def _read_pack(block: LineBlock) -> Pack:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from accelerators import bytes_of, clipped, dense, requantised
+from accelerators import bytes_of, clipped, dense, pooling, requantised
 
 import offcut as oc
 from offcut.backends.accelerator.target import Accelerator
@@ -161,6 +161,16 @@ LINES = {
         ("    cover gemm_1x16x16 columns j depth k\n", ""),
         "line 3: way chip",
         "its sums are covered by gemm_1x16x16 columns j depth k",
+    ),
+    "words of a product": (
+        ("    loops", "    words columns j\n    loops"),
+        "line 5: words columns j",
+        "its cover says along which axes words lie",
+    ),
+    "two ways of one name": (
+        ("  way chip\n", "  way chip\n    cover gemm_1x16x16 columns j depth k\n  way chip\n"),
+        "line 2: nest S",
+        "two of its ways have one name: chip chip",
     ),
     "a tail that is no row": (
         ("ladder", "mask"),
@@ -323,6 +333,18 @@ def test_a_schedule_that_it_does_not_do_is_refused_by_its_line(name: str) -> Non
         oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
     assert str(refused.value) == (
         f"schedule: cannot cut a nest so\n  at       {at}\n  because  {because}"
+    )
+
+
+@pytest.mark.parametrize("words", ["words columns r", "words rows c columns n_"])
+def test_words_that_do_not_lie_so_are_refused_by_their_line(words: str) -> None:
+    inputs, result = pooling()
+    given = f"schedule Y\nnest Y\n  way chip\n    {words}\n    loops n_\n    split n_ ladder 1"
+    schedule = oc.Schedule.parse(given)
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
+    assert str(refused.value).startswith(
+        f"schedule: cannot cut a nest so\n  at       line 4: {words}\n  because  no words of it lie so, but "
     )
 
 

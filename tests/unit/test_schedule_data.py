@@ -296,6 +296,22 @@ schedule: cannot take float64(z) as a cost
   at       line 3: way ladder
   because  a cost is told by the sizes alone, which are n""",
     ),
+    "words of a machine of queues": (
+        ("    split i ladder 14", "    words columns j\n    split i ladder 14"),
+        """\
+schedule: cannot lay words
+  at       line 5: words columns j
+  because  a machine of queues has them, and this target is none
+  help     without this line""",
+    ),
+    "virtual threads of a machine of queues": (
+        ("    split i ladder 14", "    virtual i 2\n    split i ladder 14"),
+        """\
+schedule: cannot deal virtual threads
+  at       line 5: virtual i 2
+  because  a machine of queues has them, and this target is none
+  help     without this line""",
+    ),
     "a loop that a nest cuts": (
         ("nest matmul_A_B\n", "cut matmul_A_B.i cut 8\nnest matmul_A_B\n"),
         """\

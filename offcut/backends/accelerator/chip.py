@@ -1,8 +1,12 @@
-"""A lowered program as what a call runs: arrays packed, streams emitted for the sizes and kept, results unpacked."""
+"""A lowered program as what a call runs: arrays packed, streams emitted for the sizes and kept, results unpacked.
+
+A nest may be there in several ways: as options of a choice, and each with its virtual threads in turns or one after the
+other. Options that cost the same are told apart by what a call counts of them; the fastest way is issued.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,11 +20,14 @@ from offcut.backends.accelerator.lowering.host import Array, check_copy, filled,
 from offcut.backends.accelerator.lowering.images import packed, unpacked
 from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered, lowered
 from offcut.backends.accelerator.lowering.python import Values, evaluated
+from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.simulator import Run, simulate
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.accesses import read, stored
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Kind, Program, Stmt, Store
+from offcut.core.expr import Expr, real
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Choose, Kind, Program, Stmt, Store
 from offcut.core.program import walk as statements
 
 _KEPT = 64
@@ -39,38 +46,61 @@ class Chip:
     constants: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._streams: dict[tuple[int, tuple[int, ...]], tuple[Stream, dict[str, Image]]] = {}
-        self._apart: dict[int, Lowered] = {}
-        self._packed: dict[tuple[int, str], Array] = {}
+        self._streams: dict[tuple[int, tuple[int, ...]], Emitted] = {}
+        self._apart: dict[tuple[int, int], Lowered] = {}
+        self._packed: dict[tuple[Place, Lanes, str], Array] = {}
 
     @cached_property
-    def phases(self) -> tuple[Stmt | Lowered, ...]:
-        """What runs, one after the other.
+    def phases(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
+        """What runs, one after the other: statements of the host, and nests, each by its options.
 
         Raises TargetError for a statement that neither an instruction nor the host runs.
         """
-        found: list[Stmt | Lowered] = []
+        found: list[Stmt | tuple[Lowered, ...]] = []
         for host, stmts in in_turn(self.program):
             if host:
                 check_copy(self.program, stmts[0], self.spec)
-            found.append(stmts[0] if host else lowered(self.program, stmts, self.spec))
+                found.append(stmts[0])
+                continue
+            bodies = (body for _, _, body in options_of(stmts))
+            found.append(tuple(lowered(self.program, body, self.spec) for body in bodies))
         return tuple(found)
 
-    def ways(self, at: int) -> tuple[Lowered, ...]:
-        """The nest of a phase: its virtual threads in turns, and one after the other; as it is where it has none."""
-        nest = self.phases[at]
-        assert isinstance(nest, Lowered)
-        if not nest.dealt:
-            return (nest,)
-        if at not in self._apart:
-            _, stmts = in_turn(self.program)[at]
-            self._apart[at] = lowered(self.program, stmts, self.spec, turns=False)
-        return nest, self._apart[at]
+    def nests(self) -> Iterator[int]:
+        """The phases that are nests."""
+        return (at for at, phase in enumerate(self.phases) if isinstance(phase, tuple))
+
+    def options(self, at: int, sizes: Values | None = None) -> list[tuple[Lowered, ...]]:
+        """The nest of a phase, by option those of its ways that are there: its virtual threads in turns, and one after the
+        other; as it is where it has none.
+
+        sizes  of a call: those options alone that cost least; None: all
+        """
+        nests = self.phases[at]
+        assert isinstance(nests, tuple)
+        _, stmts = in_turn(self.program)[at]
+        found: list[tuple[Lowered, ...]] = []
+        options = options_of(stmts)
+        costs = [0.0 if sizes is None else evaluate(cost, sizes) for _, cost, _ in options]
+        for number, nest in enumerate(nests):
+            if costs[number] > min(costs):
+                continue
+            if nest.dealt and (at, number) not in self._apart:
+                *_, body = options[number]
+                self._apart[at, number] = lowered(self.program, body, self.spec, turns=False)
+            found.append((nest, self._apart[at, number]) if nest.dealt else (nest,))
+        return found
+
+    def labels(self, at: int) -> list[str]:
+        """What the options of a nest are called."""
+        _, stmts = in_turn(self.program)[at]
+        return [label for label, _, _ in options_of(stmts)]
 
     def taken(self, at: int, sizes: Values) -> Lowered:
         """The way of a nest that takes the fewest cycles at these sizes."""
-        ways = self.ways(at)
-        return ways[0] if len(ways) == 1 else fastest(ways, sizes).nest
+        options = self.options(at, sizes)
+        first, *others = (way for ways in options for way in ways)
+        return fastest(options, sizes).nest if others else first
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
@@ -79,22 +109,21 @@ class Chip:
     def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
         """The streams of a call, in order, with the names of their arrays in main memory."""
         found: list[tuple[Stream, Names]] = []
-        for at, nest in enumerate(self.phases):
-            if not isinstance(nest, Lowered):
-                continue
-            stream, images = self.stream(at, sizes)
+        for at in self.nests():
+            made = self.stream(at, sizes)
             names: dict[Place, dict[int, str]] = {}
-            for name, image in images.items():
-                names.setdefault(image.place, {})[image.base] = nest.images[name].buffer
-            found.append((stream, names))
+            for name, image in made.images.items():
+                names.setdefault(image.place, {})[image.base] = made.nest.images[name].buffer
+            found.append((made.stream, names))
         return found
 
-    def stream(self, at: int, sizes: Values) -> tuple[Stream, dict[str, Image]]:
+    def stream(self, at: int, sizes: Values) -> Emitted:
         """The stream of one nest, which is kept."""
         key = at, tuple(sizes.values())
         found = self._streams.get(key)
         if found is None:
-            found = emitted(self.taken(at, sizes), sizes)
+            nest = self.taken(at, sizes)
+            found = Emitted(nest, *emitted(nest, sizes))
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
             self._streams[key] = found
@@ -104,12 +133,19 @@ class Chip:
         """All arrays in main memory after a call."""
         known = {**self.constants, **arrays}
         for at, phase in enumerate(self.phases):
-            if isinstance(phase, Lowered):
-                known |= self.ran(at, phase, known, sizes)
+            if not isinstance(phase, tuple):
+                known |= self.filled(phase, known, sizes)
                 continue
-            name = _stored(phase)
-            known[name] = filled(phase, known, self.before(name, known, sizes), sizes)
+            made = self.stream(at, sizes)
+            for stmt in made.nest.before:
+                known |= self.filled(stmt, known, sizes)
+            known |= self.ran(made, known, sizes)
         return known
+
+    def filled(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+        """The array that a statement of the host fills."""
+        name = _stored(stmt)
+        return {name: filled(stmt, known, self.before(name, known, sizes), sizes)}
 
     def before(self, name: str, known: Mapping[str, Array], sizes: Values) -> Array:
         """What was in an array before the host fills it."""
@@ -118,21 +154,18 @@ class Chip:
         dtype = numpy_dtype(self.program.buffer(name).dtype)
         return np.zeros(self.shape(name, sizes), dtype)
 
-    def ran(
-        self, at: int, nest: Lowered, known: Mapping[str, Array], sizes: Values
-    ) -> dict[str, Array]:
+    def ran(self, made: Emitted, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
         """The results of one stream."""
-        stream, images = self.stream(at, sizes)
-        dram = self.main_memory(images)
-        for name, image in images.items():
-            of = nest.images[name]
+        dram = self.main_memory(made.images)
+        for name, image in made.images.items():
+            of = made.nest.images[name]
             if image.place is not Place.OUTPUTS or of.buffer in known:
-                words = self.words(at, name, of, known)
+                words = self.words(of, known)
                 dram[image.place][image.base : image.base + image.words] = words
-        simulate(stream, dram, self.spec)
+        simulate(made.stream, dram, self.spec)
         found: dict[str, Array] = {}
-        for name, image in images.items():
-            of = nest.images[name]
+        for name, image in made.images.items():
+            of = made.nest.images[name]
             if image.place is Place.OUTPUTS:
                 words = dram[image.place][image.base : image.base + image.words]
                 array = unpacked(words, of.lanes, self.shape(of.buffer, sizes))
@@ -149,9 +182,9 @@ class Chip:
             for place, end in ends.items()
         }
 
-    def words(self, at: int, name: str, of: ImageOf, known: Mapping[str, Array]) -> Array:
+    def words(self, of: ImageOf, known: Mapping[str, Array]) -> Array:
         """An array as words; those of constants are kept."""
-        key = at, name
+        key = of.place, of.lanes, of.buffer
         if key in self._packed:
             return self._packed[key]
         spread = of.place is Place.ACCUMULATORS
@@ -170,16 +203,37 @@ class Chip:
         return runs[0] if len(runs) == 1 else joined(runs, self.spec)
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The stream of a nest at the sizes of a call.
+
+    images  its arrays in main memory, by the names of the nest
+    """
+
+    nest: Lowered
+    stream: Stream
+    images: Mapping[str, Image]
+
+
+def options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
+    """The options of a nest that is had in several ways, with labels and costs; else the nest itself."""
+    match stmts:
+        case (Choose(options),):
+            return [(option.label, option.cost, option.body) for option in options]
+    return [("", real(0.0), tuple(stmts))]
+
+
 def in_turn(program: Program) -> list[tuple[bool, tuple[Stmt, ...]]]:
-    """The statements of a program in phases: one that the host runs, or several that are one stream, none of which
-    reads in main memory what another one of them has stored there.
+    """The statements of a program in phases: one that the host runs, a choice, or several that are one stream, none of
+    which reads in main memory what another one of them has stored there.
     """
     found: list[tuple[bool, tuple[Stmt, ...]]] = []
     main = {buffer.name for buffer in program.buffers if buffer.scope is None}
     for stmt in program.body:
         host = is_host(program, stmt)
         last_host, last = found[-1] if found else (True, ())
-        if host or last_host or _reads((stmt,)) & stored(last) & main:
+        choice = isinstance(stmt, Choose) or isinstance(next(iter(last), None), Choose)
+        if host or last_host or choice or _reads((stmt,)) & stored(last) & main:
             found.append((host, (stmt,)))
         else:
             found[-1] = False, (*last, stmt)

@@ -15,7 +15,6 @@ from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.named import check_named
-from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
@@ -109,7 +108,7 @@ class Accelerator(Target):
         else:
             made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Chip(made.program, self.spec).phases  # what does not run is refused here
-        check_named([one for one in phases if isinstance(one, Lowered)])
+        check_named([nest for one in phases if isinstance(one, tuple) for nest in one])
         yield made
 
     def arrays(self, program: Program) -> Computation:
@@ -190,8 +189,7 @@ class Accelerator(Target):
         first = self.policy(request, options).schedule
         if first is None or not all(isinstance(step, Nest) for step in first.steps):
             return super().schedules(request, options, most)
-        nests = Nests.of(request.program, self.arrays(request.program), self.spec)
-        return nests.space(first)
+        return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
     def prices(
         self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]

@@ -39,6 +39,25 @@ def changing(program: Program) -> Expr | None:
     return next((c for c in costs if variables(c) - sizes or reads_memory(c)), None)
 
 
+def paired(source: Program, emitted: Program) -> list[tuple[Program, Program]] | None:
+    """Two programs for each combination of options that a call takes in both of them; None where one may take others than
+    the other does.
+    """
+    if changing(source) is not None or _asked(source) != _asked(emitted):
+        return None
+    one, other = list(options(source.body)), list(options(emitted.body))
+    if [label for label, _ in one] != [label for label, _ in other]:
+        return None
+    pairs = zip(one, other, strict=True)
+    return [(replace(source, body=a), replace(emitted, body=b)) for (_, a), (_, b) in pairs]
+
+
+def _asked(program: Program) -> list[list[tuple[str, Expr]]]:
+    """Labels and costs of each choice."""
+    choices = (stmt for stmt in walk(program.body) if isinstance(stmt, Choose))
+    return [[(option.label, option.cost) for option in one.options] for one in choices]
+
+
 def options(body: tuple[Stmt, ...]) -> Iterator[tuple[str, tuple[Stmt, ...]]]:
     """`body` once for every combination of options, at any depth, with the labels."""
     for choice in product(*(list(_option(stmt)) for stmt in body)):

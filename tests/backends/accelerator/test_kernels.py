@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import cache
+
 import numpy as np
 import pytest
-from accelerators import bytes_of, clipped, convolved, dense, pooling, requantised, residual
+from accelerators import Array, bytes_of, clipped, convolved, dense, pooling, requantised, residual
+from machines import shipped
 
 import offcut as oc
+from offcut.kernel import Kernel
+from offcut.schedule import Nest, Schedule
 
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 
@@ -65,24 +71,112 @@ def test_a_schedule_says_which_axis_words_run_along() -> None:
         np.testing.assert_array_equal(kernel(a, w), clipped(wide, 6))
 
 
-def test_images_of_an_open_batch_are_pooled_in_words_of_channels() -> None:
-    inputs, result = pooling()
-    kernel = oc.compile(result, inputs=inputs, target="vta")
-    assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
+@cache
+def pooled() -> Kernel:
+    """Images of 24 channels, an open batch: words lie along channels or along images."""
+    inputs, result = pooling(64)
+    return oc.compile(result, inputs=inputs, target="vta")
 
 
-@pytest.mark.parametrize(("least", "fewer"), [(1, False), (16, True)])
-def test_images_that_fill_words_are_pooled_in_words_of_images(least: int, fewer: bool) -> None:
-    n = oc.dim("n", min=least, max=64)
-    x = oc.placeholder((n, 7, 7, 24), "int8", name="X")
-    result = oc.ops.max_pool2d(x, 3, 2, 1, layout="NHWC", name="Y")
-    kernel = oc.compile(result, inputs=[x], target="vta")
-    assert (kernel.timeline(n=64).cycles < 100_000) == fewer
-    image = bytes_of(np.random.default_rng(3), (17, 7, 7, 24))
-    ends = np.full((17, 9, 9, 24), -128, np.int8)
-    ends[:, 1:8, 1:8] = image
+def in_one_way(schedule: Schedule, number: int) -> Schedule:
+    """A schedule of one nest with one of its ways alone."""
+    (nest,) = schedule.steps
+    assert isinstance(nest, Nest)
+    return replace(schedule, steps=(replace(nest, ways=(nest.ways[number],)),))
+
+
+def maxima(images: Array) -> Array:
+    """The greatest of windows of 3×3, every second, one place of padding around images of 7×7."""
+    ends = np.full((len(images), 9, 9, 24), -128, np.int8)
+    ends[:, 1:8, 1:8] = images
     views = [ends[:, r : r + 8 : 2, c : c + 8 : 2][:, :4, :4] for r in range(3) for c in range(3)]
-    np.testing.assert_array_equal(kernel(image), np.max(views, axis=0))
+    return np.max(views, axis=0)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_images_are_pooled_alike_whichever_way_words_lie(machine: str) -> None:
+    inputs, result = pooling(64)
+    kernel = oc.compile(result, inputs=inputs, target=machine)
+    images = bytes_of(np.random.default_rng(3), (33, 7, 7, 24))
+    for n in (0, 1, 3, 16, 17, 33):
+        np.testing.assert_array_equal(kernel(images[:n]), maxima(images[:n]))
+
+
+def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
+    kernel = pooled()
+    inputs, result = pooling(64)
+    alone = [
+        oc.compile(
+            result, inputs=inputs, target="vta", schedule=in_one_way(kernel.schedule, number)
+        )
+        for number in range(2)
+    ]
+    taken = set()
+    for n in (1, 5, 12, 16, 17, 33, 64):
+        each = [one.timeline(n=n).cycles for one in alone]
+        assert kernel.timeline(n=n).cycles == kernel.cost(n=n).cycles == min(each)
+        taken.add(each.index(min(each)))
+    assert taken == {0, 1}
+    assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
+    assert kernel.timeline(n=64).cycles < 100_000
+
+
+@pytest.mark.parametrize("words", ["words columns y", "words"])
+def test_words_lie_as_a_schedule_says(words: str) -> None:
+    text = f"schedule Y\nnest Y\n  way mine\n    {words}\n    loops n_\n    split n_ ladder 1"
+    inputs, result = pooling(64)
+    kernel = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
+    assert str(kernel.schedule) == text
+    images = bytes_of(np.random.default_rng(4), (3, 7, 7, 24))
+    np.testing.assert_array_equal(kernel(images), maxima(images))
+
+
+def test_a_formula_is_that_of_the_way_that_is_taken() -> None:
+    formulas = pooled().cost()
+    assert formulas.ways == (("chip_c", "chip_n_"),)
+    (size,) = formulas.flop.free_symbols
+    for n in (1, 7, 16, 40, 64):
+        at = pooled().cost(n=n)
+        assert float(formulas.cycles.xreplace({size: n}).doit()) == pytest.approx(
+            at.cycles, rel=0.05
+        )
+        found = {name: int(one.xreplace({size: n}).doit()) for name, one in formulas.bytes.items()}
+        assert found == at.bytes
+
+
+def test_options_of_a_program_are_taken_by_what_they_cost() -> None:
+    kernel = pooled()
+    text = str(kernel.loops)
+    assert text.count("costs 0.0") == 2
+    for number in range(2):
+        parts = text.split("costs 0.0")
+        costs = ["costs 2.0", "costs 2.0"]
+        costs[number] = "costs 1.0"
+        dearer = oc.parse(parts[0] + costs[0] + parts[1] + costs[1] + parts[2])
+        one = oc.compile(dearer, target="vta")
+        own = in_one_way(kernel.schedule, number)
+        inputs, result = pooling(64)
+        alone = oc.compile(result, inputs=inputs, target="vta", schedule=own)
+        for n in (1, 33):
+            assert one.timeline(n=n).cycles == alone.timeline(n=n).cycles
+
+
+def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
+    machine = shipped("vta")
+    units = tuple(replace(one, rows=4, columns=8, terms=8) for one in machine.unit)
+    target = oc.target("accelerator", machine=replace(machine, unit=units))
+    n = oc.dim("n", min=1, max=64)
+    x = oc.placeholder((n, 20, 5, 5), "int8", name="X")
+    k = oc.placeholder((24, 20, 3, 3), "int8", name="K")
+    rng = np.random.default_rng(5)
+    images, weights = bytes_of(rng, (9, 20, 5, 5)), bytes_of(rng, (24, 20, 3, 3))
+    result = requantised(oc.ops.conv2d(x, k, padding=1), 9)
+    kernel = oc.compile(result, inputs=[x, k], constants={"K": weights}, target=target)
+    assert len(kernel.schedule.steps[0].ways) == 2
+    for many in (1, 4, 9):
+        wide = convolved(images[:many], weights, 1, 1)
+        np.testing.assert_array_equal(kernel(images[:many]), clipped(wide, 9))
+        assert kernel.timeline(n=many).races == ()
 
 
 def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:

@@ -33,14 +33,14 @@ def resources(of: Ran) -> Mapping[str, float]:
 
 
 def formula(ways: Sequence[Lowered]) -> Fitted:
-    """Cycles over the sizes of a nest, of that of its ways which takes the fewest."""
+    """Cycles over the sizes of a nest, its virtual threads in turns or one after the other, whichever takes fewer."""
     program = ways[0].program
     asked = [expr for way in ways for expr in _asked(way)]
     read = frozenset[str]().union(*map(variables, asked))
     least = {size.name: size.min for size in program.sizes}
 
     def cycles(sizes: Mapping[str, int]) -> float:
-        return fastest(ways, {**least, **sizes}).timed.cycles
+        return fastest([ways], {**least, **sizes}).timed.cycles
 
     divisors = {
         size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})

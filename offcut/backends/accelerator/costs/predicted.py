@@ -24,7 +24,7 @@ from offcut.core.program import For, If, Program, Stmt, Store
 from offcut.core.ranges import Known, Range
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
-from offcut.costmodel.closed.counts import Counts, Piece
+from offcut.costmodel.closed.counts import Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction
@@ -41,8 +41,7 @@ def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
     Raises TargetError where windows do not fit.
     """
     chip = Chip(program, spec)
-    known = (at for at, phase in enumerate(chip.phases) if isinstance(phase, Lowered))
-    return [fastest(chip.ways(at), sizes) for at in known]
+    return [fastest(chip.options(at, sizes), sizes) for at in chip.nests()]
 
 
 def cycles_of(streams: Sequence[Ran]) -> float:
@@ -95,24 +94,34 @@ def formulas_of(
     Raises TargetError where windows do not fit.
     """
     chip = Chip(program, Spec.of(machine))
-    found = []
-    for at, phase in enumerate(chip.phases):
-        if isinstance(phase, Lowered):
-            leaves, kept = counted(phase, typical)
-            found.append((phase, totals(phase, leaves), kept, formula(chip.ways(at))))
-    pieces = tuple(_predicted(nest, made, cycles) for nest, made, _, cycles in found)
-    kept_ = _kept([kept for _, _, kept, _ in found], machine)
-    issued_ = sum(int(evaluate(made.instructions, dict(typical))) for _, made, _, _ in found)
-    sizes: dict[str, Expr] = {name: ix.const(size) for name, size in kept_.items()}
+    pieces: list[Predicted] = []
+    choices: list[tuple[Way, ...]] = []
+    filled: list[Mapping[str, int]] = []
+    within, issued_ = 0.0, 0
+    for at in chip.nests():
+        options = chip.options(at)
+        ways: list[Way] = []
+        for number, way in enumerate(options):
+            leaves, kept = counted(way[0], typical)
+            made, cycles = totals(way[0], leaves), formula(way)
+            choice = (len(choices), number) if len(options) > 1 else None
+            pieces.append(_predicted(way[0], made, cycles, choice))
+            ways.append(Way(chip.labels(at)[number], cycles.formula))
+            filled.append(kept)
+            within = max(within, cycles.within)
+            issued_ += int(evaluate(made.instructions, dict(typical)))
+        if len(ways) > 1:
+            choices.append(tuple(ways))
+    sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}
     return Formulas(
         described,
-        Prediction(pieces, (), sizes, {}, exact=True),
+        Prediction(tuple(pieces), tuple(choices), sizes, {}, exact=True),
         flop(described, {}),
         machine,
         users,
         INSTRUCTION * issued_,
         0.0,
-        within=max((cycles.within for *_, cycles in found), default=0.0),
+        within=within,
     )
 
 
@@ -133,8 +142,10 @@ def _piece(of: Ran) -> PieceCost:
     )
 
 
-def _predicted(nest: Lowered, made: Totals, cycles: Fitted) -> Predicted:
-    piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, None)
+def _predicted(
+    nest: Lowered, made: Totals, cycles: Fitted, way: tuple[int, int] | None
+) -> Predicted:
+    piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, way)
     counts = Counts(
         runs=made.runs,
         flop=ix.mul(2, made.multiply_adds),

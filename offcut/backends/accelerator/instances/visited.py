@@ -22,19 +22,21 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 
 
-def fastest(ways: Sequence[Lowered], sizes: Mapping[str, int]) -> Ran:
-    """Of ways to run a nest the one that takes the fewest cycles. Where one with virtual threads in turns has nothing that
-    takes turns, the others run as it does.
+def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> Ran:
+    """Of ways to run a nest the one that takes the fewest cycles.
+
+    options  each by its virtual threads in turns and otherwise: where nothing takes turns, the others run as that does
 
     Raises TargetError where a window does not fit.
     """
     found: list[Ran] = []
-    for way in ways:
-        visited = Visited(way, sizes)
-        leaves = visited.counted()
-        found.append(Ran(way, leaves, visited.taken, visited.line.timed()))
-        if way.dealt and not visited.takes_turns:
-            break
+    for ways in options:
+        for way in ways:
+            visited = Visited(way, sizes)
+            leaves = visited.counted()
+            found.append(Ran(way, leaves, visited.taken, visited.line.timed()))
+            if way.dealt and not visited.takes_turns:
+                break
     return min(found, key=lambda one: one.timed.cycles)
 
 

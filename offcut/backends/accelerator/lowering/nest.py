@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
 from offcut.backends.accelerator.lowering.blocks import lanes_along
@@ -18,6 +20,7 @@ from offcut.backends.accelerator.lowering.covers import (
     Result,
     main_lanes,
 )
+from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
 from offcut.backends.accelerator.lowering.ranges import Ranges
@@ -131,6 +134,7 @@ class Lowered:
     stored    the regions that stores read
     images    arrays in main memory
     end       when the end of the stream pops and pushes
+    before    what the host runs first, for this way of the nest alone
     """
 
     name: str
@@ -143,6 +147,7 @@ class Lowered:
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
     end: Said
+    before: tuple[Stmt, ...] = ()
 
     def __post_init__(self) -> None:
         shapes = {work.leaf.number: work.shape for work in self.work}
@@ -162,13 +167,17 @@ class Lowered:
 def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = True) -> Lowered:
     """A nest of `program`, read.
 
+    body   its statements, behind those that the host runs for it
     turns  whether virtual threads take turns; else they run one after the other, in the same windows
 
     Raises TargetError for a statement that no instruction runs, TokensError for virtual threads that could come to a
     standstill.
     """
+    before = tuple(takewhile(partial(is_host, program), body))
+    for stmt in before:
+        check_copy(program, stmt, spec)
     covers = Covers(program, spec)
-    nodes = issued(body, covers.unit, turns)
+    nodes = issued(body[len(before) :], covers.unit, turns)
     found = leaves(nodes)
     covers.of(found, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}
@@ -193,7 +202,7 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = Tr
     )
     end = tokens[len(work)]
     own = regions, place_of, stored
-    return Lowered(program.name, program, spec, nodes, told, *own, images, end)
+    return Lowered(program.name, program, spec, nodes, told, *own, images, end, before)
 
 
 def touched_of(work: Work) -> list[tuple[str, bool]]:

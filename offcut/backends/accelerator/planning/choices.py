@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
@@ -13,89 +13,90 @@ from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.policy import THREADS, typical
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.windows import lanes
-from offcut.backends.accelerator.planning.written import nest_of, tiling_of
+from offcut.backends.accelerator.planning.written import nests_of, roles_of, tiling_of, way_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
 from offcut.errors import PartitionError
-from offcut.schedule import Nest, Schedule
+from offcut.schedule import Nest, Schedule, Way
 from offcut.search import Choices
 from offcut.search.choices import Point
 
 
 @dataclass(frozen=True)
 class Nests:
-    """The nests of a program, and the options of each.
+    """The nests of a program in the ways that a schedule has them in, and the options of each way.
 
-    made  their operations
+    each  of the ways, by the stage of its nest
     """
 
-    program: Program
-    made: tuple[Operations, ...]
+    first: Schedule
+    each: tuple[tuple[str, _Way], ...]
     spec: Spec
 
     @classmethod
-    def of(cls, program: Program, computation: Computation, spec: Spec) -> Nests:
+    def of(cls, program: Program, computation: Computation, spec: Spec, first: Schedule) -> Nests:
         """Those of a computation.
+
+        first  the schedule that is tried first: its ways lie in words as all others' do
 
         Raises TargetError for what no instruction does.
         """
         computation = regrouped(computation)[-1]
         names = computation.names()
-        made = (
-            operations(computation, group, spec, names)
+        nests = nests_of(first, computation)
+        each = tuple(
+            (stage, _Way(program, operations(computation, group, spec, names, roles), spec, label))
             for group in computation.groups
             if not is_regrouping(group, computation)
+            for stage in [group[0].buffer]
+            for label, roles in [(way.label, roles_of(way)) for way in nests[stage].ways]
         )
-        return cls(program, tuple(made), spec)
+        return cls(first, each, spec)
 
-    def space(self, first: Schedule) -> Choices:
-        """The schedules that there are; `first` is the one that is tried first."""
-        options = tuple(choice for one in self.each for choice in one.options)
-        return Choices(first, options, self.written(first.name), self.read)
+    @property
+    def space(self) -> Choices:
+        """The schedules that there are."""
+        options = tuple(choice for _, one in self.each for choice in one.options)
+        return Choices(self.first, options, self.written, self.read)
 
-    @cached_property
-    def each(self) -> tuple[_Nest, ...]:
-        """The nests, one by one."""
-        return tuple(_Nest(self.program, made, self.spec) for made in self.made)
-
-    def written(self, name: str) -> Callable[[Point], Schedule]:
-        """What writes the schedule of a point."""
-
-        def schedule(point: Point) -> Schedule:
-            nests, at = [], 0
-            for one in self.each:
-                part = point[at : at + len(one.options)]
-                nests.append(nest_of(one.made, one.tiling(part), self.spec))
-                at += len(one.options)
-            return Schedule(name, tuple(nests))
-
-        return schedule
+    def written(self, point: Point) -> Schedule:
+        """The schedule of a point."""
+        nests: dict[str, list[Way]] = {}
+        at = 0
+        for stage, one in self.each:
+            part = point[at : at + len(one.options)]
+            made = way_of(one.made, one.tiling(part), self.spec, one.label)
+            nests.setdefault(stage, []).append(made)
+            at += len(one.options)
+        steps = (Nest(stage, tuple(ways)) for stage, ways in nests.items())
+        return Schedule(self.first.name, tuple(steps))
 
     def read(self, schedule: Schedule) -> Point | None:
         """The point that a schedule is, if it is one."""
-        steps = schedule.steps
-        if len(steps) != len(self.each):
+        nests = [step for step in schedule.steps if isinstance(step, Nest)]
+        ways = [(nest.stage, way) for nest in nests for way in nest.ways]
+        own = [(stage, one.label) for stage, one in self.each]
+        if [(stage, way.label) for stage, way in ways] != own or len(nests) < len(schedule.steps):
             return None
         point: Point = ()
-        for one, step in zip(self.each, steps, strict=True):
-            if not isinstance(step, Nest) or step.stage != one.made.label or len(step.ways) != 1:
-                return None
+        for (_, one), (_, way) in zip(self.each, ways, strict=True):
             try:
-                point += one.point(tiling_of(schedule, step, one.made, self.spec))
+                point += one.point(tiling_of(schedule, way, one.made, self.spec))
             except PartitionError:
                 return None
         return point
 
 
 @dataclass(frozen=True)
-class _Nest:
-    """One nest: a choice for each of its axes, one for the order, one for the threads."""
+class _Way:
+    """A nest in one way: a choice for each of its axes, one for the order, one for the threads."""
 
     program: Program
     made: Operations
     spec: Spec
+    label: str
 
     @cached_property
     def axes(self) -> tuple[str, ...]:

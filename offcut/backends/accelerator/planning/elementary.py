@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.planning.refusals import (
@@ -21,7 +22,7 @@ from offcut.backends.accelerator.planning.refusals import (
     not_stored,
     refuse,
 )
-from offcut.backends.accelerator.planning.roles import Roles, product_roles, word_roles
+from offcut.backends.accelerator.planning.roles import Roles, Ways, product_ways, word_ways
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.dtypes import FLOATS
@@ -78,11 +79,16 @@ def operations(
 ) -> Operations:
     """The group in operations.
 
-    wished  axes in lanes of a product; None: those that fill words best
+    wished  axes in lanes; None: those that fill words best
 
     Raises TargetError for what no instruction does, with what would be accepted.
     """
     return _Operations(computation, group, spec, names, wished).made()
+
+
+def ways_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> tuple[Roles, ...]:
+    """The ways to lay the group in words that are worth it, the best one first."""
+    return _Operations(computation, group, spec, computation.names(), None).ways.chosen
 
 
 @dataclass
@@ -98,19 +104,33 @@ class _Operations:
     values: dict[str, Expr] = field(default_factory=dict)
     at: str = ""
 
+    def __post_init__(self) -> None:
+        lead = self.group[0]
+        self.at, self.axes = lead.label, lead.axes
+        self.point = tuple(Var(axis.name) for axis in lead.axes)
+        self.extents = tuple(axis.extent for axis in lead.axes)
+
+    @cached_property
+    def ways(self) -> Ways:
+        """How it may lie in words."""
+        lead, sizes = self.group[0], self.computation.sizes
+        factors = _factors(lead.value) if lead.reducer == "sum" else None
+        if factors is None:
+            return word_ways(self.elements(), lead.axes, sizes, self.spec)
+        constants = frozenset(b.name for b in self.computation.buffers if b.kind is Kind.CONSTANT)
+        loops = lead.axes, lead.reduce_axes
+        return product_ways(factors, *loops, sizes, constants, self.elements(), self.spec)
+
     def made(self) -> Operations:
         """The whole group."""
         lead, *rest = self.group
-        self.at = lead.label
-        self.axes = lead.axes
-        self.point = tuple(Var(axis.name) for axis in lead.axes)
-        self.extents = tuple(axis.extent for axis in lead.axes)
         self.check_types()
+        laid = self.ways.taken(self.wished)
+        self.roles = laid.roles
         started = None
         if lead.reducer is not None:
-            started = self.started(lead)
+            started = self.started(lead, laid.swapped)
         else:
-            self.roles = word_roles(self.elements(), self.axes, self.computation.sizes, self.spec)
             self.stage(lead)
         for stage in rest:
             self.at = stage.label
@@ -156,22 +176,16 @@ class _Operations:
                 look(stage.value)
         return found
 
-    def started(self, lead: Stage) -> tuple[Store, Store]:
-        """The start and the update of the sum, maximum or minimum."""
+    def started(self, lead: Stage, swapped: bool) -> tuple[Store, Store]:
+        """The start and the update of the sum, maximum or minimum.
+
+        swapped  whether the second factor of a product is the inputs'
+        """
         assert isinstance(lead.body, Reduce)
         factors = _factors(lead.value) if lead.reducer == "sum" else None
         accumulators = self.buffer_of(lead, dtype_of(lead.body))
         loops = (*lead.axes, *lead.reduce_axes)
         if factors is not None:
-            self.roles, swapped = product_roles(
-                factors,
-                lead.axes,
-                lead.reduce_axes,
-                self.constants,
-                self.elements(),
-                self.spec,
-                self.wished,
-            )
             first, second = reversed(factors) if swapped else factors
             lanes = self.roles.rows, self.roles.columns, self.roles.depth
             pair = (
@@ -182,7 +196,6 @@ class _Operations:
             a, b = (Cast(read, "int32") for read in ordered)
             value: Expr = Binary("*", a, b)
         else:
-            self.roles = word_roles(self.elements(), lead.axes, self.computation.sizes, self.spec)
             element = element_of(_bare(lead.value))
             if element is None:
                 raise not_started(lead, self.spec)
@@ -193,10 +206,6 @@ class _Operations:
             Store(accumulators, self.point, lead.start),
             Store(accumulators, self.point, value, lead.reducer),
         )
-
-    @property
-    def constants(self) -> frozenset[str]:
-        return frozenset(b.name for b in self.computation.buffers if b.kind is Kind.CONSTANT)
 
     def buffer_of(self, stage: Stage, dtype: str) -> str:
         """The accumulators that a stage is computed in."""

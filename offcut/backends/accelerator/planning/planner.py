@@ -1,4 +1,8 @@
-"""From a computation to the program of a machine of queues, and to the schedule that says what was decided."""
+"""From a computation to the program of a machine of queues, and to the schedule that says what was decided.
+
+Where words may lie along one axis or another, and sizes say which is better, a nest is had in both ways: options of a choice
+that cost nothing in the text, because a call counts what each takes.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,27 @@ from dataclasses import replace
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.microkernels import name_of
 from offcut.backends.accelerator.planning.apart import apart
-from offcut.backends.accelerator.planning.elementary import operations
-from offcut.backends.accelerator.planning.loops import Level, Loops, over
+from offcut.backends.accelerator.planning.elementary import Operations, operations, ways_of
+from offcut.backends.accelerator.planning.loops import Cover, Level, Loops, Tiling, over
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
-from offcut.backends.accelerator.planning.written import nest_of, nests_of, roles_of, tiling_of
+from offcut.backends.accelerator.planning.written import (
+    labels,
+    nests_of,
+    roles_of,
+    tiling_of,
+    way_of,
+)
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.accesses import stored
-from offcut.core.expr import Var
-from offcut.core.program import Buffer, Kind, Program, Stmt, Store
+from offcut.core.expr import Var, real
+from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt, Store
 from offcut.describe.computation import Computation, Stage
-from offcut.schedule import Nest, Schedule
+from offcut.schedule import Nest, Schedule, Way
+
+COMBINATIONS = 16
+"""Of the ways of all nests, at most: each is proved. Nests behind those that have them are had in one way."""
 
 
 def planned(
@@ -44,30 +57,36 @@ def planned(
     inner = _missing(list(computation.buffers), list(program.buffers))
     known = replace(program, buffers=(*program.buffers, *inner))
     decided = {} if schedule is None else nests_of(schedule, computation)
-
-    def cover(store: Store) -> str | None:
-        on_chip = store.buffer in on_chip_of
-        return name_of(store, spec) if on_chip else None
-
+    left = COMBINATIONS
     for group in computation.groups:
         if is_regrouping(group, computation):
             for _, body in written.values():
                 body += copied_by_host(group[0])
             continue
         nest = decided.get(group[0].buffer)
-        made = operations(computation, group, spec, names, roles_of(nest))
+        ways: list[tuple[Way, Operations, Tiling]] = []
         if schedule is None or nest is None:
-            tiling = chosen(known, made, spec, virtual=virtual)
-            nest = nest_of(made, tiling, spec)
+            laid = ways_of(computation, group, spec)
+            laid = laid if len(laid) <= left else laid[:1]
+            for label, roles in zip(labels(laid), laid, strict=True):
+                made = operations(computation, group, spec, names, roles)
+                tiling = chosen(known, made, spec, virtual=virtual)
+                ways.append((way_of(made, tiling, spec, label), made, tiling))
         else:
-            tiling = tiling_of(schedule, nest, made, spec)
-            nest = nest_of(made, tiling, spec, nest.ways[0].label)
-        nests.append(nest)
-        on_chip_of = {buffer.name for buffer in made.buffers}
-        loops = Loops(made, tiling, scopes, cover, names)
+            for way in nest.ways:
+                made = operations(computation, group, spec, names, roles_of(way))
+                tiling = tiling_of(schedule, way, made, spec)
+                ways.append((way_of(made, tiling, spec, way.label), made, tiling))
+        left //= len(ways)
+        nests.append(Nest(group[0].buffer, tuple(way for way, _, _ in ways)))
+        options = {
+            way.label: Loops(made, tiling, scopes, covering(made, spec), names)
+            for way, made, tiling in ways
+        }
         for level, (buffers, body) in written.items():
-            buffers += loops.buffers(level)
-            body += loops.statements(level)
+            for loops in options.values():
+                buffers += _missing(list(loops.buffers(level)), buffers)
+            body += chosen_of({label: one.statements(level) for label, one in options.items()})
     local = {name for buffers, _ in written.values() for name in (b.name for b in buffers)}
     local |= {stage.buffer for group in computation.groups for stage in group}
     crossing = [b for b in program.buffers if b.kind not in (Kind.LOCAL, Kind.PRIVATE)]
@@ -90,6 +109,19 @@ def planned(
         Schedule(program.name, tuple(nests)),
         through=(*map(apart, steps), *through),
     )
+
+
+def covering(made: Operations, spec: Spec) -> Cover:
+    """What says which microkernel runs a statement of a nest on the chip."""
+    on_chip = {buffer.name for buffer in made.buffers}
+    return lambda store: name_of(store, spec) if store.buffer in on_chip else None
+
+
+def chosen_of(options: Mapping[str, tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
+    """One option as it is; of several a choice that is left to the call."""
+    if len(options) == 1:
+        return next(iter(options.values()))
+    return (Choose(tuple(Option(label, real(0.0), body) for label, body in options.items())),)
 
 
 def copied_by_host(stage: Stage) -> tuple[Stmt, ...]:

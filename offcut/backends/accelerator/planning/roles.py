@@ -2,24 +2,30 @@
 
 Found by access relations, as a cover is: the columns move one factor alone, the terms both, the rows the
 other factor alone; each as an index of its own. Among the ways that there are, the one that fills words
-best is taken.
+best is taken: over sizes that are left open, between their least and those of a middle layer. Another one that fills
+words better at one of these ends stands beside it, and a call takes the faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod, sqrt
 
 from offcut.backends.accelerator.lowering.words import sides
 from offcut.backends.accelerator.planning.staging import Element, variables_of
-from offcut.backends.accelerator.planning.typical import middle_of, typical_extent, typical_extents
+from offcut.backends.accelerator.planning.typical import middle_of, typical_extents
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Var, variables
 from offcut.core.program import Size
 from offcut.describe.computation import StageAxis
+
+BETTER = 1.25
+"""How many times as well another way fills words at one end of the sizes, so that it stands beside the first: each one is
+compiled, proved, and counted at a call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,46 +42,82 @@ class Roles:
     depth: str | None = None
 
 
-def product_roles(
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A nest as it lies in words, in one way.
+
+    lanes    (axis, lanes along it)
+    swapped  of a product, whether the second factor is the inputs'
+    before   what counts more than how well words are filled, the less the better: whether words are to be laid at each
+             call; whether columns are of an open extent
+    spread   copies whose words are not words of the array
+    late     between ways that are alike, the least is taken
+    """
+
+    roles: Roles
+    lanes: tuple[tuple[str | None, int], ...]
+    swapped: bool = False
+    before: tuple[int, int] = (0, 0)
+    spread: int = 0
+    late: int = 0
+
+    def waste(self, extents: Mapping[str, int]) -> float:
+        """By which factor its words have more elements than there are."""
+        factor = 1.0
+        for axis, count in self.lanes:
+            extent = 1 if axis is None else extents[axis]
+            factor *= -(-extent // count) * count / extent
+        return factor
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """The ways to lay a nest in words, and those that are worth it: the best one first."""
+
+    every: Mapping[Roles, Laid]
+    chosen: tuple[Roles, ...]
+
+    def taken(self, wished: Roles | None) -> Laid:
+        """`wished` where it is among them, else the best."""
+        found = None if wished is None else self.every.get(wished)
+        return self.every[self.chosen[0]] if found is None else found
+
+
+def product_ways(
     factors: tuple[Element, Element],
     axes: Sequence[StageAxis],
     terms: Sequence[StageAxis],
+    sizes: Sequence[Size],
     constants: frozenset[str],
     others: Sequence[Element],
     spec: Spec,
-    wished: Roles | None = None,
-) -> tuple[Roles, bool]:
-    """The roles of a sum of products, and whether the second factor is the inputs'.
+) -> Ways:
+    """Those of a sum of products.
 
     constants   arrays that are known before any call: their words cost nothing to lay
     others      what operations behind the sum read
-    wished      taken where they are among those that there are
     """
-    extents = {axis.name: typical_extent(axis) for axis in (*axes, *terms)}
-
-    def waste(roles: Roles) -> float:
-        sides = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
-        factor = 1.0
-        for axis, lanes in sides:
-            extent = 1 if axis is None else extents[axis]
-            factor *= -(-extent // lanes) * lanes / extent
-        return factor
-
     symbolic = {axis.name for axis in axes if ix.literal(axis.extent) is None}
-    found = []
+    found: list[Laid] = []
     for swapped in (False, True):
         inputs, weights = factors[::-1] if swapped else factors
-        for roles in _product_ways(inputs, weights, axes, terms, spec):
-            unlike = weights.load.buffer not in constants
+        for roles in _product_roles(inputs, weights, axes, terms, spec):
+            lanes = (
+                (roles.rows, spec.rows),
+                (roles.columns, spec.columns),
+                (roles.depth, spec.terms),
+            )
+            unlike = int(weights.load.buffer not in constants)
             open_ = 2 if roles.columns is None else int(roles.columns in symbolic)
-            gathered = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
-            price = (roles != wished, unlike, open_, waste(roles), gathered, swapped)
-            found.append((price, roles))
-    (*_, swapped), roles = min(found, key=lambda one: one[0])
-    return roles, bool(swapped)
+            spread = sum(_is_spread(one, roles) for one in (inputs, weights, *others))
+            found.append(Laid(roles, lanes, swapped, (unlike, open_), spread, int(swapped)))
+    ends = _ends(sizes, (*axes, *terms))
+    best = min(found, key=lambda one: (one.before, one.waste(ends[1]), one.spread, one.late))
+    rivals = [one for one in found if one.before[0] == best.before[0]]
+    return _with_rivals(found, best, rivals, ends)
 
 
-def _product_ways(
+def _product_roles(
     inputs: Element,
     weights: Element,
     axes: Sequence[StageAxis],
@@ -92,32 +134,52 @@ def _product_ways(
         yield Roles(row, column, term)
 
 
-def word_roles(
+def word_ways(
     elements: Sequence[Element],
     axes: Sequence[StageAxis],
     sizes: Sequence[Size],
     spec: Spec,
-) -> Roles:
-    """The roles of a nest without a product: the axes that fill words best, and are alone in what is read. One whose
-    extent is open fills them as well as between its least and a middle size.
-    """
+) -> Ways:
+    """Those of a nest without a product: along axes that are alone in what is read."""
     names = [axis.name for axis in axes]
-    least = typical_extents({size.name: size.min for size in sizes}, axes)
-    middle = typical_extents(middle_of(sizes), axes)
-
-    def price(roles: Roles) -> tuple[float, int, int]:
-        factor = 1.0
-        for axis, lanes in ((roles.rows, spec.rows), (roles.columns, spec.columns)):
-            ends = (1, 1) if axis is None else (least[axis], middle[axis])
-            factor *= sqrt(prod(-(-extent // lanes) * lanes / extent for extent in ends))
-        spread = sum(_is_spread(one, roles) for one in elements)
-        late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
-        return factor * (1 + spread), spread, late
-
     free = {name for name in names if not any(_is_gathered(one, name) for one in elements)}
     alone = [(name,) for name in names if spec.rows == 1 or not free - {name}]
-    orders = (*alone, *permutations(names, 2), ())
-    return min((Roles(*sides(order, spec.rows, spec.columns)) for order in orders), key=price)
+    found: list[Laid] = []
+    for order in (*alone, *permutations(names, 2), ()):
+        roles = Roles(*sides(order, spec.rows, spec.columns))
+        spread = sum(_is_spread(one, roles) for one in elements)
+        late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
+        lanes = (roles.rows, spec.rows), (roles.columns, spec.columns)
+        found.append(Laid(roles, lanes, spread=spread, late=late))
+    ends = _ends(sizes, axes)
+
+    def price(way: Laid) -> tuple[float, int, int]:
+        return (1 + way.spread) * sqrt(prod(map(way.waste, ends))), way.spread, way.late
+
+    best = min(found, key=price)
+    return _with_rivals(found, best, [one for one in found if one.spread <= best.spread], ends)
+
+
+Ends = tuple[Mapping[str, int], Mapping[str, int]]
+"""Extents of axes at the least sizes, and at those of a middle layer."""
+
+
+def _ends(sizes: Sequence[Size], axes: Sequence[StageAxis]) -> Ends:
+    least = {size.name: size.min for size in sizes}
+    return typical_extents(least, axes), typical_extents(middle_of(sizes), axes)
+
+
+def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends: Ends) -> Ways:
+    """The best way, and at each end of the sizes the best of its rivals, where that fills words better."""
+    chosen = [best.roles]
+    for end in ends:
+        rival = min(rivals, key=lambda one: (one.waste(end), one.before, one.spread, one.late))
+        if rival.roles not in chosen and BETTER * rival.waste(end) <= best.waste(end):
+            chosen.append(rival.roles)
+    known: dict[Roles, Laid] = {}
+    for way in sorted(every, key=lambda one: (one.before, one.spread, one.late)):
+        known.setdefault(way.roles, way)
+    return Ways(known, tuple(chosen))
 
 
 def _is_lone(element: Element, axis: str) -> bool:

@@ -28,8 +28,3 @@ def typical_extents(sizes: Mapping[str, int], axes: Sequence[StageAxis]) -> dict
     known: dict[str, Expr] = {name: ix.const(size) for name, size in sizes.items()}
     extents = {axis.name: ix.literal(ix.simplify(substitute(axis.extent, known))) for axis in axes}
     return {name: max(TYPICAL if n is None else n, 1) for name, n in extents.items()}
-
-
-def typical_extent(axis: StageAxis) -> int:
-    """The extent of an axis, where its sizes are not known either."""
-    return typical_extents({}, (axis,))[axis.name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from offcut.backends.accelerator.microkernels import product_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.loops import Tiling
@@ -12,24 +14,37 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.describe.computation import Computation
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, PAD, AxisCut
-from offcut.schedule import Cover, Nest, Schedule, Way
+from offcut.schedule import Cover, Nest, Schedule, Way, Words
 from offcut.schedule.refusing import at_line
 
 LABEL = "chip"
 """What the policy calls its way of a nest."""
 
 
-def nest_of(made: Operations, tiling: Tiling, spec: Spec, label: str = LABEL) -> Nest:
-    """What a schedule says of a nest.
-
-    label  of the one way that there is
-    """
+def way_of(made: Operations, tiling: Tiling, spec: Spec, label: str = LABEL) -> Way:
+    """What a schedule says of a way to run a nest."""
     words = lanes(made, spec)
     splits = tuple(
         AxisCut(axis, PAD if axis in words else LADDER, size) for axis, size in tiling.tiles
     )
-    way = Way(label, None, cover_of(made, spec), None, splits, tiling.order, virtual=tiling.virtual)
-    return Nest(made.label, (way,))
+    return Way(
+        label,
+        None,
+        cover_of(made, spec),
+        None,
+        splits,
+        tiling.order,
+        virtual=tiling.virtual,
+        words=words_of(made),
+    )
+
+
+def labels(ways: Sequence[Roles]) -> list[str]:
+    """What the policy calls the ways of a nest: of several, by the axes along which their words lie."""
+    if len(ways) == 1:
+        return [LABEL]
+    lanes = ((roles.rows, roles.columns, roles.depth) for roles in ways)
+    return ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
 
 
 def cover_of(made: Operations, spec: Spec) -> Cover | None:
@@ -40,16 +55,23 @@ def cover_of(made: Operations, spec: Spec) -> Cover | None:
     return Cover(product_name(spec), roles.rows, roles.columns, roles.depth)
 
 
-def roles_of(nest: Nest | None) -> Roles | None:
+def words_of(made: Operations) -> Words | None:
+    """Along which axes its words lie, where no cover says so."""
+    roles = made.roles
+    return Words(roles.rows, roles.columns) if roles.depth is None else None
+
+
+def roles_of(way: Way) -> Roles | None:
     """The axes in lanes that a schedule asks for; None where it leaves them open."""
-    cover = None if nest is None else nest.ways[0].cover
-    return None if cover is None else Roles(cover.rows, cover.columns, cover.depth)
+    if way.cover is not None:
+        return Roles(way.cover.rows, way.cover.columns, way.cover.depth)
+    return None if way.words is None else Roles(way.words.rows, way.words.columns)
 
 
 def nests_of(schedule: Schedule, computation: Computation) -> dict[str, Nest]:
     """The nests of a schedule by stage.
 
-    Raises PartitionError, with the line, for what is no nest of the computation in one way.
+    Raises PartitionError, with the line, for what is no nest of the computation.
     """
     groups = computation.groups
     known = [group[0].buffer for group in groups if not is_regrouping(group, computation)]
@@ -58,34 +80,40 @@ def nests_of(schedule: Schedule, computation: Computation) -> dict[str, Nest]:
         with at_line(schedule, step):
             if not isinstance(step, Nest):
                 raise _refused("a machine of queues takes nests alone")
-            if len(step.ways) != 1:
-                raise _refused("it takes a nest in one way", "the one that is cheapest")
             if step.stage not in known:
                 raise _refused(f"the nests are {', '.join(known)}")
             if step.stage in found:
                 raise _refused("it stands there twice")
+            names = [way.label for way in step.ways]
+            if len(set(names)) < len(names):
+                raise _refused(f"two of its ways have one name: {' '.join(names)}")
         found[step.stage] = step
     return found
 
 
-def tiling_of(schedule: Schedule, nest: Nest, made: Operations, spec: Spec) -> Tiling:
-    """What a nest of a schedule says of its loops.
+def tiling_of(schedule: Schedule, way: Way, made: Operations, spec: Spec) -> Tiling:
+    """What a way of a nest says of its loops.
 
     Raises PartitionError, with the line, for what the machine does not do.
     """
-    (way,) = nest.ways
     axes = {axis.name for axis in (*made.axes, *made.terms)}
     terms = {axis.name for axis in made.terms}
     cover = cover_of(made, spec)
     if way.cover != cover:
         with at_line(schedule, way if way.cover is None else way.cover):
             raise _refused(_covered(cover))
+    own = words_of(made)
+    if way.words is not None and way.words != own:
+        with at_line(schedule, way.words):
+            raise _refused(_laid(own))
     for cut in way.splits:
         with at_line(schedule, cut):
             _check_split(cut, axes, lanes(made, spec), way)
     with at_line(schedule, way):
         if way.cost is not None or way.pack is not None or way.inner:
-            raise _refused("a way has a cover, splits, loops and virtual threads here, no more")
+            raise _refused(
+                "a way has a cover or words, splits, loops and virtual threads here, no more"
+            )
         for axis in way.loops:
             if axis not in axes:
                 raise _refused(f"it loops over {axis}, and the axes are {_listed(axes)}")
@@ -138,6 +166,15 @@ def _covered(cover: Cover | None) -> str:
     sides = (("rows", cover.rows), ("columns", cover.columns), ("depth", cover.depth))
     said = " ".join(f"{name} {axis}" for name, axis in sides if axis is not None)
     return f"its sums are covered by {cover.microkernel} {said}"
+
+
+def _laid(words: Words | None) -> str:
+    """Along what the words of a nest lie, as a schedule has it."""
+    if words is None:
+        return "its cover says along which axes words lie"
+    given = (("rows", words.rows), ("columns", words.columns))
+    said = "".join(f" {name} {axis}" for name, axis in given if axis is not None)
+    return f"no words of it lie so, but words{said}"
 
 
 def _listed(axes: set[str]) -> str:
