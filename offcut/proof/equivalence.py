@@ -1,7 +1,7 @@
 """Two loop programs in; the theorems that they compute the same at all sizes out, or a witness.
 
 Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is
-tried once more: the emitted program without the copies that the source has not (`forwarding`) and
+tried once more: each program without the copies that the other one has not (`forwarding`) and
 without windows (`windows`), the source with loops joined (`joining`) and sums ordered (`terms`) as
 they are there. Where they differ in shape all the same, both programs are read back into statement
 instances. Each store of the emitted program is matched to a store of the source (`matching`),
@@ -190,9 +190,13 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     one, other = _shaped(source, emitted, reassociate)
     if (one, other) == (source, emitted) or not is_same_shape(one, other):
         return False
-    gone = frozenset(b.name for b in emitted.buffers) - {b.name for b in other.buffers}
-    inside = answered(lambda: not accesses_outside(emitted, gone), False)
-    return not gone or inside
+    return _is_inside(source, one) and _is_inside(emitted, other)
+
+
+def _is_inside(program: Program, shaped: Program) -> bool:
+    """Whether all that is read of the arrays that are gone lies in them."""
+    gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
+    return not gone or answered(lambda: not accesses_outside(program, gone), False)
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
@@ -237,10 +241,11 @@ def _check_conditions(source: Program, emitted: Program) -> None:
 def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Program, Program]:
     """Programs that do the same as these two, as near to each other as is easily seen.
 
-    All that `emitted` accesses must lie inside: a copy that is gone is not asked for its accesses.
+    All that they access must lie inside: a copy that is gone is not asked for its accesses.
     """
-    own = [buffer.name for buffer in source.buffers]
+    own, others = ([buffer.name for buffer in one.buffers] for one in (source, emitted))
     emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
+    source = answered(lambda: forwarded(source, others), source)
     emitted = joined_parts(without_windows(turned_like(emitted, source)))
     source = without_windows(source)
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted

@@ -279,3 +279,50 @@ def test_the_first_column_alone_is_no_copy_of_all() -> None:
     copy = "for b in 0:n\n  S[0, b] = float64(X[b, 0])\n"
     program = oc.parse(OTHER.format(copy=copy))
     assert forwarded(program) == program
+
+
+def laid(text: str, array: str) -> oc.Program:
+    """Rows of 24 elements, doubled in an array of the program's own, and one more."""
+    head = "program p\nsize n in 0:40\ninput X: float32[n, 24]\noutput Y: float32[n, 24]\n"
+    return oc.parse(f"{head}local {array}\n{text}")
+
+
+IN_ROWS = """for i in 0:n
+  for o in 0:24
+    T[i, o] = X[i, o] * 2.0
+for i in 0:n
+  for o in 0:24
+    Y[i, o] = T[i, o] + 1.0
+"""
+IN_GROUPS = """for i in 0:n
+  for g in 0:2
+    for o in 0:12
+      U[i, g, o] = X[i, 12*g + o] * 2.0
+for i in 0:n
+  for o in 0:24
+    Y[i, o] = U[i, o // 12, o % 12] + 1.0
+"""
+
+
+def test_an_array_of_the_source_may_be_another_one_that_lies_otherwise() -> None:
+    source = laid(IN_ROWS, "T: float32[n, 24]")
+    emitted = laid(IN_GROUPS, "U: float32[n, 2, 12]")
+    oc.prove_equal(source, emitted)
+    oc.prove_equal(emitted, source)
+
+
+@pytest.mark.parametrize("other", ["X[i, 11*g + o] * 2.0", "X[i, 12*g + o] * 3.0"])
+def test_another_array_of_other_elements_is_refused(other: str) -> None:
+    source = laid(IN_ROWS, "T: float32[n, 24]")
+    emitted = laid(IN_GROUPS.replace("X[i, 12*g + o] * 2.0", other), "U: float32[n, 2, 12]")
+    with pytest.raises(PartitionError):
+        oc.prove_equal(source, emitted)
+
+
+def test_an_array_of_the_source_that_is_read_outside_is_not_another_one() -> None:
+    head = "program p\ninput X: float32[25]\noutput Y: float32[24]\n"
+    there = "for o in 0:24\n  T[o] = X[o]\nfor o in 0:24\n  Y[o] = T[o + 1] * 2.0\n"
+    source = oc.parse(f"{head}local T: float32[24]\n{there}")
+    emitted = oc.parse(f"{head}for o in 0:24\n  Y[o] = X[o + 1] * 2.0\n")
+    with pytest.raises(PartitionError):
+        oc.prove_equal(source, emitted)

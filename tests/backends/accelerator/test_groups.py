@@ -86,10 +86,47 @@ def test_other_machines_run_groups(machine: str) -> None:
     np.testing.assert_array_equal(kernel(x, k), clipped(summed(x, k, 1), 9))
 
 
-def test_a_bias_behind_groups_is_refused_in_words() -> None:
-    inputs, result = described("NCHW", bias=True)
-    with pytest.raises(oc.TargetError, match="not point by point, so from main memory"):
-        oc.compile(result, inputs=inputs, target="vta")
+@pytest.mark.parametrize("layout", ["NCHW", pytest.param("NHWC", marks=pytest.mark.slow)])
+def test_a_bias_stands_behind_the_sums_of_groups(layout: str) -> None:
+    inputs, result = described(layout, bias=True)
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    assert "columns o depth c" in str(kernel.schedule)
+    rng = np.random.default_rng(2)
+    for n in (0, 1, 3):
+        x, k = bytes_of(rng, (n, 40, 5, 7)), bytes_of(rng, (24, 20, 3, 3))
+        b = rng.integers(-9999, 9999, 24, np.int32)
+        right = clipped(summed(x, k, 1) + b[:, None, None], 9)
+        if layout == "NHWC":
+            right, x = (np.ascontiguousarray(one.transpose(0, 2, 3, 1)) for one in (right, x))
+            k = np.ascontiguousarray(k.transpose(2, 3, 1, 0))
+        np.testing.assert_array_equal(kernel(x, k, b), right)
+        assert not kernel.timeline(n=n).races
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", [GROUPS, 8])
+def test_a_residual_a_bound_and_pooling_stand_behind_groups(groups: int) -> None:
+    n = oc.dim("n", min=0, max=8)
+    x = oc.placeholder((n, 8, 5, 7), "int8", name="X")
+    k = oc.placeholder((24, 8 // groups, 3, 3), "int8", name="K")
+    b, r = oc.placeholder((24,), "int32", name="B"), oc.placeholder((n, 24, 5, 7), "int8", name="R")
+    sums = ops.conv2d(x, k, padding=1, groups=groups, bias=b)
+    axes = ("n", "c", "y", "x")
+    added = oc.compute(
+        sums.shape,
+        lambda *ix: oc.maximum(sums[ix] // 16, 0) + r[ix].astype("int32"),
+        axes=axes,
+        name="T",
+    )
+    inputs, result = [x, k, b, r], ops.max_pool2d(requantised(added, 2), 2, 2, 0, name="P")
+    kernel = oc.compile(result, inputs=inputs, target="vta")
+    reference = oc.compile(result, inputs=inputs, target="interpret")
+    rng = np.random.default_rng(3)
+    for many in (0, 1, 3):
+        shapes = (many, 8, 5, 7), (24, 8 // groups, 3, 3), (many, 24, 5, 7)
+        image, weights, other = (bytes_of(rng, shape) for shape in shapes)
+        given = image, weights, rng.integers(-999, 999, 24, np.int32), other
+        np.testing.assert_array_equal(kernel(*given), reference(*given))
 
 
 @pytest.mark.slow

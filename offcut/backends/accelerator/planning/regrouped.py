@@ -10,8 +10,8 @@ such indices apart before, and joins them behind::
                                                      Y_groups[g, o] = int8(S[g, o] // 64)
                                                      Y[o] = Y_groups[o // m, o % m]
 
-so that a group is a product of its own, and what is done to its sums is done before they are stored. That is one stage:
-of several, as where a bias is added, the proof does not see that they are those of the sums in another order of axes.
+so that a group is a product of its own, and what is done to its sums point by point is done before they are stored: a
+bias, whose elements the host lays by groups, a shift, a clip.
 """
 
 from __future__ import annotations
@@ -185,15 +185,16 @@ class _Regrouped:
         return found
 
     def read_in_parts(self, group: Group, sums: Group, groups: Sequence[Group]) -> Load | None:
-        """The element that `group`, one stage, reads of sums, where it reads one alone, nobody else reads any, and its
-        parts are those of its own point; None where it is not so.
+        """The element that `group`, point by point, reads of sums, where it reads one alone, nobody else reads any, and
+        its parts are those of its own point; None where it is not so.
         """
         own = {stage.buffer for stage in sums}
         reads = {node for node in _loads(group) if node.buffer in own}
         others = (one for one in groups if one is not group and own.isdisjoint(_stored(one)))
         crossing = any(node.buffer in own for one in others for node in _loads(one))
-        kept = self.kinds.get(group[0].buffer) in (Kind.OUTPUT, Kind.LOCAL)
-        plain = len(group) == 1 and group[0].reducer is None and kept
+        *inner, last = (self.kinds.get(stage.buffer) for stage in group)
+        kept = last in (Kind.OUTPUT, Kind.LOCAL) and all(one is Kind.PRIVATE for one in inner)
+        plain = kept and all(s.reducer is None and s.axes == group[0].axes for s in group)
         if sums[0].reducer is None or len(reads) != 1 or crossing or not plain:
             return None
         (read,) = reads
@@ -202,23 +203,26 @@ class _Regrouped:
 
     def along_parts(self, group: Group, sums: Group, read: Load) -> list[Group]:
         """Sums with what `group` does to them, and the copy that joins its results."""
-        (stage,) = group
         axes = sums[0].axes
         point = tuple(Var(axis.name) for axis in axes)
-        values = _in_parts(read.index, stage.axes, axes)
+        values = _in_parts(read.index, group[0].axes, axes)
         assert values is not None
+        named = {read.buffer: read.buffer, **{s.buffer: self.array(s.buffer, axes) for s in group}}
 
         def rule(node: Expr) -> Expr | None:
             if not isinstance(node, Load):
                 return None
-            if node.buffer == read.buffer:
-                return Load(node.buffer, point, node.dtype)
+            if node.buffer in named:
+                return Load(named[node.buffer], point, node.dtype)
             return Load(node.buffer, tuple(map(ix.simplify, node.index)), node.dtype)
 
-        name = self.array(stage.buffer, axes)
-        body = rewrite(substitute(stage.body, values), rule)
-        whole = Load(name, read.index, self.dtypes[stage.buffer])
-        return [(*sums, Stage(name, stage.label, axes, (), body)), (replace(stage, body=whole),)]
+        inside = (
+            Stage(named[s.buffer], s.label, axes, (), rewrite(substitute(s.body, values), rule))
+            for s in group
+        )
+        last = group[-1]
+        whole = Load(named[last.buffer], read.index, self.dtypes[last.buffer])
+        return [(*sums, *inside), (replace(last, body=whole),)]
 
 
 def _loads(group: Group) -> list[Load]:
