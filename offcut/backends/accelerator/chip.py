@@ -39,11 +39,13 @@ class Chip:
     """A program on the chip: in turns, nests that are streams and arrays that the host fills.
 
     constants  arrays that are known, by name
+    told       whether instructions are told whom to wait for; where they are only counted, they need not be
     """
 
     program: Program
     spec: Spec
     constants: Mapping[str, Array] = field(default_factory=dict)
+    told: bool = True
 
     def __post_init__(self) -> None:
         self._streams: dict[tuple[int, tuple[int, ...]], Emitted] = {}
@@ -63,8 +65,12 @@ class Chip:
                 found.append(stmts[0])
                 continue
             bodies = (body for _, _, body in options_of(stmts))
-            found.append(tuple(lowered(self.program, body, self.spec) for body in bodies))
+            found.append(tuple(map(self.lowered, bodies)))
         return tuple(found)
+
+    def lowered(self, body: Sequence[Stmt], turns: bool = True) -> Lowered:
+        """A nest, read."""
+        return lowered(self.program, body, self.spec, turns, self.told)
 
     def nests(self) -> Iterator[int]:
         """The phases that are nests."""
@@ -87,7 +93,7 @@ class Chip:
                 continue
             if nest.dealt and (at, number) not in self._apart:
                 *_, body = options[number]
-                self._apart[at, number] = lowered(self.program, body, self.spec, turns=False)
+                self._apart[at, number] = self.lowered(body, turns=False)
             found.append((nest, self._apart[at, number]) if nest.dealt else (nest,))
         return found
 

@@ -40,7 +40,7 @@ def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
 
     Raises TargetError where windows do not fit.
     """
-    chip = Chip(program, spec)
+    chip = Chip(program, spec, told=False)
     return [fastest(chip.options(at, sizes), sizes) for at in chip.nests()]
 
 
@@ -93,7 +93,7 @@ def formulas_of(
 
     Raises TargetError where windows do not fit.
     """
-    chip = Chip(program, Spec.of(machine))
+    chip = Chip(program, Spec.of(machine), told=False)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []

@@ -164,11 +164,14 @@ class Lowered:
         self._walk(issue, sizes)
 
 
-def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = True) -> Lowered:
+def lowered(
+    program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = True, told: bool = True
+) -> Lowered:
     """A nest of `program`, read.
 
     body   its statements, behind those that the host runs for it
     turns  whether virtual threads take turns; else they run one after the other, in the same windows
+    told   whether leaves are told whom to wait for, by tokens; what is only counted need not be
 
     Raises TargetError for a statement that no instruction runs, TokensError for virtual threads that could come to a
     standstill.
@@ -193,16 +196,16 @@ def lowered(program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = Tr
     constant = next((one for one in constants if one is not None), None)
     check_fits(program, spec, nodes, operands, regions, place_of, stored, constant)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
-    if spec.tokens:
+    if spec.tokens and told:
         sides = {one.leaf.number: touched_of(one) for one in work}
         tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions, spec)
-    told = tuple(
+    work = [
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
         for at, one in enumerate(work)
-    )
+    ]
     end = tokens[len(work)]
     own = regions, place_of, stored
-    return Lowered(program.name, program, spec, nodes, told, *own, images, end, before)
+    return Lowered(program.name, program, spec, nodes, tuple(work), *own, images, end, before)
 
 
 def touched_of(work: Work) -> list[tuple[str, bool]]:
