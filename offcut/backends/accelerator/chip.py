@@ -108,6 +108,17 @@ class Chip:
         first, *others = (way for ways in options for way in ways)
         return fastest(options, sizes).nest if others else first
 
+    def labels_taken(self, sizes: Values) -> dict[str, str]:
+        """By nest that is had in several ways, what the one that is taken at these sizes is called."""
+        found: dict[str, str] = {}
+        for at in self.nests():
+            options, labels = self.options(at), self.labels(at)
+            if len(options) > 1:
+                nest = self.taken(at, sizes)
+                number = next(k for k, ways in enumerate(options) if nest in ways)
+                found[nest.stage] = labels[number]
+        return found
+
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
         return [stream for stream, _ in self.named(sizes)]

@@ -164,6 +164,13 @@ class Accelerator(Target):
         streams = Chip(planned.program, self.spec).named(sizes)
         return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
+    def notes(
+        self, planned: Planned, sizes: Mapping[str, int], options: Options
+    ) -> tuple[str, ...]:
+        """Of nests that are had in several ways, which one a call takes."""
+        taken = Chip(planned.program, self.spec, told=False).labels_taken(sizes)
+        return tuple(f"{stage} runs as {label}" for stage, label in taken.items())
+
     def cost_of(
         self,
         planned: Planned,

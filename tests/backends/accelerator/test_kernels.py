@@ -117,6 +117,10 @@ def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
         assert kernel.timeline(n=n).cycles == kernel.cost(n=n).cycles == min(each)
         taken.add(each.index(min(each)))
     assert taken == {0, 1}
+    assert [kernel.plan(n=n).notes for n in (1, 64)] == [
+        ("Y runs as chip_c",),
+        ("Y runs as chip_n_",),
+    ]
     assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
     assert kernel.timeline(n=64).cycles < 100_000
 

@@ -128,7 +128,7 @@ def formulas_of(
 def _piece(of: Ran) -> PieceCost:
     made = totals(of.nest, of.leaves)
     return PieceCost(
-        stage=_stage(of.nest),
+        stage=of.nest.stage,
         role="whole",
         tile={},
         microkernel=_microkernel(of.nest),
@@ -145,7 +145,7 @@ def _piece(of: Ran) -> PieceCost:
 def _predicted(
     nest: Lowered, made: Totals, cycles: Fitted, way: tuple[int, int] | None
 ) -> Predicted:
-    piece = Piece(_stage(nest), "whole", (), _microkernel(nest) or None, way)
+    piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
     counts = Counts(
         runs=made.runs,
         flop=ix.mul(2, made.multiply_adds),
@@ -161,10 +161,6 @@ def _predicted(
 def _by_name(made: Totals) -> dict[str, Expr]:
     """Bytes that the bus moves, by what they are."""
     return {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
-
-
-def _stage(nest: Lowered) -> str:
-    return nest.work[-1].leaf.store.buffer
 
 
 def _microkernel(nest: Lowered) -> str:

@@ -125,7 +125,7 @@ class Work:
         ]
 
 
-@dataclass
+@dataclass(eq=False)
 class Lowered:
     """A nest that is ready to be issued at any size.
 
@@ -153,6 +153,11 @@ class Lowered:
         shapes = {work.leaf.number: work.shape for work in self.work}
         asked = {work.leaf.number: work.asked for work in self.work}
         self._walk = walker(self.program, self.nodes, shapes, asked)
+
+    @property
+    def stage(self) -> str:
+        """What it stores last."""
+        return self.work[-1].leaf.store.buffer
 
     @property
     def dealt(self) -> bool:
