@@ -225,7 +225,7 @@ LINES = {
     "virtual threads of nothing": (
         ("virtual j 2", "virtual j 1"),
         "line 6: virtual j 1",
-        "virtual threads run tiles of results, two or more, got j 1",
+        "virtual threads run tiles of results, two or more, got j 1\n  help     without this line, all tiles one after the other",
     ),
     "another nest": (("nest S", "nest T"), "line 2: nest T", "the nests are S"),
     "what is no nest": (

@@ -130,7 +130,8 @@ def tiling_of(schedule: Schedule, way: Way, made: Operations, spec: Spec) -> Til
         with at_line(schedule, way.virtual):
             if axis not in way.loops or axis in terms or threads < 2:
                 raise _refused(
-                    f"virtual threads run tiles of results, two or more, got {axis} {threads}"
+                    f"virtual threads run tiles of results, two or more, got {axis} {threads}",
+                    "without this line, all tiles one after the other",
                 )
     words, cuts = lanes(made, spec), {cut.axis: cut.tile for cut in way.splits}
     tiles = tuple((axis, cuts.get(axis, words.get(axis, 1))) for axis in way.loops)
