@@ -53,13 +53,18 @@ class Chip:
         self._packed: dict[tuple[Place, Lanes, str], Array] = {}
 
     @cached_property
+    def in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
+        """Its statements in phases, and whether the host runs them."""
+        return in_turn(self.program)
+
+    @cached_property
     def phases(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
         """What runs, one after the other: statements of the host, and nests, each by its options.
 
         Raises TargetError for a statement that neither an instruction nor the host runs.
         """
         found: list[Stmt | tuple[Lowered, ...]] = []
-        for host, stmts in in_turn(self.program):
+        for host, stmts in self.in_turn:
             if host:
                 check_copy(self.program, stmts[0], self.spec)
                 found.append(stmts[0])
@@ -84,7 +89,7 @@ class Chip:
         """
         nests = self.phases[at]
         assert isinstance(nests, tuple)
-        _, stmts = in_turn(self.program)[at]
+        _, stmts = self.in_turn[at]
         found: list[tuple[Lowered, ...]] = []
         options = options_of(stmts)
         costs = [0.0 if sizes is None else evaluate(cost, sizes) for _, cost, _ in options]
@@ -99,7 +104,7 @@ class Chip:
 
     def labels(self, at: int) -> list[str]:
         """What the options of a nest are called."""
-        _, stmts = in_turn(self.program)[at]
+        _, stmts = self.in_turn[at]
         return [label for label, _, _ in options_of(stmts)]
 
     def taken(self, at: int, sizes: Values) -> Lowered:

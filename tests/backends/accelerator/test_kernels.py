@@ -11,6 +11,8 @@ from accelerators import Array, bytes_of, clipped, convolved, dense, pooling, re
 from machines import shipped
 
 import offcut as oc
+from offcut.backends.accelerator.planning.roles import Roles
+from offcut.backends.accelerator.planning.written import labels
 from offcut.kernel import Kernel
 from offcut.schedule import Nest, Schedule
 
@@ -123,6 +125,12 @@ def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
     ]
     assert kernel.timeline(n=1).cycles < kernel.timeline(n=8).cycles / 5
     assert kernel.timeline(n=64).cycles < 100_000
+
+
+def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
+    ways = Roles("i", None, "k"), Roles(None, "i", "k"), Roles(None, "j", "k")
+    assert labels(ways) == ["chip_i_k_1", "chip_i_k_2", "chip_j_k"]
+    assert labels(ways[:1]) == ["chip"]
 
 
 @pytest.mark.parametrize("words", ["words columns y", "words"])

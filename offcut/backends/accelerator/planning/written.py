@@ -44,7 +44,10 @@ def labels(ways: Sequence[Roles]) -> list[str]:
     if len(ways) == 1:
         return [LABEL]
     lanes = ((roles.rows, roles.columns, roles.depth) for roles in ways)
-    return ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
+    found = ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
+    return [
+        one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
+    ]
 
 
 def cover_of(made: Operations, spec: Spec) -> Cover | None:
