@@ -48,14 +48,18 @@ def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     if any(isinstance(stmt, Choose) for stmt in inside):
         return False
     written = {stmt.buffer for stmt in inside if isinstance(stmt, Store)}
-    if any(kinds.get(name) is Kind.PRIVATE for name in written):
-        return False
+    if any(kinds.get(name) is Kind.PRIVATE for name in written) and _has_tiles(inside):
+        return False  # a tile has copies of it
     shared = written - owned(loop.body)
     found: dict[str, list[tuple[_Interval | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
         if name in found:
             found[name].append(tuple(_interval(part, ranges, loop.iter) for part in index))
     return all(_apart(accesses, loop.iter) for accesses in found.values())
+
+
+def _has_tiles(inside: list[Stmt]) -> bool:
+    return any(isinstance(stmt, Tile) for stmt in inside)
 
 
 def _apart(accesses: list[tuple[_Interval | None, ...]], name: str) -> bool:

@@ -81,11 +81,11 @@ from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
 from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize, requantize
-from offcut.ops.ranking import argmax, argmin, topk
+from offcut.ops.ranking import argmax, argmin, sort, topk
 from offcut.ops.recurrent import gru, lstm, rnn
 from offcut.ops.reduction import max, mean, min, sum
 from offcut.ops.resizing import interpolate
-from offcut.ops.scan import cumsum
+from offcut.ops.scan import cummax, cummin, cumprod, cumsum
 from offcut.ops.scattering import scatter_elements, scatter_nd
 from offcut.ops.selection import take, take_along_axis
 from offcut.ops.softmax import log_softmax, softmax
@@ -110,6 +110,9 @@ __all__ = [
     "conv3d",
     "conv_transpose2d",
     "cos",
+    "cummax",
+    "cummin",
+    "cumprod",
     "cumsum",
     "dense",
     "dense_quantized",
@@ -180,6 +183,7 @@ __all__ = [
     "sin",
     "softmax",
     "softplus",
+    "sort",
     "split_axis",
     "sqrt",
     "square",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.describe.functions import max as max_over
@@ -74,6 +75,27 @@ def topk(
     return _by_rank(x, count, position, largest, name)
 
 
+def sort(
+    x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The elements along `axis` in ascending order, and their places, of int64.
+
+    x            of numbers, with at least one axis
+    descending   from the greatest on
+
+    Of equal elements the first comes first, in either order; a NaN is greater than all else. By their ranks: ``2 * n * n``
+    comparisons for n elements, for axes of up to some thousands.
+
+    The places are called ``{name}_places``. Raises DescribeError where there is no such axis.
+    """
+    check_tensor("sort", "x", x, least=1)
+    check_dtype("sort", "x", x, NUMBERS)
+    position, descending = axis_number("sort", x, axis), flag("sort", "descending", descending)
+    options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
+    name = named("sort", name, [x], *options)
+    return _by_rank(x, x.shape[position], position, descending, name)
+
+
 def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor, Tensor]:
     """The greatest elements, each the greatest of those that come after the one before."""
     shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
@@ -122,7 +144,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
 
 
 def _by_rank(
-    x: Tensor, count: int, position: int, largest: bool, name: str
+    x: Tensor, count: Any, position: int, largest: bool, name: str
 ) -> tuple[Tensor, Tensor]:
     """The elements that so many come before as their places say."""
     letters = axis_letters(len(x.shape))

@@ -24,6 +24,7 @@ APART = {
     "the other end": "for i in 0:n\n  C[n - i - 1] = A[i]",
     "a window of its own": "for i in 0:n\n  alloc T[0 +: n]\n    T[0] = A[i]\n    C[i] = T[0]",
     "an update in place": "for i in 0:n\n  C[i] = 0.0\n  C[i] += A[i]",
+    "a private element": "for i in 0:n\n  p[i] = A[i]\n  C[i] = p[i]",
 }
 TOGETHER = {
     "one sum": "for i in 0:n\n  S[] += A[i]",
@@ -33,6 +34,7 @@ TOGETHER = {
     "a tile of any extent": "for i in 0:n//8\n  tile x in 8*i +: n\n    C[x] = A[0]",
     "half of it": "for i in 0:n\n  C[i//2] = A[i]",
     "a private buffer": "for i in 0:n\n  tile x in 0 +: 1\n    p[i] = A[i]\n    C[i] = p[i]",
+    "one private element": "for i in 0:n\n  p[0] = A[i]\n  C[i] = p[0]",
     "a guard that reads": "for i in 1:n\n  if C[i - 1] < 0.0\n    C[i] = A[i]",
 }
 

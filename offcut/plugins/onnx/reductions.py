@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.context import Context, extent, product
+from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.operands import Call, Element, Operand, Refused, Results, said
+from offcut.plugins.onnx.operands import Call, Operand, Refused, Results, said
 from offcut.plugins.onnx.shapes import axes_of, given
 
 MOST = 64
@@ -133,58 +133,51 @@ def _hardmax(g: Context, call: Call) -> Results:
     return g.cast(g.binary("equal", places, first), g.dtype(x))
 
 
-def _running_sum(g: Context, call: Call) -> Results:
-    x = call[0]
-    axis = g.axis(x, int(g.number(call[1], "axis")))
-    back = call.get("reverse", 0)
-    x = g.op("flip", x, (axis,)) if back else x
-    made: Operand = g.op("cumsum", x, axis)
-    if call.get("exclusive", 0):
-        whole: Element = g.shape(x)[axis]
-        rank = g.rank(x)
-        before = tuple(int(n == axis) for n in range(rank))
-        made = g.slice(g.op("pad", made, before, (0,) * rank), axis, 0, whole)
-    return g.op("flip", made, (axis,)) if back else made
+def _running(op: str, nothing: int) -> Operator:
+    """What is accumulated up to each element, or from each on; without itself where that is asked.
 
+    nothing  what stands before the first
+    """
 
-def _running_product(g: Context, call: Call) -> Results:
-    """The products of the first, the first two, …, of a few."""
-    x = call[0]
-    axis = g.axis(x, int(g.number(call[1], "axis")))
-    count = g.whole(g.shape(x)[axis], "the extent along which products run")
-    if not 1 <= count <= MOST:
-        raise Refused(f"a product of {count} elements", f"1 to {MOST}")
-    places = list(range(count))[:: -1 if call.get("reverse", 0) else 1]
-    parts = [g.slice(x, axis, place, place + 1) for place in places]
-    if call.get("exclusive", 0):
-        one = g.full(g.shape(parts[0]), 1, g.dtype(x))
-        parts = [one, *parts[:-1]]
-    total = [parts[0]]
-    for part in parts[1:]:
-        total.append(g.binary("multiply", total[-1], part))
-    kept = total[::-1] if call.get("reverse", 0) else total
-    return g.op("concat", tuple(kept), axis=axis) if count > 1 else kept[0]
+    def made(g: Context, call: Call) -> Results:
+        x = call[0]
+        axis = g.axis(x, int(g.number(call[1], "axis")))
+        back = call.get("reverse", 0)
+        x = g.op("flip", x, (axis,)) if back else x
+        found: Operand = g.op(op, x, axis)
+        if call.get("exclusive", 0):
+            shape = g.shape(x)
+            ends = [1 if n == axis else one for n, one in enumerate(shape)]
+            first = g.full(ends, nothing, g.dtype(found))
+            found = g.slice(g.op("concat", (first, found), axis=axis), axis, 0, shape[axis])
+        return g.op("flip", found, (axis,)) if back else found
+
+    return made
 
 
 def _top(g: Context, call: Call) -> Results:
     x = call[0]
-    k = call.get("k") if call.version < 10 else g.number(call[1], "k")
-    axis = g.axis(x, call.get("axis", -1))
+    k = call.get("k") if call.version < 10 else g.elements(call[1], "k")[0]
+    axis, largest = g.axis(x, call.get("axis", -1)), bool(call.get("largest", 1))
     call.overlook("sorted")  # that they are sorted is asked for, or nothing
     whole = g.shape(x)[axis]
+    if isinstance(k, Expr):
+        refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
+        every = g.several("sort", x, axis=axis, descending=largest)
+        return tuple(g.slice(one, axis, 0, k) for one in every)
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
-    return g.several("topk", x, int(k), axis=axis, largest=bool(call.get("largest", 1)))
+    return g.several("topk", x, int(k), axis=axis, largest=largest)
 
 
 REDUCTIONS: Mapping[str, Operator] = {
     "ArgMax": _place("argmax"),
     "ArgMin": _place("argmin"),
-    "CumProd": _running_product,
-    "CumSum": _running_sum,
+    "CumProd": _running("cumprod", 1),
+    "CumSum": _running("cumsum", 0),
     "Hardmax": _hardmax,
     "LogSoftmax": _softmax("log_softmax"),
     "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),

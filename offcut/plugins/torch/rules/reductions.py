@@ -131,6 +131,47 @@ def cumsum(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
     return t.node("cumsum", t.as_result(x), axis=t.axis(x, axis))
 
 
+@takes("cumprod")
+def cumprod(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
+    return t.node("cumprod", t.as_result(x), axis=t.axis(x, axis))
+
+
+def _running_extreme(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, axis: int) -> Any:
+        """The extremes, and the place of each: of equal elements the last, of NaN, too."""
+        if not t.rank(x):
+            raise Left("it is of a number")
+        place = t.axis(x, axis)
+        found = t.node(op, x, axis=place)
+        here = t.node("logical_or", t.node("equal", x, found), t.node("not_equal", x, x))
+        ends = t.node("iota", plain(t.shape(x)[place]), "int64")
+        ends = t.reshape(ends, [-1, *(1 for _ in range(t.rank(x) - place - 1))])
+        return found, t.node("cummax", t.node("where", here, ends, 0), axis=place)
+
+    return rule
+
+
+takes("cummax")(_running_extreme("cummax"))
+takes("cummin")(_running_extreme("cummin"))
+
+
+@takes("sort", "sort.stable")
+def sort(
+    t: Translation,
+    x: Ref,
+    axis: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool | None = None,
+) -> Any:
+    if not t.rank(x):
+        raise Left("it is of a number")
+    dtype = t.dtype(x)
+    given = t.cast(x, "uint8") if dtype == "bool" else x
+    values, places = t.node("sort", given, axis=t.axis(x, axis), descending=descending)
+    return t.cast(values, dtype), places
+
+
 @takes("topk")
 def topk(
     t: Translation, x: Ref, k: int, axis: int = -1, largest: bool = True, ordered: bool = True
