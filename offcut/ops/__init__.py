@@ -74,6 +74,7 @@ from offcut.ops.elementwise import (
     subtract,
     where,
 )
+from offcut.ops.folding import fold
 from offcut.ops.groups import groupnorm, instancenorm
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
@@ -126,6 +127,7 @@ __all__ = [
     "flip",
     "floor",
     "floor_divide",
+    "fold",
     "gelu",
     "gelu_tanh",
     "global_avg_pool",

@@ -1,4 +1,4 @@
-"""Sums up to each element, against numpy."""
+"""Sums, products and extremes up to each element, against numpy."""
 
 from __future__ import annotations
 
@@ -66,3 +66,27 @@ def test_conditions_that_hold_are_counted() -> None:
     op = Operator(ops.cumsum(x, 0), [x])
     a = integers("a", "uint8", 199) < 99
     op.check([a], np.cumsum(a, dtype="int32"), interpreted=True)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("op", ["cummax", "cummin"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_each_element_has_the_extreme_of_those_up_to_it(op: str, dtype: str, axis: int) -> None:
+    x = oc.placeholder((n, m) if axis == 0 else (m, n), dtype, "X")
+    kernel = Operator(getattr(ops, op)(x, axis), [x])
+    over = np.maximum if op == "cummax" else np.minimum
+    for length in (0, 1, 17, 199):
+        a = integers("a", "int8", *((length, 3) if axis == 0 else (3, length)))
+        given = a.astype(numpy_dtype(dtype))
+        if length == 199 and dtype != "int32":
+            given[1, 1] = np.nan
+        exact = over.accumulate(given.astype("f8" if dtype != "int32" else dtype), axis)
+        kernel.check([given], exact, interpreted=length == 17)
+
+
+def test_each_element_has_the_product_of_those_up_to_it() -> None:
+    x = oc.placeholder((n,), "float64", "X")
+    op = Operator(ops.cumprod(x, 0), [x])
+    for length in (0, 1, 17, 199):
+        a = floats("a", length).astype("f8") + 1.5
+        np.testing.assert_allclose(op.kernel(a), np.cumprod(a), rtol=1e-12)

@@ -115,6 +115,26 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize(("axis", "descending"), [(-1, False), (0, False), (-1, True)])
+def test_all_are_sorted_and_equal_ones_as_they_come(
+    axis: int, descending: bool, dtype: str
+) -> None:
+    x = oc.placeholder((m, n), dtype, "X")
+    kernel = oc.compile(ops.sort(x, axis, descending), inputs=[x])
+    for length, other in [*product(LENGTHS, (1, 17)), (17, 0)]:
+        a = tied(dtype, *((other, length) if axis else (length, other)))
+        wide = a.astype("f8")
+        key = (-wide if descending else wide, ~np.isnan(wide) if descending else np.isnan(wide))
+        order = np.lexsort(key, axis)
+        values, places = kernel(a)
+        np.testing.assert_array_equal(places, order)
+        np.testing.assert_array_equal(values.astype("f8"), np.take_along_axis(wide, order, axis))
+        if (length, other) == (17, 1):
+            for one, wanted in zip(kernel.loops.run({"X": a}), (values, places), strict=True):
+                np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
+
+
 def test_the_first_that_holds_is_found() -> None:
     x = oc.placeholder((m, n), "bool", "X")
     op = Operator(ops.argmax(x), [x])

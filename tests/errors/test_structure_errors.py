@@ -165,6 +165,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  at       S: int8[b, 3, n]\n"
         "  because  x is of float64, float32, float16, bfloat16",
     ),
+    "an image without rows": (
+        lambda: ops.fold(given("S", b, 3, 2, 2, n, n), n),
+        "fold: cannot take size=n\n  because  there are two spatial axes\n  help     size=(h, w)",
+    ),
     "sums along no axis": (
         lambda: ops.cumsum(A, 2),
         "cumsum: cannot take axis=2\n"

@@ -247,6 +247,24 @@ def writes(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor) -> Results:
     )
 
 
+def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
+    return *torch.sort(i, stable=True), *x.sort(-1, descending=True), *i.cummax(1), x.cumprod(-1)
+
+
+def windows(x: torch.Tensor, places: torch.Tensor) -> Results:
+    b, _, h, w = x.shape
+    over = F.unfold(x, (3, 2), padding=1)
+    apart = F.unfold(x, 2, stride=2, dilation=2, padding=(1, 0))
+    both = x.clone()
+    both[places % b, :, places % h] = 2.0
+    each = [None, None, places[:, None] % h, places % w]
+    return (
+        *(F.fold(over * 2, (h, w), (3, 2), padding=1), both),
+        F.fold(apart.relu(), (h, w), 2, stride=2, dilation=2, padding=(1, 0)),
+        torch.ops.aten.index_put(x, each, x[:, :, :1, :1], accumulate=True),
+    )
+
+
 def floats(*shape: int) -> torch.Tensor:
     return torch.randn(shape)
 
@@ -266,6 +284,8 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "products": (products, lambda b, n: (floats(b, n, 5), floats(b, n + 2, 5), floats(5, 7))),
     "volumes": (volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
     "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
+    "orders": (orders, lambda b, n: (floats(b, n, 6), ints(b, n))),
+    "windows": (windows, lambda b, n: (floats(b, 3, n + 1, n + 4), ints(n))),
     "images": (
         images,
         lambda b, n: (
@@ -298,7 +318,9 @@ def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
     model = taken(name)
     assert not model.program.left, model.report
     empty = (
-        [] if name in ("reductions", "lookups", "sized", "volumes", "writes") else [(0, 6)]
+        []
+        if name in ("reductions", "lookups", "sized", "volumes", "writes", "windows", "orders")
+        else [(0, 6)]
     )  # torch refuses what is of nothing
     for b, n in [(3, 5), (1, 9), (2, 4), (7, 33), *empty]:
         call = given(b, n)

@@ -153,7 +153,7 @@ class Eighths(nn.Module):
         return torch.relu(x) * self.scale.to(x.dtype)
 
 
-class Sorted(nn.Module):
+class Bessel(nn.Module):
     """An operator that is not ours between two dense layers."""
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class Sorted(nn.Module):
         self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.two(torch.sort(torch.relu(self.one(x)), dim=-1)[0])
+        return self.two(torch.i0(torch.relu(self.one(x))))
 
 
 def held(

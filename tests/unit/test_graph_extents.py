@@ -31,6 +31,12 @@ SIZES = [{"n": n, "m": m} for n, m in ((0, 0), (1, 5), (4, 1), (7, 3), (12, 8), 
         ("(n % 2)//2", "0"),
         ("n % 4 % 2", "n % 2"),
         ("(n % 2 + m) % 2", "(n + m) % 2"),
+        ("n - (n + 1)//2", "n//2"),
+        ("(4*n + 7)//8", "(n + 1)//2"),
+        ("(4*n + 6) % 8", "4*((n + 1) % 2) + 2"),
+        ("min(n, 4*((n + 3)//4))", "n"),
+        ("max(0, n - max(0, n - m))", "min(m, n)"),
+        ("min(64, n) - max(0, min(64, n) - n)", "min(n, 64)"),
         ("m * (n + (0 - n) % 4)", "4*(m*((n + 3)//4))"),
     ],
 )
@@ -51,7 +57,8 @@ def _drawn(rng: random.Random, depth: int) -> Expr:
     """An expression of some operators over n, m and numbers."""
     if not depth:
         return rng.choice((Var("n"), Var("m"), Var("n"), ix.const(1), ix.const(2), ix.const(3)))
-    op, left = rng.choice(("+", "+", "-", "*", "//", "%")), _drawn(rng, depth - 1)
+    ops = ("+", "+", "-", "*", "//", "%", "min", "max")
+    op, left = rng.choice(ops), _drawn(rng, depth - 1)
     if op in ("//", "%"):
         return Binary(op, left, ix.const(rng.choice((2, 2, 3, 4))))
     return Binary(op, left, _drawn(rng, depth - 1))

@@ -12,7 +12,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from math import gcd
+from math import gcd, inf
 from typing import TypeAlias
 
 from offcut.core import index as ix
@@ -62,6 +62,22 @@ def quotient(extent: Expr, by: Expr) -> Expr | None:
         _join(found, {part: count})
         _join(left, _beside(divisor, part), -count)
     return _written(found)
+
+
+def balanced(difference: Expr) -> tuple[Expr, Expr] | None:
+    """What ``difference == 0`` says of two: ``c*a*e - c*a*f`` that e is f, where a is not 0; None of more terms, or of products."""
+    terms = _terms(difference)
+    if len(terms) != 2:
+        return None
+    (one, count), (other, less) = ((Counter(own), by) for own, by in terms.items())
+    shared = one & other
+    left, right = (tuple((own - shared).elements()) for own in (one, other))
+    if not left:
+        left, right, count, less = right, left, less, count
+    value, over = divmod(-less, count)
+    if over or len(left) != 1 or len(right) > (value == 1):
+        return None
+    return left[0], _written({right: value})
 
 
 def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
@@ -208,7 +224,9 @@ def _terms(expr: Expr) -> Terms:
 
 
 def _once(atom: Expr) -> Expr:
-    """``(a + 2)//4`` for ``(a//2 + 1)//2``, ``a % 2`` for ``a % 4 % 2``, 0 for ``a % 4 // 4``, ``-((a + 3)//4)`` for ``(-a)//4``."""
+    """``(a + 2)//4`` for ``(a//2 + 1)//2``, ``a % 2`` for ``a % 4 % 2``, 0 for ``a % 4 // 4``,
+    ``(a + 1)//2`` for ``(2*a + 3)//4``, ``-((a + 3)//4)`` for ``(-a)//4``; the one of two that an extreme is at all sizes.
+    """
     match atom:
         case Binary("//", Binary("//", a, Const(inner, _)), Const(outer, _)):
             return _once(Binary("//", a, ix.const(int(inner) * int(outer))))
@@ -219,13 +237,41 @@ def _once(atom: Expr) -> Expr:
             return _once(Binary("//", normal(whole), ix.const(int(inner) * int(outer))))
         case Binary("//", Binary("%", _, Const(inner, _)), Const(outer, _)) if inner <= outer:
             return ix.const(0)
+        case Binary("//" | "%" as op, a, Const(by, _)) if int(by) > 0 and _shared(a, int(by)) > 1:
+            factor = _shared(a, int(by))
+            parts, left = _parts(a, factor)
+            inner = normal(Binary(op, parts, ix.const(int(by) // factor)))
+            if op == "//":
+                return inner
+            return normal(Binary("+", Binary("*", ix.const(factor), inner), ix.const(left)))
         case Binary("//", a, Const(by, _)) if int(by) > 0 and _is_negated(a):
             up = Binary("+", Binary("*", ix.const(-1), a), ix.const(int(by) - 1))
             return Binary("*", ix.const(-1), normal(Binary("//", up, ix.const(int(by)))))
         case Binary("%", a, Const(by, _)) if int(by) > 0:
             return _remainder(a, int(by))
+        case Binary("min" | "max" as op, a, b):
+            low, high = _ends(normal(Binary("-", a, b)))
+            if low >= 0 or high <= 0:
+                return a if (low >= 0) == (op == "max") else b
+            return Binary(op, *sorted((a, b), key=_text_of))
         case _:
             return atom
+
+
+def _shared(expr: Expr, by: int) -> int:
+    """What divides `by` and the numbers of all terms but a lone one."""
+    counts = [count for factors, count in _terms(expr).items() if factors]
+    return gcd(by, *counts) if counts else 1
+
+
+def _parts(expr: Expr, factor: int) -> tuple[Expr, int]:
+    """``expr == factor * parts + left``, with a number that is left, less than the factor."""
+    terms = dict(_terms(expr))
+    whole, left = divmod(terms.pop((), 0), factor)
+    parts = {factors: count // factor for factors, count in terms.items()}
+    if whole:
+        parts[()] = whole
+    return _written(parts), left
 
 
 def _is_negated(expr: Expr) -> bool:
@@ -272,6 +318,23 @@ def _rewritten(terms: Terms) -> Iterator[Terms]:
             for found in _instead(atom, count):
                 rest = (*factors[:place], *factors[place + 1 :])
                 yield _with(terms, {factors: -count}, _beside(found, rest))
+        found = _extreme_of_sums(terms, factors, count)
+        if found is not None:
+            yield found
+
+
+def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Terms | None:
+    """``e + max(a, b)`` as ``max(e + a, e + b)``, where both of its sides have one term at most; so with ``-max`` and ``min``."""
+    match factors:
+        case (Binary("min" | "max" as op, a, b),) if count in (1, -1) and len(terms) > 1:
+            rest = _with(terms, {factors: -count})
+            sides = [_fewest(_with(rest, _times(_terms(side), count))) for side in (a, b)]
+            if any(len(side) > 1 for side in sides):
+                return None
+            turned = op if count == 1 else {"min": "max", "max": "min"}[op]
+            return _terms(Binary(turned, *map(_written, sides)))
+        case _:
+            return None
 
 
 def _instead(atom: Expr, count: int) -> Iterator[Terms]:
@@ -283,6 +346,9 @@ def _instead(atom: Expr, count: int) -> Iterator[Terms]:
                 floor = Binary("*", ix.const(-int(by)), Binary("//", own, ix.const(int(by))))
                 yield _times(_terms(Binary("+", own, floor)), count)
         case Binary("//", a, Const(by, _)):
+            if by == 2:  # what is rounded up is left of what is rounded down
+                rest = Binary("//", Binary("+", a, ix.const(1)), ix.const(2))
+                yield _times(_terms(Binary("-", a, rest)), count)
             for part in range(1, int(by)):
                 inner, left = divmod(int(by), part)
                 if not left and count % inner == 0:  # a//by is (a//part)//inner
@@ -334,6 +400,63 @@ def _written(terms: Terms) -> Expr:
     for place, part in enumerate(parts):
         total = part if place == 0 else Binary("+", total, part)
     return total
+
+
+MOST_EXTREMES = 4
+"""So many minima and maxima are taken apart to find the ends of an expression."""
+
+
+@lru_cache(maxsize=1 << 12)
+def _ends(expr: Expr) -> tuple[float, float]:
+    """The least and the greatest value that an expression is seen to have at any sizes from 0 on."""
+    return _ends_of(_terms(expr), MOST_EXTREMES)
+
+
+def _ends_of(terms: Terms, left: int) -> tuple[float, float]:
+    for factors, count in terms.items():
+        match factors:
+            case (Binary("min" | "max" as op, a, b),):
+                if not left:
+                    return -inf, inf
+                rest = _with(terms, {factors: -count})
+                cases = [
+                    _ends_of(_fewest(_with(rest, _times(_terms(side), count))), left - 1)
+                    for side in (a, b)
+                ]
+                lesser = (op == "min") == (count > 0)
+                low, high = zip(*cases, strict=True)
+                return (min(low), min(high)) if lesser else (max(low), max(high))
+            case _:
+                pass
+    low, high = 0.0, 0.0
+    for factors, count in terms.items():
+        least, most = 1.0, 1.0
+        for factor in factors:
+            ends = _ends_of_one(factor)
+            if ends[0] < 0:
+                return -inf, inf
+            least, most = least * ends[0], 0.0 if 0 in (most, ends[1]) else most * ends[1]
+        scaled = sorted((count * least, count * most))
+        low, high = low + scaled[0], high + scaled[1]
+    return low, high
+
+
+def _ends_of_one(factor: Expr) -> tuple[float, float]:
+    match factor:
+        case Binary("%", _, Const(by, _)):
+            return 0, int(by) - 1
+        case Binary("//", a, Const(by, _)):
+            low, high = _ends(a)
+            return low if low == -inf else low // int(by), high if high == inf else high // int(by)
+        case Binary("min" | "max" as op, a, b):
+            (low, high), (least, most) = _ends(a), _ends(b)
+            return (
+                (min(low, least), min(high, most))
+                if op == "min"
+                else (max(low, least), max(high, most))
+            )
+        case _:
+            return 0, inf
 
 
 def _interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:

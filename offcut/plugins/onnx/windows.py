@@ -356,8 +356,31 @@ def _local_response(g: Context, call: Call) -> Results:
     return g.binary("divide", x, g.binary("power", base, number(g, base, beta)))
 
 
+def _laid_over(g: Context, call: Call) -> Results:
+    """Rows of windows, added up at their places; their channels are one axis, and so are their places."""
+    x = call[0]
+    image = g.elements(call[1], "image_shape")
+    window = [int(one) for one in g.numbers(call[2], "block_shape")]
+    if len(window) != 2:
+        raise Refused(f"windows of {len(window)} axes", "of two")
+    strides, dilations = call.get("strides") or [1, 1], call.get("dilations") or [1, 1]
+    pads = call.get("pads") or [0] * 4
+    batch, merged, _ = g.shape(x)
+    counts = []
+    for n, whole in enumerate(image):
+        reach = pads[n] + pads[n + 2] - dilations[n] * (window[n] - 1) - 1
+        counts.append(extent(arithmetic("//", extent(whole, reach), strides[n]), 1))
+    channels = arithmetic("//", merged, product(window))
+    padding = tuple(zip(pads[:2], pads[2:], strict=True))
+    return g.op(
+        "fold", g.reshape(x, (batch, channels, *window, *counts)), tuple(image),
+        stride=tuple(strides), padding=padding, dilation=tuple(dilations),
+    )  # fmt: skip
+
+
 WINDOWS: Mapping[str, Operator] = {
     "AveragePool": _average_pool,
+    "Col2Im": _laid_over,
     "Conv": _conv,
     "ConvInteger": _conv_integer,
     "ConvTranspose": _conv_transposed,

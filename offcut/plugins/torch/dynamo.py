@@ -21,10 +21,10 @@ from offcut.errors import TargetError
 from offcut.pipeline import target
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.beginning import watched
+from offcut.plugins.torch.facts import Facts, facts_in
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
-from offcut.plugins.torch.sizes import Facts, facts_in
 from offcut.plugins.torch.tracing import Oblivious
 
 CHANGES = 3

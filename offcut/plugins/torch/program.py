@@ -20,8 +20,9 @@ from offcut.errors import CallError
 from offcut.graph import Model, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
+from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.left import Left, reason_of
-from offcut.plugins.torch.sizes import Facts, symbols_of, sympy_of, value_of, values_of
+from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
 Values = dict[Any, Any]

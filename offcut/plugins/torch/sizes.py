@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -14,21 +14,21 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.core.sizes import MAX_SIZE
-from offcut.graph.sizes.extents import Valued, at, normal, quotient
+from offcut.graph.sizes.extents import Valued, normal, quotient
 from offcut.plugins.torch.left import Left
 
-Bounds = Callable[[sympy.Symbol], tuple[Any, Any]]
-"""The least and the greatest value of a symbol; either may be infinite."""
-
-_FLOOR = (sf.FloorDiv, sf.CleanDiv)
-_REMAINDER = (sf.Mod, sf.PythonMod, sympy.Mod)
+FLOORS = (sf.FloorDiv, sf.CleanDiv)
+REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _EXTREMES: Mapping[Any, str] = {
     sf.Max: "max",
     sf.Min: "min",
     sympy.Max: "max",
     sympy.Min: "min",
 }
+
+
+LARGEST = 1 << 12
+"""Parts of a fraction by which sizes are scaled."""
 
 
 def sympy_of(value: Any) -> sympy.Expr:
@@ -44,6 +44,40 @@ def extent_of(value: Any) -> Expr:
     return normal(_translated(value if isinstance(value, sympy.Basic) else sympy_of(value)))
 
 
+def canonical(value: sympy.Expr) -> sympy.Expr:
+    """An expression in symbols in the form of extents, so that equal ones are equal; what no extent says has parts in that form."""
+    if not value.args:
+        return value
+    try:
+        return in_sympy(extent_of(value), {one.name: one for one in value.free_symbols})
+    except Left:
+        return value.func(*map(canonical, value.args))
+
+
+def in_sympy(extent: Expr, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
+    """An extent as an expression in symbols, by their names."""
+    match extent:
+        case Const(value, _):
+            return sympy.Integer(int(value))
+        case Var(name):
+            return symbols[name]
+        case Binary(op, a, b):
+            return _IN_SYMPY[op](in_sympy(a, symbols), in_sympy(b, symbols))
+        case _:
+            raise ValueError(f"no extent: {extent}")
+
+
+_IN_SYMPY: Mapping[str, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": sf.FloorDiv,
+    "%": sf.PythonMod,
+    "min": sf.Min,
+    "max": sf.Max,
+}
+
+
 def is_size_symbol(symbol: sympy.Symbol) -> bool:
     """Whether a symbol is a size of the inputs, and not one that depends on data."""
     return bool(symbol_is_type(symbol, SymT.SIZE))
@@ -57,159 +91,6 @@ def symbols_of(*shapes: Any) -> set[sympy.Symbol]:
             if isinstance(size, torch.SymInt):
                 found |= size.node.expr.free_symbols
     return found
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What torch knows of its symbols.
-
-    bounds   of each
-    equal    expressions that stand for simpler ones in every call: torch guards it
-    factors  by a symbol, the number of which it is a multiple in every call: an extent is written in parts of it, so that
-             ``2*(s//2)`` is s
-    """
-
-    bounds: Bounds
-    equal: tuple[tuple[sympy.Expr, sympy.Expr], ...] = ()
-    factors: Mapping[sympy.Symbol, int] = field(default_factory=dict)
-
-    def range(self, symbol: sympy.Symbol) -> tuple[int, int]:
-        """The least and the greatest value of a symbol."""
-        for whole, factor in self.factors.items():
-            if symbol == part_of(whole, factor):
-                least, most = self.range(whole)
-                return -(-least // factor), most // factor
-        low, high = self.bounds(symbol)
-        least, most = max(_whole(low, 0), 0), min(_whole(high, MAX_SIZE), MAX_SIZE)
-        for expr, other in self.equal:
-            if other == symbol and isinstance(expr, sf.Min | sympy.Min):
-                most = min([most, *(int(one) for one in expr.args if one.is_Integer)])
-        return least, most
-
-    def simplified(self, expr: sympy.Expr) -> sympy.Expr:
-        """An expression in its simplest terms."""
-        expr = _put(expr, self.equal)
-        for symbol in expr.free_symbols:
-            least, most = self.range(symbol)
-            if least == most:
-                expr = expr.subs(symbol, least)
-        for symbol, factor in self.factors.items():
-            expr = expr.subs(symbol, factor * part_of(symbol, factor))
-        return expr
-
-    @property
-    def parts(self) -> tuple[tuple[str, str, int], ...]:
-        """The size that gives each multiple: its name, that of the multiple, and the number."""
-        return tuple((part_of(one, by).name, one.name, by) for one, by in self.factors.items())
-
-
-def part_of(symbol: sympy.Symbol, factor: int) -> sympy.Symbol:
-    """The size that gives a symbol, times a number."""
-    return sympy.Symbol(f"{symbol.name}_{factor}", integer=True, nonnegative=True)
-
-
-def facts_in(shape_env: Any) -> Facts:
-    """What a shape environment knows."""
-
-    def known(symbol: sympy.Symbol) -> tuple[Any, Any]:
-        found = shape_env.bound_sympy(symbol)
-        return found.lower, found.upper
-
-    return Facts(known, equalities(shape_env), multiples(shape_env))
-
-
-def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
-    """Symbols that a shape environment guards to be multiples: ``Eq(2*(s//2), s)``, ``Eq(s % 2, 0)``, ``Eq(6*(s//2)*(t//3), s*t)``."""
-    symbols = {one.name: one for guard in shape_env.guards for one in guard.expr.free_symbols}
-    equal = [pair for guard in shape_env.guards for pair in _pairs(guard.expr)]
-    nothing = [zero for pair in equal if (zero := _difference(*pair)) is not None]
-    found: dict[str, int] = {}
-    while True:
-        parts = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
-        more = [one for zero in nothing if (one := _rest(at(zero, parts))) is not None]
-        if not more:
-            return {symbols[name]: factor for name, factor in found.items()}
-        name, by = more[0]
-        found[name] = found.get(name, 1) * by
-
-
-def _pairs(guard: sympy.Basic) -> Iterable[tuple[sympy.Expr, sympy.Expr]]:
-    """What is equal in every call of sizes above 0; nothing where a guard is no equality.
-
-    ``c*(s//c)`` is s at most: where the product of such is that of their sizes, each is its size.
-    """
-    if not isinstance(guard, sympy.Eq):
-        return []
-    if not (guard.lhs.is_Mul and guard.rhs.is_Mul):
-        return [guard.args]
-    sides = (guard.lhs / guard.rhs).as_numer_denom()
-    floors = [part for side in sides for part in side.args if isinstance(part, _FLOOR)]
-    whole = sympy.prod([floor.args[0] / (floor.args[1] * floor) for floor in floors])
-    if floors and any(
-        sympy.simplify(one / other - whole) == 0 for one, other in (sides, sides[::-1])
-    ):
-        return [(floor.args[0], floor.args[1] * floor) for floor in floors]
-    return [guard.args]
-
-
-def _difference(one: sympy.Expr, other: sympy.Expr) -> Expr | None:
-    """What is 0 where two are equal; None for what no extent says."""
-    try:
-        return normal(Binary("-", _translated(one), _translated(other)))
-    except Left:
-        return None
-
-
-def _rest(zero: Expr) -> tuple[str, int] | None:
-    """The size whose rest is 0, and that of which it is the rest; None for anything else."""
-    match zero:
-        case Binary("*", Const(), Binary("%", Var(name), Const(by, _))):
-            return name, int(by)
-        case Binary("%", Var(name), Const(by, _)):
-            return name, int(by)
-        case _:
-            return None
-
-
-def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
-    """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out."""
-    found: list[tuple[sympy.Expr, sympy.Expr]] = []
-    for guard in shape_env.guards:
-        if isinstance(guard.expr, sympy.Eq):
-            one, other = (_put(shape_env.replace(side), found) for side in guard.expr.args)
-            if one.is_Integer or (one.is_Symbol and not other.is_Integer):
-                one, other = other, one
-            one, other = _solved(one, other)
-            if one != other and not one.is_Integer and (other.is_Symbol or other.is_Integer):
-                found.append((one, other))
-    return tuple(found)
-
-
-def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
-    """An expression with what stands for the parts of it."""
-    for one, other in equal:
-        expr = expr.subs(one, other)
-    return expr
-
-
-def _solved(one: sympy.Expr, other: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """An equality ``a*s + b == number`` as one of the symbol, where it has a whole solution; ``a*s == a*t`` as one of s and t.
-
-    Where a is 0, s and t may differ: arguments of such shapes contradict the graph, and its call is refused.
-    """
-    if one.is_Mul and other.is_Mul:
-        left, right = (one / other).as_numer_denom()
-        if left.is_Symbol and (right.is_Symbol or right.is_Integer):
-            return left, right
-        if right.is_Integer and left.is_Add:
-            return _solved(left, right)
-    if other.is_Integer and len(one.free_symbols) == 1 and not one.is_Symbol:
-        (symbol,) = one.free_symbols
-        factor = one.coeff(symbol)
-        rest = sympy.expand(one - factor * symbol)
-        if factor.is_Integer and rest.is_Integer and factor and (other - rest) % factor == 0:
-            return symbol, (other - rest) / factor
-    return one, other
 
 
 def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
@@ -242,13 +123,6 @@ def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, 
     return values
 
 
-def _whole(value: Any, otherwise: int) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return otherwise
-
-
 def _translated(expr: sympy.Basic) -> Expr:
     if isinstance(expr, sympy.Integer):
         return ix.const(int(expr))
@@ -260,13 +134,15 @@ def _translated(expr: sympy.Basic) -> Expr:
         return _folded("+", expr.args)
     if isinstance(expr, sympy.Mul):
         return _folded("*", expr.args)
-    if isinstance(expr, _FLOOR):
+    if isinstance(expr, FLOORS):
         return _divided("//", *expr.args)
-    if isinstance(expr, _REMAINDER):
+    if isinstance(expr, REMAINDERS):
         return _divided("%", *expr.args)
     if isinstance(expr, sf.ModularIndexing):
         base, divisor, modulus = expr.args
         return _divided("%", sf.FloorDiv(base, divisor), modulus)
+    if isinstance(expr, sf.TruncToInt | sf.FloorToInt):
+        return _scaled(expr.args[0])
     for kind, op in _EXTREMES.items():
         if isinstance(expr, kind):
             return _folded(op, expr.args)
@@ -278,9 +154,26 @@ def _folded(op: str, parts: Any) -> Expr:
 
 
 def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
-    if not (isinstance(divisor, sympy.Integer) and divisor > 0):
-        found = quotient(normal(_translated(dividend)), normal(_translated(divisor)))
-        if op != "//" or found is None:
-            raise Left(f"a size is divided by {divisor}")
-        return found
-    return Binary(op, _translated(dividend), ix.const(int(divisor)))
+    if isinstance(divisor, sympy.Integer) and divisor > 0:
+        return Binary(op, _translated(dividend), ix.const(int(divisor)))
+    whole, by = normal(_translated(dividend)), normal(_translated(divisor))
+    for left in (ix.const(0), Binary("-", by, ix.const(1))):  # no rest, or what is rounded up
+        found = quotient(normal(Binary("-", whole, left)), by)
+        if op == "//" and found is not None:
+            return found
+    raise Left(f"a size is divided by {divisor}")
+
+
+def _scaled(expr: sympy.Basic) -> Expr:
+    """A size times a float that is a fraction, rounded down.
+
+    Raises Left for anything else.
+    """
+    factors = sympy.Mul.make_args(expr)
+    numbers = [one for one in factors if one.is_Float]
+    sizes = [one.args[0] for one in factors if isinstance(one, sf.ToFloat)]
+    if len(factors) == 2 and numbers and sizes:
+        over, under = float(numbers[0]).as_integer_ratio()
+        if over > 0 and max(over, under) <= LARGEST:  # what floats hold
+            return Binary("//", Binary("*", ix.const(over), _translated(sizes[0])), ix.const(under))
+    raise Left(f"a size is {expr}")

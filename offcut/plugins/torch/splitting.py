@@ -18,8 +18,9 @@ import torch
 from offcut.describe.request import Array
 from offcut.graph import Bound
 from offcut.plugins.torch import rules
+from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.sizes import Facts, is_size_symbol
+from offcut.plugins.torch.sizes import is_size_symbol
 from offcut.plugins.torch.translation import Translation
 
 assert rules.__all__  # the table is filled

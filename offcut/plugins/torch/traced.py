@@ -14,9 +14,10 @@ from torch.utils._sympy import functions as sf
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.copied import place_of
+from offcut.plugins.torch.facts import Facts, equalities, multiples
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
-from offcut.plugins.torch.sizes import Facts, equalities, multiples, sympy_of
+from offcut.plugins.torch.sizes import sympy_of
 
 HELD = object()
 """In place of a weight that a call reads in kernels alone."""

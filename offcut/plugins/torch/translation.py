@@ -22,9 +22,10 @@ from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
 from offcut.plugins.torch.left import Left, reason_of
-from offcut.plugins.torch.sizes import Facts, extent_of, is_size_symbol, sympy_of
+from offcut.plugins.torch.sizes import extent_of, is_size_symbol, sympy_of
 from offcut.plugins.torch.table import TABLE, Rule, check_taken
 
 Operand: TypeAlias = Ref | Expr | int | float | bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -72,8 +73,12 @@ def part(
     t: Translation, x: Ref, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
     place = t.axis(x, axis)
-    first = _start(t, x, place, 0 if start is None else start)
-    return _cut(t, x, place, first, t.extents[place], step)
+    extent = t.extents[place]
+    if isinstance(start, Expr) and step == 1 and end in (None, sys.maxsize):  # of either sign
+        first = plain(normal(Binary("-", t.shape(x)[place], extent)))
+    else:
+        first = _start(t, x, place, 0 if start is None else start)
+    return _cut(t, x, place, first, extent, step)
 
 
 @takes("narrow")

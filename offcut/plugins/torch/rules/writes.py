@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.expr import Expr
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
+from offcut.graph.sizes.extents import normal, quotient
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain, product
@@ -66,29 +68,43 @@ def scatter_reduce(
 def index_put(
     t: Translation, x: Ref, places: Sequence[Any], source: Ref, accumulate: bool = False
 ) -> Any:
-    """By a mask of the first axes, with elements that do not depend on how many it names; or by numbers along one axis."""
+    """By a mask of the first axes, with elements that do not depend on how many it names; or by numbers along axes."""
     given = [(axis, one) for axis, one in enumerate(places) if one is not None]
-    if len(given) != 1:
-        raise Left("it writes along several axes")
-    ((axis, ids),) = given
-    if t.dtype(ids) in ("bool", "uint8"):
-        return _put_by_mask(t, x, axis, ids, source, accumulate)
-    order = [axis, *(n for n in range(t.rank(x)) if n != axis)]
-    rest = [t.shape(x)[n] for n in order[1:]]
-    before, after = rest[:axis], rest[axis:]
-    shape = (*before, *t.shape(ids), *after)
-    count = t.rank(ids)
-    moved = [*range(axis, axis + count), *range(axis), *range(axis + count, len(shape))]
+    axes, ids = [axis for axis, _ in given], [one for _, one in given]
+    if any(t.dtype(one) in ("bool", "uint8") for one in ids):
+        if len(given) > 1:
+            raise Left("it writes by a mask and more")
+        return _put_by_mask(t, x, axes[0], ids[0], source, accumulate)
+    each = _together(t, ids)
+    order = [*axes, *(n for n in range(t.rank(x)) if n not in axes)]
+    rest = [t.shape(x)[n] for n in order[len(axes) :]]
+    beside = axes == list(range(axes[0], axes[-1] + 1))
+    first = axes[0] if beside else 0  # where torch puts the axes of the indices
+    own = t.shape(each[0])
+    shape = (*rest[:first], *own, *rest[first:])
+    moved = [*range(first, first + len(own)), *range(first), *range(first + len(own), len(shape))]
     rows = t.transpose(_broadcast(t, t.as_result(source), shape), moved)
-    number = product(t.shape(ids))
+    number = product(own)
+    columns = [t.reshape(one, (number, 1)) for one in each]
     found = t.node(
         "scatter_nd",
         t.transpose(x, order),
-        t.reshape(ids, (number, 1)),
+        t.node("concat", columns, axis=1) if len(columns) > 1 else columns[0],
         t.reshape(rows, (number, *rest)),
         reduction="add" if accumulate else None,
     )
     return t.transpose(found, [order.index(n) for n in range(len(order))])
+
+
+def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
+    """Indices of one shape and type."""
+    if len(ids) == 1:
+        return [*ids]
+    wide = [t.cast(one, "int64") for one in ids]
+    total = wide[0]
+    for one in wide[1:]:
+        total = t.node("add", total, one)
+    return [_broadcast(t, one, t.shape(total)) for one in wide]
 
 
 def _put_by_mask(
@@ -125,3 +141,33 @@ def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
         return x
     found: Ref = t.node("broadcast_to", x, tuple(shape))
     return found
+
+
+@takes("col2im")
+def fold(
+    t: Translation,
+    x: Ref,
+    size: Sequence[Any],
+    window: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
+    stride: Sequence[int],
+) -> Any:
+    """Rows of windows: their channels are one axis, and so are their places."""
+    lead, (merged, _) = t.shape(x)[:-2], t.shape(x)[-2:]
+    steps = zip(size, window, dilation, padding, stride, strict=True)
+    counts = [_places(*one) for one in steps]
+    channels = quotient(merged, product(window))
+    if channels is None:
+        raise Left("its channels are no whole windows")
+    apart = t.reshape(x, (product(lead), plain(channels), *window, *counts))
+    image = tuple(plain(ix.index(one)) for one in size)
+    options = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
+    return t.reshape(t.node("fold", apart, image, **options), t.extents)
+
+
+def _places(size: Any, window: int, dilation: int, padding: int, stride: int) -> Expr | int:
+    """How many windows lie along an axis."""
+    reach = ix.const(2 * padding - dilation * (window - 1) - 1)
+    last = Binary("//", Binary("+", ix.index(size), reach), ix.const(stride))
+    return plain(normal(Binary("+", last, ix.const(1))))

@@ -1,0 +1,83 @@
+"""Windows laid over each other: what a convolution gathers, put back and added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.core.sizes import size_expr
+from offcut.describe.functions import reduce_axis, where
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.arguments import several
+from offcut.ops.naming import named
+from offcut.ops.operands import check_tensor, element, wider
+from offcut.ops.window import Padding, Pair, paddings, pair
+
+
+def fold(
+    x: Tensor,
+    size: Any,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """The image (n, c, \\*size) to which each element of each window is added at its place.
+
+    With padding p, stride s and dilation d, element by element::
+
+        y[n, c, i*s + r*d - p, j*s + q*d - p] += x[n, c, r, q, i, j]
+
+    x          (n, c, kh, kw, h, w): element (r, q) of the window at place (i, j)
+    size       the rows and columns of the image, ints or expressions in sizes
+    stride     an int, or one for each of rows and columns, at least 1; dilation likewise
+    padding    left out of the image: an int, one for each, or (before, after) for each; what windows put outside of the
+               image is left out
+
+    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32. Torch: `fold`, ONNX: `Col2Im`.
+
+    Raises DescribeError where the rank or an argument does not fit.
+    """
+    op = "fold"
+    check_tensor(op, "x", x, 6)
+    given = several(size)
+    if given is None or len(given) != 2:
+        raise DescribeError(
+            op,
+            f"cannot take size={size!r}",
+            because="there are two spatial axes",
+            help=("size=(h, w)",),
+        )
+    image = tuple(size_expr(one, op) for one in given)
+    steps = pair(op, "stride", stride, 2, 1)
+    wide, edges = pair(op, "dilation", dilation, 2, 1), paddings(op, padding, 2)
+    words = (("stride", stride, 1), ("padding", padding, 0), ("dilation", dilation, 1))
+    name = named(op, name, [x], ("", size, None), *words)
+    total = "int32" if x.dtype == "bool" else wider(x.dtype)
+    window = tuple(
+        reduce_axis(extent, word) for extent, word in zip(x.shape[2:4], "rq", strict=True)
+    )
+    nothing = cast(0, total)
+
+    def added(*at: Value) -> Value:
+        inside: Value | None = None
+        places = list[Value]()
+        for n in range(2):
+            over = at[2 + n] + edges[n][0] - window[n] * wide[n]
+            place = over // steps[n]
+            met = (over >= 0) & (place < x.shape[4 + n])
+            met = met & (over % steps[n] < 1) if steps[n] > 1 else met
+            inside = met if inside is None else inside & met
+            places.append(place)
+        read = element(x, (at[0], at[1], *window, *places), total)
+        return sum_over(where(inside, read, nothing), axis=window)
+
+    result = x.dtype if total == "float32" else total
+    shape, letters = (x.shape[0], x.shape[1], *image), "ncij"
+    if result == total:
+        return compute(shape, added, name, letters)
+    sums = compute(shape, added, f"{name}_sum", letters)
+    return compute(shape, lambda *at: cast(sums[at], result), name, letters)
