@@ -128,6 +128,46 @@ def test_a_view_that_leaves_a_size_open_keeps_the_batch() -> None:
     assert programs()[-1].left == []
 
 
+class Cached(nn.Module):
+    """Keys and values behind those of a cache, of which only attention says that there are as many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, *cached: torch.Tensor) -> torch.Tensor:
+        q = self.one(x)
+        keys, values = (torch.cat([one, q], 2) for one in cached)
+        return nn.functional.scaled_dot_product_attention(q, keys, values)
+
+
+def test_a_cache_has_as_many_values_as_keys() -> None:
+    model = Cached().eval()
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    given = [(torch.randn(b, 2, 1, 8), *torch.randn(2, b, 2, n, 8)) for b, n in SHAPES]
+    with torch.no_grad():
+        held(run, model, given)
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+
+
+class Padded(nn.Module):
+    """Windows of 4, of an image that is padded by what is lacking."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, h, _ = x.shape
+        lack = (4 - h % 4) % 4
+        y = nn.functional.pad(x, (0, 0, 0, lack)) if lack > 0 else x
+        return (2 * y).view(b, (h + lack) // 4, 4, -1).amax(2).view(b, h // 4, 2, 3)
+
+
+def test_what_is_padded_by_nothing_is_a_multiple() -> None:
+    run = torch.compile(Padded(), backend="offcut", dynamic=True)
+    held(run, Padded(), [(torch.randn(b, 4 * n, 6),) for b, n in SHAPES])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+
+
 class Halved(nn.Module):
     """Rows and columns in pairs, of sizes that only their product says to be even."""
 
@@ -149,4 +189,4 @@ def test_what_two_guards_say_of_one_expression_is_equal() -> None:
     least = sympy.Min(64, s)
     guards = [SimpleNamespace(expr=sympy.Eq(least, one)) for one in (s, t)]
     known = SimpleNamespace(guards=guards, replace=lambda expr: expr)
-    assert equalities(known) == ((canonical(least), s), (t, s))
+    assert equalities(known, {}) == ((canonical(least), s), (t, s))

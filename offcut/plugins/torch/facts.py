@@ -60,9 +60,7 @@ class Facts:
             least, most = self.range(symbol)
             if least == most:
                 expr = expr.subs(symbol, least)
-        for symbol, factor in self.factors.items():
-            expr = expr.subs(symbol, factor * part_of(symbol, factor))
-        return canonical(expr) if self.factors else expr
+        return _put(_parted(expr, self.factors), self.equal)
 
     @property
     def parts(self) -> tuple[tuple[str, str, int], ...]:
@@ -75,6 +73,13 @@ def part_of(symbol: sympy.Symbol, factor: int) -> sympy.Symbol:
     return sympy.Symbol(f"{symbol.name}_{factor}", integer=True, nonnegative=True)
 
 
+def _parted(expr: sympy.Expr, factors: Mapping[sympy.Symbol, int]) -> sympy.Expr:
+    """An expression in the sizes that give multiples."""
+    parts = {symbol: by * part_of(symbol, by) for symbol, by in factors.items()}
+    parts = {symbol: part for symbol, part in parts.items() if symbol in expr.free_symbols}
+    return canonical(expr.subs(parts)) if parts else expr
+
+
 def facts_in(shape_env: Any) -> Facts:
     """What a shape environment knows."""
 
@@ -82,7 +87,8 @@ def facts_in(shape_env: Any) -> Facts:
         found = shape_env.bound_sympy(symbol)
         return found.lower, found.upper
 
-    return Facts(known, equalities(shape_env), multiples(shape_env))
+    factors = multiples(shape_env)
+    return Facts(known, equalities(shape_env, factors), factors)
 
 
 def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
@@ -145,13 +151,20 @@ def _rest(zero: Expr) -> tuple[str, int] | None:
             return None
 
 
-def equalities(shape_env: Any) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
-    """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out."""
-    sides = [
-        (canonical(shape_env.replace(one)), canonical(shape_env.replace(other)))
+def equalities(
+    shape_env: Any, factors: Mapping[sympy.Symbol, int]
+) -> tuple[tuple[sympy.Expr, sympy.Expr], ...]:
+    """What a shape environment guards to be equal, the simpler side second; what has no simpler side is left out.
+
+    factors  by a symbol, the number of which it is a multiple
+    """
+    given = [
+        tuple(canonical(shape_env.replace(side)) for side in pair)
         for guard in shape_env.guards
-        for one, other in _equal_sides(guard.expr)
+        for pair in _equal_sides(guard.expr)
     ]
+    parted = [tuple(_parted(side, factors) for side in pair) for pair in given]
+    sides = given + [pair for pair, before in zip(parted, given, strict=True) if pair != before]
     found: list[tuple[sympy.Expr, sympy.Expr]] = []
     known = -1
     while known < len(found):  # what one says may make another simpler

@@ -127,7 +127,8 @@ def _facts(exported: Any, shape_env: Any) -> Facts:
 
     if shape_env is None:
         return Facts(known)
-    return Facts(known, tuple(filter(_shown, equalities(shape_env))), multiples(shape_env))
+    factors = multiples(shape_env)
+    return Facts(known, tuple(filter(_shown, equalities(shape_env, factors))), factors)
 
 
 def _shown(equality: tuple[Any, Any]) -> bool:

@@ -1,4 +1,6 @@
-"""Attention under a mask, traced without asking which of its sizes are 1: torch asks it to choose a kernel."""
+"""Attention, traced without asking which of its sizes are 1, as torch does under a mask to choose a kernel; but that there are as many
+values as keys, which a cache of each does not say, is a guard.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ def attention(
 ) -> Any:
     """Attention under a mask, by the kernel that torch would choose; every other call as torch decides it."""
     mask = attn_mask
-    if dropout_p or enable_gqa or is_causal or mask is None or not _fits(q, k, v, mask):
+    paired = min(k.dim(), v.dim()) > 1 and bool(k.shape[-2] == v.shape[-2])  # asked in any case
+    if (
+        dropout_p
+        or enable_gqa
+        or is_causal
+        or mask is None
+        or not (paired and _fits(q, k, v, mask))
+    ):
         wanted = (q, k, v, attn_mask, dropout_p, is_causal)
         return aten.scaled_dot_product_attention.default._op_dk(
             DispatchKey.CompositeImplicitAutograd, *wanted, scale=scale, enable_gqa=enable_gqa
@@ -54,7 +63,6 @@ def _fits(q: Any, k: Any, v: Any, mask: Any) -> bool:
             (isinstance(own, int) and own == 1) or own == size
             for own, size in zip(mask.shape, (*q.shape[:3], k.shape[2]), strict=True)
         )
-        and k.shape[2] == v.shape[2]
     )
 
 
