@@ -63,17 +63,15 @@ def fold(
     nothing = cast(0, total)
 
     def added(*at: Value) -> Value:
-        inside: Value | None = None
-        places = list[Value]()
+        inside, places = list[Value](), list[Value]()
         for n in range(2):
             over = at[2 + n] + edges[n][0] - window[n] * wide[n]
             place = over // steps[n]
             met = (over >= 0) & (place < x.shape[4 + n])
-            met = met & (over % steps[n] < 1) if steps[n] > 1 else met
-            inside = met if inside is None else inside & met
+            inside.append(met & (over % steps[n] < 1) if steps[n] > 1 else met)
             places.append(place)
         read = element(x, (at[0], at[1], *window, *places), total)
-        return sum_over(where(inside, read, nothing), axis=window)
+        return sum_over(where(inside[0] & inside[1], read, nothing), axis=window)
 
     result = x.dtype if total == "float32" else total
     shape, letters = (x.shape[0], x.shape[1], *image), "ncij"

@@ -13,10 +13,14 @@ import torch._dynamo
 from torch import nn
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_impls import get_fast_op_impls
+from torch.utils._sympy import functions as sf
 
+from offcut.core.text.expressions import parse_expr
+from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch import programs
 from offcut.plugins.torch.facts import equalities
-from offcut.plugins.torch.sizes import canonical
+from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.sizes import canonical, extent_of
 from tests.plugins.torch_models import held, mlp
 
 SHAPES = [(3, 5), (1, 2), (2, 1), (7, 4)]
@@ -190,3 +194,18 @@ def test_what_two_guards_say_of_one_expression_is_equal() -> None:
     guards = [SimpleNamespace(expr=sympy.Eq(least, one)) for one in (s, t)]
     known = SimpleNamespace(guards=guards, replace=lambda expr: expr)
     assert equalities(known, {}) == ((canonical(least), s), (t, s))
+
+
+def test_sizes_that_floats_scale_are_rounded_as_integers_are() -> None:
+    s = sympy.Symbol("s", positive=True, integer=True)
+    wide, half = sf.ToFloat(s), sf.IntTrueDiv(s, 4)
+    for expr, wanted in [
+        (sf.TruncToInt(1.5 * wide), "3*s//2"),
+        (sf.FloorToInt(half), "s//4"),
+        (sf.CeilToInt(half), "(s + 3)//4"),
+        (sf.CeilToInt(2.0 * wide), "2*s"),
+    ]:
+        assert extent_of(expr) == normal(parse_expr(wanted))
+    for expr in (sf.TruncToInt(wide / 3), sf.TruncToInt(sf.FloatPow(wide, 0.5))):
+        with pytest.raises(Left):
+            extent_of(expr)

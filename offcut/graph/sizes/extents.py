@@ -239,11 +239,11 @@ def _once(atom: Expr) -> Expr:
             return ix.const(0)
         case Binary("//" | "%" as op, a, Const(by, _)) if int(by) > 0 and _shared(a, int(by)) > 1:
             factor = _shared(a, int(by))
-            parts, left = _parts(a, factor)
-            inner = normal(Binary(op, parts, ix.const(int(by) // factor)))
+            parts, rest = _parts(a, factor)
+            part = normal(Binary(op, parts, ix.const(int(by) // factor)))
             if op == "//":
-                return inner
-            return normal(Binary("+", Binary("*", ix.const(factor), inner), ix.const(left)))
+                return part
+            return normal(Binary("+", Binary("*", ix.const(factor), part), ix.const(rest)))
         case Binary("//", a, Const(by, _)) if int(by) > 0 and _is_negated(a):
             up = Binary("+", Binary("*", ix.const(-1), a), ix.const(int(by) - 1))
             return Binary("*", ix.const(-1), normal(Binary("//", up, ix.const(int(by)))))
@@ -318,9 +318,9 @@ def _rewritten(terms: Terms) -> Iterator[Terms]:
             for found in _instead(atom, count):
                 rest = (*factors[:place], *factors[place + 1 :])
                 yield _with(terms, {factors: -count}, _beside(found, rest))
-        found = _extreme_of_sums(terms, factors, count)
-        if found is not None:
-            yield found
+        joined = _extreme_of_sums(terms, factors, count)
+        if joined is not None:
+            yield joined
 
 
 def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Terms | None:
@@ -424,8 +424,8 @@ def _ends_of(terms: Terms, left: int) -> tuple[float, float]:
                     for side in (a, b)
                 ]
                 lesser = (op == "min") == (count > 0)
-                low, high = zip(*cases, strict=True)
-                return (min(low), min(high)) if lesser else (max(low), max(high))
+                lows, highs = zip(*cases, strict=True)
+                return (min(lows), min(highs)) if lesser else (max(lows), max(highs))
             case _:
                 pass
     low, high = 0.0, 0.0

@@ -141,8 +141,8 @@ def _translated(expr: sympy.Basic) -> Expr:
     if isinstance(expr, sf.ModularIndexing):
         base, divisor, modulus = expr.args
         return _divided("%", sf.FloorDiv(base, divisor), modulus)
-    if isinstance(expr, sf.TruncToInt | sf.FloorToInt):
-        return _scaled(expr.args[0])
+    if isinstance(expr, sf.TruncToInt | sf.FloorToInt | sf.CeilToInt):
+        return _rounded(expr.args[0], up=isinstance(expr, sf.CeilToInt))
     for kind, op in _EXTREMES.items():
         if isinstance(expr, kind):
             return _folded(op, expr.args)
@@ -164,16 +164,20 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     raise Left(f"a size is divided by {divisor}")
 
 
-def _scaled(expr: sympy.Basic) -> Expr:
-    """A size times a float that is a fraction, rounded down.
+def _rounded(expr: sympy.Basic, up: bool) -> Expr:
+    """A size over a number, or times a float that is a fraction, rounded to an integer.
 
     Raises Left for anything else.
     """
-    factors = sympy.Mul.make_args(expr)
-    numbers = [one for one in factors if one.is_Float]
-    sizes = [one.args[0] for one in factors if isinstance(one, sf.ToFloat)]
-    if len(factors) == 2 and numbers and sizes:
-        over, under = float(numbers[0]).as_integer_ratio()
-        if over > 0 and max(over, under) <= LARGEST:  # what floats hold
-            return Binary("//", Binary("*", ix.const(over), _translated(sizes[0])), ix.const(under))
-    raise Left(f"a size is {expr}")
+    size, over, under = None, 1, 1
+    if isinstance(expr, sf.IntTrueDiv) and expr.args[1].is_Integer:
+        size, under = expr.args[0], int(expr.args[1])
+    elif len(expr.args) == 2 and expr.is_Mul and expr.args[0].is_Float:
+        inner, (over, under) = expr.args[1], float(expr.args[0]).as_integer_ratio()
+        size = inner.args[0] if isinstance(inner, sf.ToFloat) else None
+    if size is None or min(over, under) < 1 or max(over, under) > LARGEST:  # what floats hold
+        raise Left(f"a size is {expr}")
+    parts: Expr = Binary("*", ix.const(over), _translated(size))
+    if up:
+        parts = Binary("+", parts, ix.const(under - 1))
+    return Binary("//", parts, ix.const(under))
