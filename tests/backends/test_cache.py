@@ -265,6 +265,10 @@ def test_the_digest_of_the_sources_sees_an_edit(
     assert digest() == before
     source.write_text("x = 12\n")
     assert digest() != before
+    edited = digest()
+    (source.parent / ".#part.py").symlink_to("nobody@nowhere.1")
+    (source.parent / "again").symlink_to(source.parent)
+    assert digest() == edited
 
 
 def test_the_digest_leaves_out_the_rooms_that_compiling_may_not_import() -> None:

@@ -99,11 +99,14 @@ def _sources(root: str) -> Iterator[tuple[str, int, int]]:
         with os.scandir(at) as entries:
             for entry in entries:
                 if entry.name.endswith((".py", ".toml")):
-                    status = entry.stat()
+                    try:
+                        status = entry.stat()
+                    except OSError:  # an editor links to nothing beside a file that is open
+                        continue
                     yield entry.path[len(root) :], status.st_size, status.st_mtime_ns
                 elif entry.name == "__pycache__" or entry.path in apart:
                     continue
-                elif entry.is_dir():
+                elif entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
 
 
