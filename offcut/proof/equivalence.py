@@ -32,7 +32,7 @@ from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, answered, bounded
+from offcut.polyhedral import REQUEST, accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -69,6 +69,7 @@ from offcut.proof.forms.windows import without_windows
 from offcut.proof.forms.zeros import without_zeros
 
 _MOST_ALTERNATIVES = 256
+_MOST_REQUESTS = 4  # whose work a proof may take where options are compared one by one
 _MOST_ATTEMPTS = 16
 _PROVED = (
     ("instances", "every emitted instance is one of the source"),
@@ -96,7 +97,7 @@ def check_equal(
     users         the users' names of sizes, by the program's, for messages
     through       a program on the way from one to the other: two small steps are often easier to see
     inside        whether a proof of `source` said already that every access of it lies inside
-    most          operations that isl may take; None: those of a request
+    most          operations that isl may take; None: those of a request for each combination of options, of a few at most
 
     instances   every emitted instance is an instance of the source
     in bounds   every access lies inside its buffer, and inside the window that holds it; where sets do
@@ -121,6 +122,8 @@ def _proved(
     most: int | None,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
+    several = min(combinations(emitted.body), _MOST_REQUESTS)
+    most = several * REQUEST if most is None else most
     with bounded("prove", NOT_TOLD, at=emitted.name, most=most):
         made = _theorems(source, emitted, reassociate, dict(names), through, inside)
         if all(one.sizes is not None for one in accesses_outside(source)):
@@ -183,14 +186,18 @@ def _theorems(
 
 
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether two programs have one shape when copies, windows, and orders that may differ are gone.
+    """Whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
+    where it is not seen with them.
 
     What an array that is gone held is read where it was read: inside of it, or nothing is known.
     """
-    one, other = _shaped(source, emitted, reassociate)
-    if (one, other) == (source, emitted) or not is_same_shape(one, other):
-        return False
-    return _is_inside(source, one) and _is_inside(emitted, other)
+    others = [buffer.name for buffer in emitted.buffers]
+    copied = answered(lambda: forwarded(source, others), source)
+    for form in dict.fromkeys((source, copied)):
+        one, other = _shaped(form, emitted, reassociate)
+        if (one, other) != (source, emitted) and is_same_shape(one, other):
+            return _is_inside(source, one) and _is_inside(emitted, other)
+    return False
 
 
 def _is_inside(program: Program, shaped: Program) -> bool:
@@ -243,9 +250,8 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
 
     All that they access must lie inside: a copy that is gone is not asked for its accesses.
     """
-    own, others = ([buffer.name for buffer in one.buffers] for one in (source, emitted))
+    own = [buffer.name for buffer in source.buffers]
     emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
-    source = answered(lambda: forwarded(source, others), source)
     emitted = joined_parts(without_windows(turned_like(emitted, source)))
     source = without_windows(source)
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted

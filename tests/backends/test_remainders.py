@@ -35,6 +35,9 @@ def operands(dtype: str) -> Iterator[tuple[Array, Array]]:
         ),
         two,
     )
+    huge = np.copysign(real.type(np.inf), b)
+    yield b, huge
+    yield b, np.where(np.arange(COUNT) % 16, huge, b)
     small = np.abs(b) * np.finfo(real).tiny
     yield small * draw.integers(-4_000_000, 4_000_000, COUNT).astype(real), small
 

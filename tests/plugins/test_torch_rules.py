@@ -248,7 +248,13 @@ def writes(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor) -> Results:
 
 
 def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
-    return *torch.sort(i, stable=True), *x.sort(-1, descending=True), *i.cummax(1), x.cumprod(-1)
+    return (
+        *torch.sort(i, stable=True),
+        *torch.sort(x, dim=0, stable=True),
+        *x.sort(-1, descending=True),
+        *i.cummax(1),
+        x.cumprod(-1),
+    )
 
 
 def windows(x: torch.Tensor, places: torch.Tensor) -> Results:

@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.utils._sympy import functions as sf
 
+from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import parse_expr
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch import programs
@@ -209,3 +210,16 @@ def test_sizes_that_floats_scale_are_rounded_as_integers_are() -> None:
     for expr in (sf.TruncToInt(wide / 3), sf.TruncToInt(sf.FloatPow(wide, 0.5))):
         with pytest.raises(Left):
             extent_of(expr)
+
+
+def test_int_rounds_what_is_below_nothing_towards_0() -> None:
+    h = sympy.Symbol("h", integer=True, positive=True)
+    for expr, exact in (
+        (sf.TruncToInt(sf.IntTrueDiv(8 - h, 4)), lambda n: int((8 - n) / 4)),
+        (sf.TruncToInt(0.5 * sf.ToFloat(h - 8)), lambda n: int((n - 8) * 0.5)),
+        (sf.FloorToInt(sf.IntTrueDiv(8 - h, 4)), lambda n: (8 - n) // 4),
+        (sf.CeilToInt(sf.IntTrueDiv(8 - h, 4)), lambda n: -(-(8 - n) // 4)),
+        (sf.TruncToInt(sf.IntTrueDiv(h, 4)), lambda n: n // 4),
+    ):
+        found = extent_of(expr)
+        assert [evaluate(found, {"h": n}) for n in range(1, 30)] == [exact(n) for n in range(1, 30)]

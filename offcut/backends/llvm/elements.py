@@ -170,7 +170,9 @@ class Elements:
         most = self.constant(
             2.0 ** (22 if word == "float" else 51), "float32" if word == "float" else dtype
         )
-        far = self.f.let(f"fcmp uge {kind} {size}, {most}")
+        large = self.f.let(f"fcmp uge {kind} {size}, {most}")
+        none = self.f.let(f"fcmp uno {kind} {rest}, {rest}")  # 0 times an infinite b
+        far = self.f.let(f"or {bits} {large}, {none}")
         some = self.f.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", f"{bits} {far}", bits)
         slot = self.f.slot(kind)
         self.f.do(f"store {kind} {found}, ptr {slot}")

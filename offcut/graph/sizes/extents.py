@@ -33,7 +33,10 @@ def normal(expr: Expr | int) -> Expr:
 
 @lru_cache(maxsize=1 << 14)
 def _normal(expr: Expr) -> Expr:
-    return _written(_fewest(_terms(expr)))
+    made = _written(_fewest(_terms(expr)))
+    return (
+        made if made == expr else _normal(made)
+    )  # what is written with fewer terms may have a shorter form
 
 
 def product(extents: Iterable[Expr]) -> Expr:

@@ -142,7 +142,7 @@ def _translated(expr: sympy.Basic) -> Expr:
         base, divisor, modulus = expr.args
         return _divided("%", sf.FloorDiv(base, divisor), modulus)
     if isinstance(expr, sf.TruncToInt | sf.FloorToInt | sf.CeilToInt):
-        return _rounded(expr.args[0], up=isinstance(expr, sf.CeilToInt))
+        return _rounded(type(expr), expr.args[0])
     for kind, op in _EXTREMES.items():
         if isinstance(expr, kind):
             return _folded(op, expr.args)
@@ -164,8 +164,8 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
     raise Left(f"a size is divided by {divisor}")
 
 
-def _rounded(expr: sympy.Basic, up: bool) -> Expr:
-    """A size over a number, or times a float that is a fraction, rounded to an integer.
+def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
+    """A size over a number, or times a float that is a fraction, rounded to an integer: down, up, or towards 0.
 
     Raises Left for anything else.
     """
@@ -177,7 +177,11 @@ def _rounded(expr: sympy.Basic, up: bool) -> Expr:
         size = inner.args[0] if isinstance(inner, sf.ToFloat) else None
     if size is None or min(over, under) < 1 or max(over, under) > LARGEST:  # what floats hold
         raise Left(f"a size is {expr}")
-    parts: Expr = Binary("*", ix.const(over), _translated(size))
-    if up:
-        parts = Binary("+", parts, ix.const(under - 1))
-    return Binary("//", parts, ix.const(under))
+    parts, by = Binary("*", ix.const(over), _translated(size)), ix.const(under)
+    if issubclass(kind, sf.CeilToInt):
+        return Binary("//", Binary("+", parts, ix.const(under - 1)), by)
+    if issubclass(kind, sf.FloorToInt) or size.is_nonnegative:
+        return Binary("//", parts, by)
+    nothing = ix.const(0)
+    above, below = (Binary("max", one, nothing) for one in (parts, Binary("-", nothing, parts)))
+    return Binary("-", Binary("//", above, by), Binary("//", below, by))

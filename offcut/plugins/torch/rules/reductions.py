@@ -159,7 +159,7 @@ takes("cummin")(_running_extreme("cummin"))
 def sort(
     t: Translation,
     x: Ref,
-    axis: int = -1,
+    dim: int = -1,
     descending: bool = False,
     *,
     stable: bool | None = None,
@@ -168,7 +168,7 @@ def sort(
         raise Left("it is of a number")
     dtype = t.dtype(x)
     given = t.cast(x, "uint8") if dtype == "bool" else x
-    values, places = t.node("sort", given, axis=t.axis(x, axis), descending=descending)
+    values, places = t.node("sort", given, axis=t.axis(x, dim), descending=descending)
     return t.cast(values, dtype), places
 
 
