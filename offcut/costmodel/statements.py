@@ -115,7 +115,9 @@ class StatementPrices:
             return loops.vector_cycles
         last = steps[-1]
         if last is not None and 1 < last <= few and not any(steps[:-1]):
-            return min((2 * last - 1) * loops.vector_cycles, apart * self.width)
+            return (
+                2 * last - 1
+            ) * loops.vector_cycles  # each vector is loaded, and joined to those before
         return apart * self.width
 
     def operation(self, op: str, lane: str | None) -> float:

@@ -113,7 +113,7 @@ def _most(extent: Any) -> int:
 
 
 def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str) -> Tensor:
-    """The sums up to each element.
+    """What is joined up to each element.
 
     most    elements along the axis
     inner   what tensors inside are called: ``{inner}_…``
@@ -127,19 +127,19 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
         place = at[axis] * BLOCK + at[axis + 1]
         return where(place < extent, x[(*at[:axis], place, *at[axis + 2 :])], nothing)
 
-    sums, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
+    found, step = compute(split, element, f"{inner}_1", axis_letters(len(split))), 1
     while step < min(BLOCK, most):
-        sums = _doubled(sums, axis + 1, step, join, f"{inner}_{2 * step}")
+        found = _doubled(found, axis + 1, step, join, f"{inner}_{2 * step}")
         step *= 2
 
     def within(at: tuple[Value, ...]) -> Value:
-        return sums[(*at[:axis], at[axis] // BLOCK, at[axis] % BLOCK, *at[axis + 1 :])]
+        return found[(*at[:axis], at[axis] // BLOCK, at[axis] % BLOCK, *at[axis + 1 :])]
 
     if most <= BLOCK:
         return compute(x.shape, lambda *at: within(at), name, letters)
     blocks = compute(
         (*x.shape[:axis], count, *x.shape[axis + 1 :]),
-        lambda *at: sums[(*at[: axis + 1], BLOCK - 1, *at[axis + 1 :])],
+        lambda *at: found[(*at[: axis + 1], BLOCK - 1, *at[axis + 1 :])],
         f"{inner}_blocks",
         letters,
     )
@@ -153,11 +153,11 @@ def _scanned(x: Tensor, axis: int, most: int, join: _Join, name: str, inner: str
     return compute(x.shape, joined, name, letters)
 
 
-def _doubled(sums: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
-    """Sums of up to twice as many elements: to each is added the one that ends `step` before."""
+def _doubled(found: Tensor, axis: int, step: int, join: _Join, name: str) -> Tensor:
+    """What is joined of up to twice as many elements: each with what ends `step` before."""
 
-    def added(*at: Value) -> Value:
-        earlier = sums[(*at[:axis], at[axis] - step, *at[axis + 1 :])]
-        return where(at[axis] < step, sums[at], join.of(sums[at], earlier))
+    def doubled(*at: Value) -> Value:
+        earlier = found[(*at[:axis], at[axis] - step, *at[axis + 1 :])]
+        return where(at[axis] < step, found[at], join.of(found[at], earlier))
 
-    return compute(sums.shape, added, name, axis_letters(len(sums.shape)))
+    return compute(found.shape, doubled, name, axis_letters(len(found.shape)))

@@ -153,9 +153,14 @@ def _theorems(
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if combinations(source.body) > 1:
-        pairs = paired(source, emitted)
+        few = max(combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
+        pairs = paired(source, emitted) if few else None
         if pairs is None:
-            raise untold(source.name, "the source leaves a choice, and a proof is of one program")
+            raise untold(
+                source.name,
+                "the source leaves a choice, and the options of the two, their labels and costs, are not alike "
+                f"or more than {_MOST_ALTERNATIVES} in combination",
+            )
         each = (_theorems(a, b, reassociate, users, a, inside) for a, b in pairs)
         return tuple(theorem for one in each for theorem in one)
     plain = replace(source, body=next(options(source.body))[1])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from compiled import Array
 from guarded import before_a_wall, behind_a_wall
 
 import offcut as oc
@@ -24,8 +27,9 @@ for i in 0:n
 """
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("step", [2, 3, 4, 5])
+@pytest.mark.parametrize(
+    ("dtype", "step"), [*((dtype, 3) for dtype in TYPES), *(("float32", n) for n in (2, 4, 5))]
+)
 def test_every_few_elements_of_a_row_are_read(dtype: str, step: int) -> None:
     n, m = oc.dim("n", min=0), oc.dim("m", min=0)
     X = oc.placeholder((n, step * m), dtype, name="X")
@@ -39,8 +43,9 @@ def test_every_few_elements_of_a_row_are_read(dtype: str, step: int) -> None:
 
 @pytest.mark.parametrize("wall", [before_a_wall, behind_a_wall])
 @pytest.mark.parametrize(("step", "start"), [(2, 0), (2, 1), (3, 0), (4, 2)])
-def test_reads_a_few_apart_stay_inside(step: int, start: int, wall: object) -> None:
-    assert callable(wall)
+def test_reads_a_few_apart_stay_inside(
+    step: int, start: int, wall: Callable[[Array], Array]
+) -> None:
     spare = step - 1 - start  # elements behind the last that is read
     kernel = oc.compile(oc.parse(APART.format(step=step, start=start, spare=spare)))
     for count in SIZES[1:]:

@@ -107,6 +107,11 @@ class Chip:
         _, stmts = self.in_turn[at]
         return [label for label, _, _ in options_of(stmts)]
 
+    def costs(self, at: int) -> list[Expr]:
+        """What the program says that the options of a nest cost."""
+        _, stmts = self.in_turn[at]
+        return [cost for _, cost, _ in options_of(stmts)]
+
     def taken(self, at: int, sizes: Values) -> Lowered:
         """The way of a nest that takes the fewest cycles at these sizes."""
         options = self.options(at, sizes)

@@ -86,7 +86,7 @@ def key(*parts: str) -> str:
 
 @cache
 def _source_digest() -> str:
-    """offcut's version and its sources' sizes and times, so that an edited checkout is another."""
+    """offcut's version, and the sizes and times of the sources that code may depend on: edited ones are others."""
     digest = hashlib.sha256(offcut.__version__.encode())
     digest.update(repr(sorted(_sources(os.path.dirname(offcut.__file__)))).encode())
     return digest.hexdigest()

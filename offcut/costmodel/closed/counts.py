@@ -71,7 +71,7 @@ def added(parts: Iterable[Mapping[int, Counts]]) -> dict[int, Counts]:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An option of a `choose`, and its predicted seconds."""
+    """An option of a `choose`, and what it is predicted to cost, in one unit for all options of it."""
 
     label: str
     cost: Expr

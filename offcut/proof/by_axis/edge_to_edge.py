@@ -5,7 +5,7 @@ A quotient ``q = a // c`` and its rest r make of ``a`` the sum ``c*q + r``, so t
     0 … 96*q    96*q … 96*q + 64*q'    96*q + 64*q' … e        with  e = 96*q + 64*q' + r'
 
 end where the next begin by an identity of polynomials, and none ends before it begins: no coefficient
-of its length is negative. What isl would decide over three nested divisions is read off.
+of its length is negative, once a rest that is taken off is written as what it lacks of c - 1. What isl would decide over three nested divisions is read off.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Sums:
         return found
 
     def end_from(self, start: Polynomial, strip: Strip) -> Polynomial | None:
-        """Where a strip ends that is what lies from `start` up to there; None: it is not known to be."""
+        """The end of a strip that is exactly what lies from `start` to there; None: it is not known to be that."""
         ends, conditions = [self.of(strip.upper)], list[Compare]()
         for condition in strip.holds:
             match condition:

@@ -99,17 +99,23 @@ def formulas_of(
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
     for at in chip.nests():
-        options = chip.options(at)
+        options, costs = chip.options(at), chip.costs(at)
         ways: list[Way] = []
+        most = 0
         for number, way in enumerate(options):
             leaves, kept = counted(way[0], typical)
             made, cycles = totals(way[0], leaves), formula(way)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(way[0], made, cycles, choice))
-            ways.append(Way(chip.labels(at)[number], cycles.formula))
+            told_apart = (
+                len(set(costs)) > 1
+            )  # by the program itself: a call counts cycles where it is not
+            price = costs[number] if told_apart else cycles.formula
+            ways.append(Way(chip.labels(at)[number], price))
             filled.append(kept)
             within = max(within, cycles.within)
-            issued_ += int(evaluate(made.instructions, dict(typical)))
+            most = max(most, int(evaluate(made.instructions, dict(typical))))
+        issued_ += most
         if len(ways) > 1:
             choices.append(tuple(ways))
     sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}

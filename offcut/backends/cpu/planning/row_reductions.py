@@ -135,7 +135,7 @@ def _loop(
 
 
 def _moving(store: Store, around: Sequence[str], shape: Sequence[Expr]) -> list[str]:
-    """Those of the axes around a store that have more than the one iteration by which its array is one element long."""
+    """Those of the axes around a store along which its array is longer than one element."""
     short = {
         part.name
         for part, extent in zip(store.index, shape, strict=True)
