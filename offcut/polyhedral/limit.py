@@ -70,14 +70,20 @@ def answered(question: Callable[[], T], otherwise: T) -> T:
 
 @contextmanager
 def bounded(
-    op: str, refused: str, *, at: str = "", help: tuple[str, ...] = (), most: int | None = None
+    op: str,
+    refused: str,
+    *,
+    at: str = "",
+    help: tuple[str, ...] = (),
+    most: int | None = None,
+    requests: int = 1,
 ) -> Iterator[None]:
     """Let isl take what a whole request may.
 
     op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
-    most                    operations; None: `REQUEST`
+    most                    operations; None: `REQUEST` for each of the `requests` that are as one
     """
-    most = REQUEST if most is None else most
+    most = REQUEST * requests if most is None else most
     try:
         with at_most_operations(most):
             yield

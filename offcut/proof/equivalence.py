@@ -32,7 +32,7 @@ from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
-from offcut.polyhedral import REQUEST, accesses_outside, answered, bounded
+from offcut.polyhedral import accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -123,8 +123,7 @@ def _proved(
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     several = min(combinations(emitted.body), _MOST_REQUESTS)
-    most = several * REQUEST if most is None else most
-    with bounded("prove", NOT_TOLD, at=emitted.name, most=most):
+    with bounded("prove", NOT_TOLD, at=emitted.name, most=most, requests=several):
         made = _theorems(source, emitted, reassociate, dict(names), through, inside)
         if all(one.sizes is not None for one in accesses_outside(source)):
             return made
