@@ -167,9 +167,8 @@ class Elements:
         moved = self.f.let(f"fadd {kind} {rest}, {copied(arguments=f'{kind} {b}, {kind} {a}')}")
         found = self.f.let(f"select {bits} {other}, {kind} {moved}, {kind} {rest}")
         size = self.f.call(kind, f"llvm.fabs.{suffix}", f"{kind} {whole}", kind)
-        small = (
-            word == "float"
-        )  # a quotient of a bit less than its mantissa is an integer, or off by one
+        # A quotient of a bit less than its mantissa is an integer, or one too large.
+        small = word == "float"
         most = self.constant(2.0 ** (22 if small else 51), "float32" if small else dtype)
         large = self.f.let(f"fcmp uge {kind} {size}, {most}")
         none = self.f.let(f"fcmp uno {kind} {rest}, {rest}")  # 0 times an infinite b

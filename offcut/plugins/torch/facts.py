@@ -33,7 +33,9 @@ class Facts:
     bounds: Bounds
     equal: tuple[tuple[sympy.Expr, sympy.Expr], ...] = ()
     factors: Mapping[sympy.Symbol, int] = field(default_factory=dict)
-    _simplified: dict[sympy.Expr, sympy.Expr] = field(default_factory=dict, repr=False)
+    _simplified: dict[sympy.Expr, sympy.Expr] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def range(self, symbol: sympy.Symbol) -> tuple[int, int]:
         """The least and the greatest value of a symbol."""

@@ -125,7 +125,7 @@ class Work:
         ]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False)  # one nest is another than its twin: they are told apart by what they are
 class Lowered:
     """A nest that is ready to be issued at any size.
 

@@ -101,6 +101,7 @@ def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
     if len(ids) == 1:
         return [*ids]
     wide = [t.cast(one, "int64") for one in ids]
+    # Their sum has the shape that they are broadcast to; nothing reads it, so nothing computes it.
     total = wide[0]
     for one in wide[1:]:
         total = t.node("add", total, one)
