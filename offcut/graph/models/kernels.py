@@ -20,6 +20,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.graph.describing import Description, typed
 from offcut.graph.fusion.folding import scaled, with_folded_factors
+from offcut.graph.fusion.minimal import with_fewer_products
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
@@ -104,7 +105,7 @@ class Kernels:
     values  of the graph
     arrays  its constants
     like    of another graph, whose code is taken where it fits
-    least_filled  as `offcut.graph.compiled` says
+    least_filled, distributive  as `offcut.graph.compiled` says
     """
 
     def __init__(
@@ -116,9 +117,11 @@ class Kernels:
         threads: int | None,
         like: Kernels | None = None,
         least_filled: float = 0.0,
+        distributive: bool = True,
     ) -> None:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
+        self.distributive = distributive
         self._known: dict[object, _Made] = {} if like is None else like._known
         self._compiled: dict[str, Taken] = {} if like is None else like._compiled
 
@@ -241,7 +244,9 @@ class Kernels:
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
         results = without_single_terms(written_in(results, before))
         known = {*constants}
-        results, derived = with_known(with_folded_factors(results, constants), constants)
+        if self.distributive:
+            results = with_fewer_products(with_folded_factors(results, constants), constants)
+        results, derived = with_known(results, constants)
         known |= {tensor.name for tensor in derived}
         constants = {**constants, **_run(derived, constants)}
         given += [replace(tensor, definition=None) for tensor in derived]

@@ -295,6 +295,7 @@ def compiled(
     target: Targets = "cpu",
     passes: Sequence[Pass] = DEFAULT,
     least_filled: float = 0.0,
+    distributive: bool = True,
 ) -> Model:
     """A model of a graph.
 
@@ -304,6 +305,8 @@ def compiled(
     passes   what is done to the graph first, in order
     least_filled  of several targets, one takes a product where at least this share of what its microkernels compute is
                   asked for, and not there to fill tiles up: 0 to 1
+    distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
+                  take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -320,9 +323,15 @@ def compiled(
     made = improved(bound, passes)
     graph = made.graph
     kernels = Kernels(
-        graph.sizes, graph.values, made.arrays, targets, threads, least_filled=least_filled
+        graph.sizes,
+        graph.values,
+        made.arrays,
+        targets,
+        threads,
+        least_filled=least_filled,
+        distributive=distributive,
     )
-    how = (threads, targets, tuple(passes), least_filled)
+    how = (threads, targets, tuple(passes), least_filled, distributive)
     return Model(made, *stepped(made, kernels), bound, how)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import prod
 from typing import Literal
 
 from offcut.backends.cpu.machine.isa import Isa
@@ -20,6 +21,7 @@ from offcut.backends.cpu.planning.operands import Operand, Operands
 from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Expr, loads, real, variables
 from offcut.core.text.printer import format_expr
 from offcut.costmodel import shortened, worth
@@ -258,7 +260,8 @@ class _Planner:
     def limit(self, position: int, lead: Stage) -> int:
         """How many of a group's first axes may be loops that it shares with other groups.
 
-        A microkernel keeps its rows and columns; other groups keep the axis that their lanes take.
+        A microkernel keeps its rows and columns; other groups keep the axis that their lanes take. What no cache holds is not
+        read again in each iteration.
         """
         limit = len(lead.axes)
         asked = [k for k, axis in enumerate(lead.axes) if (position, axis.name) in self.by_axis]
@@ -272,10 +275,18 @@ class _Planner:
             limit = min([limit, *mapped])
             packs = any(operand.how == "packed" for operand in operands)
             used = set().union(*(variables(part) for part in found.by_columns.index))
-            if packs and any(axis.name not in used for axis in lead.axes[:limit]):
+            again = any(axis.name not in used for axis in lead.axes[:limit])
+            if again and (packs or not self.held(found.by_columns.buffer)):
                 return 0
             return limit
         return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
+
+    def held(self, buffer: str) -> bool:
+        """Whether a core's share of the last cache holds an array, as far as its extents are known."""
+        known = self.given.buffer(buffer)
+        parts = (ix.literal(extent) for extent in known.shape)
+        whole = ITEM_BYTES[known.dtype] * prod(part for part in parts if part is not None)
+        return whole <= self.machine.policy.group_share * self.machine.memory[-1].bytes
 
     def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
         """The ways to run a group inside loops of these names."""

@@ -1,0 +1,128 @@
+"""Sums over windows of three take fewer multiplications where that pays; what they give is that of the plain sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core.dtypes import numpy_dtype
+from offcut.graph import Bound, Builder, Model, compiled, interpreted
+from tests.compiled import floats
+from tests.graphs import arrays
+
+DEEP, LANES = 40, 48
+
+
+def windows(
+    axes: int,
+    least: int = 1,
+    depth: int = DEEP,
+    lanes: int = LANES,
+    dtype: str = "float32",
+    **options: Any,
+) -> Bound:
+    """A convolution, a factor and a bias of each channel, and an activation."""
+    made = Builder("windows")
+    sizes = [made.size(name, least, 64) for name in "hw"[:axes]]
+    x = made.input("x", dtype, (made.size("n", 0, 16), depth, *sizes))
+    grouped = depth // options.get("groups", 1)
+    window = (options.pop("window", 3),) * axes
+    shapes = {"weights": (lanes, grouped, *window), "factor": (lanes, *(1,) * axes)}
+    shapes["bias"] = shapes["factor"]
+    weights, factor, bias = (
+        made.constant(name, floats(name, *shape).astype(numpy_dtype(dtype)) / 4)
+        for name, shape in shapes.items()
+    )
+    x = made.node(f"conv{axes}d", x, weights, **options)
+    x = made.node("add", made.node("multiply", x, factor), bias)
+    made.output(made.node("relu", x))
+    return made.bound
+
+
+def is_minimal(model: Model) -> bool:
+    """Whether its last kernel sums over points of tiles."""
+    return any(buffer.name.endswith("_products") for buffer in model.steps[-1].kernel.loops.buffers)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("padding", [1, 0, ((1, 0), (0, 2))], ids=["same", "none", "uneven"])
+def test_images_of_every_size_are_those_of_the_plain_sums(padding: Any, threads: int) -> None:
+    least = 1 if padding == 1 else 3
+    bound = windows(2, least, padding=padding)
+    model, plain = compiled(bound, threads), compiled(bound, threads, distributive=False)
+    assert is_minimal(model)
+    assert not is_minimal(plain)
+    for n, h, w in ((0, 3, 3), (1, least, least), (2, 3, 4), (1, 5, least), (3, 6, 7), (1, 9, 16)):
+        given = arrays(bound, n + h, n=n, h=h, w=w)
+        (name,) = bound.graph.outputs
+        wanted = np.asarray(interpreted(bound, given)[name])
+        for one in (model, plain):
+            np.testing.assert_allclose(one(given)[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
+    bound = windows(1, depth=96, lanes=96, padding=1)
+    model = compiled(bound, threads=1)
+    assert is_minimal(model)
+    for n, h in ((1, 1), (2, 2), (1, 3), (3, 8), (1, 13)):
+        given = arrays(bound, h, n=n, h=h)
+        (name,) = bound.graph.outputs
+        np.testing.assert_allclose(
+            model(given)[name], interpreted(bound, given)[name], rtol=1e-5, atol=1e-5
+        )
+
+
+def test_doubles_keep_their_precision() -> None:
+    bound = windows(2, dtype="float64", padding=1)
+    model, given = compiled(bound, threads=1), arrays(bound, 1, n=2, h=5, w=6)
+    assert is_minimal(model)
+    (name,) = bound.graph.outputs
+    np.testing.assert_allclose(
+        model(given)[name], interpreted(bound, given)[name], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_what_is_summed_is_no_less_exact() -> None:
+    bound = windows(2, depth=64, lanes=64, padding=1)
+    given = arrays(bound, 5, n=1, h=14, w=14)
+    (name,) = bound.graph.outputs
+    wide = windows(2, depth=64, lanes=64, dtype="float64", padding=1)
+    wanted = interpreted(wide, {"x": given["x"].astype("float64")})[name]
+    off = [
+        np.abs(compiled(bound, 1, distributive=each)(given)[name] - wanted).max()
+        for each in (True, False)
+    ]
+    assert off[0] < 3 * off[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"depth": 8, "lanes": 8, "padding": 1},
+        {"stride": 2, "padding": 1},
+        {"dilation": 2, "padding": 2},
+        {"window": 5, "padding": 2},
+        {"groups": 4, "padding": 1},
+        {"dtype": "bfloat16", "padding": 1},
+    ],
+    ids=["few channels", "stride", "dilation", "window", "groups", "small type"],
+)
+def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> None:
+    assert not is_minimal(compiled(windows(2, **options), threads=1))
+
+
+def test_weights_that_no_cache_holds_pass_once_for_all_images() -> None:
+    machine = oc.target("cpu", machine="zen4")
+    nested = []
+    for width in (48, 192):
+        bound = windows(2, depth=width, lanes=width, padding=1)
+        (line,) = (
+            line
+            for line in str(compiled(bound, 1, machine).steps[-1].kernel.schedule).splitlines()
+            if "nest" in line and "products" in line
+        )
+        nested.append(line.startswith(" "))
+    assert nested == [True, False]
