@@ -17,6 +17,7 @@ class OffcutError(Exception):
     at       where: an argument, a source line and loop, a tensor
     because  the fact that failed: a value, both sides of a mismatch, a witness
     help     the nearest calls that would have been accepted
+    value    of a graph, whose kernel was refused; None where it is of none
 
     The text is built in ``__str__``, so raising one inside a search is cheap.
     """
@@ -27,6 +28,7 @@ class OffcutError(Exception):
         super().__init__(op, refused)
         self.op, self.refused, self.at = op, refused, at
         self.because, self.help = because, help
+        self.value: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {"at": self.at, "because": self.because, "help": self.help}

@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.utils._sympy import functions as sf
 
+import offcut as oc
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import parse_expr
 from offcut.graph.sizes.extents import normal
@@ -223,3 +224,27 @@ def test_int_rounds_what_is_below_nothing_towards_0() -> None:
     ):
         found = extent_of(expr)
         assert [evaluate(found, {"h": n}) for n in range(1, 30)] == [exact(n) for n in range(1, 30)]
+
+
+class Mirrored(nn.Module):
+    """Of one operand, and of two side by side."""
+
+    def forward(
+        self, x: torch.Tensor, y: torch.Tensor, z: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        both = nn.functional.pad(torch.cat([torch.tanh(x), y], -1), (1, 1), mode="reflect")
+        return nn.functional.pad(z, (2, 1), mode="reflect"), torch.relu(both)
+
+
+def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone() -> None:
+    model = oc.from_torch(Mirrored(), tuple(torch.rand(3, n) for n in (5, 4, 6)))
+    first, *left = model.report.splitlines()
+    assert first.endswith("of 4 operators by offcut, 1 operators by torch")
+    assert "pad" in left[0]
+    assert "out of bounds" in left[0]
+    for n, *widths in ((3, 5, 4, 6), (1, 0, 3, 3), (1, 4, 3, 9), (2, 17, 0, 4)):
+        given = [torch.rand(n, width) for width in widths]
+        for found, wanted in zip(model(*given), Mirrored()(*given), strict=True):
+            assert torch.allclose(found, wanted)
+    with pytest.raises(RuntimeError, match="less than the corresponding input dimension"):
+        model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))

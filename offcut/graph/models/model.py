@@ -355,6 +355,7 @@ def stepped(
                 steps.append(kernels.step(one, unpacked, turns, priced))
         except OffcutError as refused:
             if len(region.nodes) == 1:
+                refused.value = region.results[0]
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             parts = [piece for part in parts for piece in _pieces(part, region)]

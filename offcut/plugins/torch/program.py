@@ -16,7 +16,7 @@ import torch
 from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
-from offcut.errors import CallError
+from offcut.errors import CallError, OffcutError
 from offcut.graph import Model, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
@@ -33,6 +33,14 @@ Solution: TypeAlias = tuple[Any, Callable[[Values], int]]
 
 Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
 """Of a tensor, as a function of sizes."""
+
+
+class _Unfit(Exception):
+    """A node that no kernel can be made of: others of its region may do without it."""
+
+    def __init__(self, node: Any, reason: str) -> None:
+        super().__init__(reason)
+        self.node, self.reason = node, reason
 
 
 class Program:
@@ -68,13 +76,20 @@ class Program:
             if isinstance(one, torch.Tensor) and is_held(one)
         }
         self.again: dict[Any, Callable[[], Any]] = {}
+        solutions, refused = _solutions(self.inputs), dict[Any, str]()
+        self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
+        self.parts = tuple(one for one in facts.parts if one[1] in solutions)
         with lent(fixed.values()):
-            parts = split(graph, facts, fixed)
-            self.left = list(parts.left)
-            solutions = _solutions(self.inputs)
-            self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
-            self.parts = tuple(one for one in facts.parts if one[1] in solutions)
-            self.steps = [self._step(module, step, known) for step in parts.steps]
+            while True:
+                parts = split(graph, facts, fixed, refused)
+                self.left = list(parts.left)
+                try:
+                    self.steps = [self._step(module, step, known) for step in parts.steps]
+                except _Unfit as found:
+                    refused[found.node] = found.reason
+                    self.again.clear()
+                else:
+                    break
         self.order = tuple(zip(self.steps, _frees(parts, output), strict=True))
         read = {node for node, _ in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
@@ -128,6 +143,12 @@ class Program:
                 if node in self.inputs and known[node].is_contiguous():
                     self.again[node] = partial(_tensor, model, name)
             return _Ran(replace(step, bound=model.asked), model, instead, refused)
+        except OffcutError as failed:
+            node = step.origin.get(failed.value or "")
+            if node is not None and len(step.nodes) > 1:
+                raise _Unfit(node, reason_of(failed)) from failed
+            refused(failed)
+            return instead
         except Exception as failed:  # a model runs, whatever becomes of a region
             refused(failed)
             return instead

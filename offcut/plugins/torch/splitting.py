@@ -36,6 +36,7 @@ class Region:
     bound    a graph of ours
     inputs   the nodes whose tensors it takes, by the names of its inputs
     known    the placeholders whose tensors are its constants, and the names of these
+    origin   of the values of the graph, but for inputs and constants: of which node
     outputs  the node that each output gives, and whether its memory may be that of another
     nodes    all that it calculates, in order: what torch would do in its stead
     """
@@ -45,6 +46,7 @@ class Region:
     outputs: tuple[tuple[Any, str, bool], ...]
     nodes: tuple[Any, ...]
     known: Mapping[Any, str]
+    origin: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,19 @@ class Split:
     left: tuple[tuple[Any, str], ...]
 
 
-def split(graph: Any, facts: Facts, arrays: Mapping[Any, Array]) -> Split:
+def split(
+    graph: Any, facts: Facts, arrays: Mapping[Any, Array], refused: Mapping[Any, str]
+) -> Split:
     """The steps of an FX graph.
 
-    arrays  of the placeholders whose values are known
+    arrays   of the placeholders whose values are known
+    refused  the nodes that no kernel can be made of, and why
     """
     found, effect = _Found({}, {}, set(), {}, []), -1
     for node in graph.nodes:
         if node.op != "call_function" or is_size(node):
             continue
-        reason = found.offered(node, facts, arrays)
+        reason = refused.get(node) or found.offered(node, facts, arrays)
         if reason is None:
             continue
         place = found.last(node)
@@ -211,7 +216,7 @@ def _region(
     inputs = {name: translation.read[name] for name in translation.read if name in taken}
     fixed = {value.name for value in bound.graph.constants}
     known = {node: ref.name for node, ref in translation.known.items() if ref.name in fixed}
-    return Region(bound, inputs, tuple(outputs), nodes, known)
+    return Region(bound, inputs, tuple(outputs), nodes, known, translation.origin)
 
 
 def is_size(node: Any) -> bool:

@@ -13,7 +13,7 @@ import torch
 from offcut import ops
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Binary, Expr, variables
+from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.graph import Builder, Ref
@@ -37,6 +37,7 @@ class Translation:
     arrays  of the placeholders whose values are known
     free    nodes that need nothing but such, which are translated wherever they are read
     fake    what torch says of the result of the node that is translated: element type and shape
+    origin  of the values that were made: of which node
     """
 
     def __init__(self, facts: Facts, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
@@ -47,6 +48,7 @@ class Translation:
         self.read: dict[str, Any] = {}
         self.made: dict[str, Node] = {}
         self.fake: Any = None
+        self.origin: dict[str, Any] = {}
 
     def take(self, node: Any) -> None:
         """Translate a node whose operands are known or can be inputs.
@@ -61,8 +63,11 @@ class Translation:
         rule = TABLE.get(node.target)
         if rule is None:
             raise Left("there is no rule for it")
+        before = len(self.builder.nodes)
         try:
             self.held[node] = self.applied(rule, node)
+            made = (value for one in self.builder.nodes[before:] for value in one.results)
+            self.origin.update((value.name, node) for value in made)
         except Left:
             raise
         except Exception as failed:
@@ -185,6 +190,17 @@ class Translation:
     def dtype(self, x: Ref) -> str:
         """The element type of a value."""
         return self.builder.values[x.name].dtype
+
+    def at_least(self, extent: Expr, least: int) -> None:
+        """Take it that an extent is no less at any call, which torch would refuse: one of one size and a number, or nothing."""
+        form = ix.linear(extent)
+        if len(form.terms) == 1:
+            ((atom, factor),) = form.terms
+            if isinstance(atom, Var) and factor > 0:
+                size = self.builder.sizes[atom.name]
+                low = -(-(least - form.const) // factor)
+                if size.min < low <= size.max:
+                    self.builder.sizes[atom.name] = replace(size, min=low)
 
     def rank(self, x: Ref) -> int:
         """How many axes a value has."""

@@ -271,6 +271,9 @@ def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: An
     if all(isinstance(one, int) for one in (*before, *after)):
         if not any((*before, *after)):
             return x
+        if mode != "constant":  # what is mirrored, or the edge, is there
+            for extent, most in zip(t.shape(x), map(max, before, after), strict=True):
+                t.at_least(extent, (most > 0) + most * (mode == "reflect"))
         if min(*before, *after) >= 0 or mode == "constant":
             return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
     if mode != "constant":
