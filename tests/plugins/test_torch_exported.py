@@ -281,3 +281,26 @@ def test_models_are_taken_in_several_threads() -> None:
     with torch.no_grad():
         for module, model in zip(modules, taken, strict=True):
             torch.testing.assert_close(model(x), module(x))
+
+
+class Exchanged(nn.Module):
+    """Sums of what lies by columns, as torch gives them."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        total = x.permute(0, 2, 1) + y.permute(0, 2, 1)
+        return torch.relu(total) * 2, total.sum(0)
+
+
+def test_a_result_is_stored_as_torch_expects_it_to_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = torch.rand(3, 4, 5), torch.rand(3, 4, 5)
+    model, made = oc.from_torch(Exchanged(), (x, y)), list[object]()
+    strided = torch.empty_strided
+    model(x, y)
+    monkeypatch.setattr(torch, "empty_strided", lambda *a, **b: made.append(a) or strided(*a, **b))
+    for n in (1, 2, 7):
+        x, y = torch.rand(n, n + 2, 5), torch.rand(n, n + 2, 5)
+        found, wanted = model(x, y), Exchanged()(x, y)
+        for one, own in zip(found, wanted, strict=True):
+            assert torch.allclose(one, own)
+            assert one.stride() == own.stride()
+    assert len(made) == 3  # a call makes its result so, and copies none

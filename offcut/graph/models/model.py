@@ -296,6 +296,7 @@ def compiled(
     passes: Sequence[Pass] = DEFAULT,
     least_filled: float = 0.0,
     distributive: bool = True,
+    orders: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Model:
     """A model of a graph.
 
@@ -307,6 +308,8 @@ def compiled(
                   asked for, and not there to fill tiles up: 0 to 1
     distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
+    orders  of the axes of outputs in memory, outermost first, where they are better not as the graph has them: one that is a
+            view, or is stored otherwise for what reads it, lies as it does
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -331,20 +334,24 @@ def compiled(
         least_filled=least_filled,
         distributive=distributive,
     )
-    how = (threads, targets, tuple(passes), least_filled, distributive)
-    return Model(made, *stepped(made, kernels), bound, how)
+    how = (threads, targets, tuple(passes), least_filled, distributive, orders)
+    return Model(made, *stepped(made, kernels, orders=orders), bound, how)
 
 
 def stepped(
-    made: Bound, kernels: Kernels, priced: bool = False
+    made: Bound,
+    kernels: Kernels,
+    priced: bool = False,
+    orders: Mapping[str, tuple[int, ...]] | None = None,
 ) -> tuple[list[Step], Laid, list[str]]:
     """The kernels that run a graph, where its values lie, and what was not fused.
 
     priced  whether they are asked for their cost alone
+    orders  of the axes of outputs in memory, as `compiled` says
     """
     graph, readings, notes = made.graph, Readings(made.graph), list[str]()
     parts: Sequence[Region | Node] = regions_of(graph, readings)
-    orders = orders_of(graph, readings)
+    orders = {**(orders or {}), **orders_of(graph, readings)}
     while True:
         placed = laid(graph, parts, readings, orders)
         try:

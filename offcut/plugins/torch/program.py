@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -138,7 +138,9 @@ class Program:
             return _Called(module, step)
         instead, refused = _Instead(module, step, self.again), partial(self._refused, step)
         try:
-            model = compiled(step.bound, self.threads)
+            asked = ((name, _order(node.meta["val"])) for node, name, _ in step.outputs)
+            orders = {name: order for name, order in asked if order is not None}
+            model = compiled(step.bound, self.threads, orders=orders)
             for node, name in step.known.items():
                 if node in self.inputs and known[node].is_contiguous():
                     self.again[node] = partial(_tensor, model, name)
@@ -382,17 +384,29 @@ def _item(node: Any) -> Callable[[Values], int]:
 def _strides(fake: Any) -> Strides | None:
     """The strides that torch expects of a result, as a function of sizes; None where they are those of an array by rows."""
     own = [_unmaxed(sympy_of(stride)) for stride in fake.stride()]
-    rows, step = [], sympy.Integer(1)
-    for extent in reversed(fake.shape):
-        rows.append(step)
-        step = step * sympy_of(extent)
-    by_rows = all(
-        a == b or extent == 1
-        for a, b, extent in zip(own, reversed(rows), map(sympy_of, fake.shape), strict=True)
-    )
-    if by_rows or 0 in own:
+    if _lies(fake, range(fake.dim())) or 0 in own:
         return None
     return values_of(own)
+
+
+def _order(fake: Any) -> tuple[int, ...] | None:
+    """The axes as they lie in memory, outermost first; None where that is by rows, or elements do not lie side by side."""
+    symbols = sorted(symbols_of(fake.stride()), key=str)
+    apart = {symbol: 97 + number for number, symbol in enumerate(symbols)}
+    steps = [int(sympy_of(stride).subs(apart)) for stride in fake.stride()]
+    order = tuple(sorted(range(fake.dim()), key=lambda axis: -steps[axis]))
+    return order if order != tuple(range(fake.dim())) and _lies(fake, order) else None
+
+
+def _lies(fake: Any, order: Iterable[int]) -> bool:
+    """Whether elements lie side by side, by the axes in that order, outermost first."""
+    step = sympy.Integer(1)
+    for axis in reversed([*order]):
+        extent = sympy_of(fake.shape[axis])
+        if extent != 1 and _unmaxed(sympy_of(fake.stride(axis))) != step:
+            return False
+        step = step * extent
+    return True
 
 
 def _unmaxed(stride: Any) -> Any:
