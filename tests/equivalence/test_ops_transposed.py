@@ -61,6 +61,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.every(3)
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_element_is_spread_over_its_window(case: str, layout: str) -> None:
@@ -130,6 +131,7 @@ def test_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     op.check(arrays, np.moveaxis(exact, 1, -1), interpreted=dtype == "int8")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("size", [3, 4])
 def test_phases_are_products_by_microkernels(size: int, layout: str) -> None:

@@ -435,18 +435,18 @@ def writer(path: Path, name: str, count: int, pair: int = 1) -> subprocess.Popen
 
 
 def test_several_writers_lose_nothing_from_the_first_moment_on(records: Records) -> None:
-    writers = [writer(records.path, name, 25) for name in "abc"]
+    writers = [writer(records.path, name, 9) for name in "abc"]
     for one in writers:
         one.communicate()
 
     assert [one.returncode for one in writers] == [0, 0, 0]
-    wanted = {f"{name} {number}": 1 for name in "abc" for number in range(25)}
+    wanted = {f"{name} {number}": 1 for name in "abc" for number in range(9)}
     assert Counter(record.schedule for record in records) == wanted
 
 
 def test_a_writer_that_is_killed_loses_nothing_that_was_added(records: Records) -> None:
     said: dict[str, int] = {}
-    for moment in range(4):
+    for moment in range(3):
         with writer(records.path, str(moment), 10_000, pair=2) as one:
             assert one.stdout is not None
             for _ in range(1 + 7 * moment):

@@ -61,6 +61,7 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
 def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
