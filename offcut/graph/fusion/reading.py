@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -52,7 +52,7 @@ class Reading:
     reads     how often each operand is read, in the text of the description
     inside    the operands that a sum of products, or another reduction, reads
     axes      for each axis of an operand, the axes of the result that say where it is read; None where stages of other
-              ranks read it too
+              ranks read it too, but for products, whose stages are looked through
     sums      the axes of an operand that are indexed by an axis of a reduction alone
     plain     the axes of an operand that are indexed by an axis of the result alone
     """
@@ -141,7 +141,8 @@ def _found(same: Alike) -> Reading:
         strided = Strided((ix.const(0),) * rank, steps)
     elif len(stages) == 1:
         strided = _strided(stages[0], given, description)
-    axes = {name: _axes(name, stages, results[-1]) for name in given}
+    through = _through(stages, results[-1]) if kind is Kind.COMPLEX and len(results) == 1 else {}
+    axes = {name: _axes(name, stages, results[-1], through) for name in given}
     alone = {name: _alone(name, stages) for name in given}
     return Reading(
         kind,
@@ -180,21 +181,49 @@ def _loads(stage: Tensor) -> Iterator[tuple[Load, bool]]:
         yield load, bool(stage.definition.reduce_axes)
 
 
-def _axes(name: str, stages: Sequence[Tensor], result: Tensor) -> tuple[frozenset[int], ...] | None:
-    """The axes of the result in each index of an operand."""
+def _axes(
+    name: str,
+    stages: Sequence[Tensor],
+    result: Tensor,
+    through: Mapping[str, Mapping[str, frozenset[int]]],
+) -> tuple[frozenset[int], ...] | None:
+    """The axes of the result in each index of an operand.
+
+    through  of the axes of stages, which axes of the result they are made of, where that is known
+    """
     found: list[set[int]] | None = None
     for stage in stages:
         assert stage.definition is not None
-        place = {axis.name: number for number, axis in enumerate(stage.definition.axes)}
+        own_place = {axis.name: {n} for n, axis in enumerate(stage.definition.axes)}
         for load, _ in _loads(stage):
             if load.buffer != name:
                 continue
+            place: Mapping[str, Collection[int]] = own_place
             if len(stage.shape) != len(result.shape):
-                return None
+                if stage.name not in through:
+                    return None
+                place = through[stage.name]
             found = found or [set() for _ in load.index]
             for own, part in zip(found, load.index, strict=True):
-                own |= {place[one] for one in variables(part) if one in place}
+                own |= {n for one in variables(part) for n in place.get(one, ())}
     return None if found is None else tuple(map(frozenset, found))
+
+
+def _through(stages: Sequence[Tensor], result: Tensor) -> dict[str, dict[str, frozenset[int]]]:
+    """The axes of the result that the axes of each stage come from, by the names of the latter."""
+    assert result.definition is not None
+    own = {axis.name: frozenset((n,)) for n, axis in enumerate(result.definition.axes)}
+    found = {result.name: own}
+    for reader in reversed(stages):
+        for load, _ in _loads(reader) if reader.name in found else ():
+            made = next((one for one in stages if one.name == load.buffer), None)
+            if made is None or made.definition is None:
+                continue
+            known = found.setdefault(made.name, {})
+            for axis, part in zip(made.definition.axes, load.index, strict=True):
+                sources = (found[reader.name].get(one, frozenset()) for one in variables(part))
+                known[axis.name] = known.get(axis.name, frozenset()).union(*sources)
+    return found
 
 
 def _alone(name: str, stages: Sequence[Tensor]) -> tuple[frozenset[int], frozenset[int]]:

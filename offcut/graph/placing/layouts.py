@@ -2,8 +2,9 @@
 
 A sum of products with a constant runs fastest where the axes that only the constant has are innermost in its result: they
 are the lanes of vectors, read from packed panels and stored side by side. So the result of a convolution of NCHW is stored as
-NHWC, whatever the graph calls its axes; what follows axis by axis (element-wise nodes, pooling, depthwise convolutions) stores
-its result as its operand is; and a product whose operand is stored otherwise reads a copy, once.
+NHWC, whatever the graph calls its axes; what follows axis by axis (element-wise nodes, pooling, depthwise and grouped convolutions)
+stores its result as its operand is; what it alone reads beside that is stored so, too, a product above all; and a product whose
+operand is stored otherwise reads a copy, once.
 
 A product without a window whose last axis lies side by side in the operand that is no constant, ``W[m, k] @ x[n, k, j]``, needs
 no such thing: its vectors run along `x`, and `W` is read as any other operand is, which `beside` says.
@@ -35,7 +36,25 @@ def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
             order = order_of(node, readings.of(node), known, orders)
         if order is not None and len(order) == len(result.shape):
             orders[result.name] = order
+    _carry_back(graph, readings, orders)
     return orders
+
+
+def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> None:
+    """Store what one node alone reads, at its own place, as the result of that is stored: where one operand of a sum is stored
+    otherwise, a product that becomes a kernel with the sum is.
+    """
+    users, maker = graph.users, {v.name: node for node in graph.nodes for v in node.results}
+    for node in reversed(graph.nodes):
+        order = orders.get(node.results[0].name) if len(node.results) == 1 else None
+        if order is None or node.op in VIEWS:
+            continue
+        found = readings.of(node)
+        for name in node.operands if found.pointwise else ():
+            made = maker.get(name)
+            alone = len(users[name]) == 1 and name not in graph.outputs and name in found.own
+            if made is not None and alone and name not in orders and not readings.is_view(made):
+                orders[name] = order
 
 
 def order_of(

@@ -1,0 +1,63 @@
+"""In which order axes of computed values lie in memory: what is computed together lies alike, and products read packed weights."""
+
+from __future__ import annotations
+
+import pytest
+
+from offcut.graph import Bound, Builder, Ref, compiled, interpreted
+from tests.compiled import floats
+from tests.graphs import arrays
+from tests.operators import near
+
+SIZES = ((1, 1, 1), (2, 3, 4), (1, 9, 6), (3, 5, 17))
+
+
+class Blocks(Builder):
+    """Convolutions of images, each with weights of its own."""
+
+    def convolved(
+        self, x: Ref, lanes: int, window: int = 1, groups: int = 1, stride: int = 1
+    ) -> Ref:
+        depth = int(self.values[x.name].shape[1].value) // groups  # type: ignore[union-attr]
+        shape = (lanes, depth, window, window)
+        name = f"weights{len(self.arrays)}"
+        weights = self.constant(name, floats(name, *shape) / 4)
+        return self.node("conv2d", x, weights, padding=window // 2, groups=groups, stride=stride)
+
+
+def agrees(bound: Bound) -> list[list[str]]:
+    """The inputs of the kernels of a model that gives what the interpreter does."""
+    model = compiled(bound, threads=1)
+    (name,) = bound.graph.outputs
+    for n, h, w in SIZES:
+        given = arrays(bound, n + h, n=n, h=h, w=w)
+        near(model(given)[name], interpreted(bound, given)[name])
+    return [[one.value for one in step.inputs] for step in model.steps]
+
+
+def images(depth: int) -> tuple[Blocks, Ref]:
+    made = Blocks("images")
+    sizes = (made.size(name, low, 32) for name, low in (("n", 0), ("h", 1), ("w", 1)))
+    n, h, w = sizes
+    return made, made.input("x", "float32", (n, depth, h, w))
+
+
+def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
+    made, x = images(8)
+    window = made.convolved(x, 20, window=3)  # stored with channels last
+    both = made.node("add", made.convolved(x, 20), made.node("relu", window))
+    made.output(made.node("relu", both))
+    inputs = agrees(made.bound)
+    assert not any(name.startswith("weights") for names in inputs for name in names)
+
+
+@pytest.mark.parametrize(("groups", "stride"), [(2, 1), (4, 1), (2, 2)])
+def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> None:
+    made, x = images(8)
+    x = made.node("relu", made.convolved(x, 16, window=3))
+    x = made.node("relu", made.convolved(x, 16, window=3, groups=groups, stride=stride))
+    made.output(made.convolved(x, 8))
+    agrees(made.bound)
+    plan = str(compiled(made.bound, threads=1).plan())
+    assert "16, h" not in plan
+    assert plan.count(", 16]") == 2
