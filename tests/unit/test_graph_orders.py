@@ -61,3 +61,15 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
     plan = str(compiled(made.bound, threads=1).plan())
     assert "16, h" not in plan
     assert plan.count(", 16]") == 2
+
+
+def test_a_transposed_view_is_read_as_it_lies() -> None:
+    made, x = images(8)
+    last = made.node("transpose", x, axes=(0, 2, 3, 1))
+    normed = made.node("layernorm", last)  # by rows, channels last
+    x = made.node("transpose", normed, axes=(0, 3, 1, 2))
+    x = made.node("relu", made.convolved(x, 8, window=3, groups=8))
+    made.output(made.node("relu", made.convolved(x, 20)))
+    inputs = agrees(made.bound)
+    assert not any(name.startswith("weights") for names in inputs for name in names)
+    assert "8, h" not in str(compiled(made.bound, threads=1).plan())

@@ -10,7 +10,7 @@ from offcut.graph.build import rebuilt
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.graph import Bound, Ref
 from offcut.graph.passes.shared import with_operands
-from offcut.graph.placing.layouts import orders_of, wanted
+from offcut.graph.placing.layouts import lying_of, orders_of, wanted
 from offcut.graph.views import VIEWS
 
 
@@ -20,14 +20,14 @@ def store_for_products(bound: Bound) -> Bound:
     known = frozenset(bound.arrays)
     orders, made = orders_of(graph, readings), rebuilt(graph, bound.arrays)
     stored: dict[tuple[str, tuple[int, ...]], str] = {}
-    laid = _laid(bound, readings)
+    lying = lying_of(graph, readings)
     for node in graph.nodes:
         now = node
         asked = None
         if node.op not in VIEWS and len(node.results) == 1:
-            asked = wanted(node, readings.of(node), known, orders)
+            asked = wanted(node, readings.of(node), known, orders, lying)
         for name, order in asked[0].items() if asked is not None else ():
-            if orders.get(name) == order or laid.get(name) == order:
+            if orders.get(name) == order or lying.get(name) == order:
                 continue
             key = name, order
             if key not in stored:
@@ -42,16 +42,3 @@ def store_for_products(bound: Bound) -> Bound:
         return bound
     made.output(*map(Ref, graph.outputs))
     return made.bound
-
-
-def _laid(bound: Bound, readings: Readings) -> dict[str, tuple[int, ...]]:
-    """The orders in which transpositions of values that are stored as they are lie in memory."""
-    found: dict[str, tuple[int, ...]] = {}
-    for node in bound.graph.nodes:
-        if node.op in VIEWS or len(node.results) != 1:
-            continue
-        strided = readings.of(node).strided
-        order = None if strided is None else strided.order
-        if order is not None:
-            found[node.results[0].name] = tuple(order.index(axis) for axis in range(len(order)))
-    return found

@@ -3,7 +3,7 @@
 A sum of products with a constant runs fastest where the axes that only the constant has are innermost in its result: they
 are the lanes of vectors, read from packed panels and stored side by side. So the result of a convolution of NCHW is stored as
 NHWC, whatever the graph calls its axes; what follows axis by axis (element-wise nodes, pooling, depthwise and grouped convolutions)
-stores its result as its operand is; what it alone reads beside that is stored so, too, a product above all; and a product whose
+stores its result as its operand is, where that is a transposed view, too; what it alone reads beside that is stored so, too, a product above all; and a product whose
 operand is stored otherwise reads a copy, once.
 
 A product without a window whose last axis lies side by side in the operand that is no constant, ``W[m, k] @ x[n, k, j]``, needs
@@ -25,7 +25,7 @@ Order = tuple[int, ...]
 def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
     """The orders of computed values that are not stored as they are."""
     known = frozenset(value.name for value in graph.constants)
-    orders: dict[str, Order] = {}
+    orders, lying = dict[str, Order](), lying_of(graph, readings)
     for node in graph.nodes:
         if len(node.results) != 1 or node.op == "reshape":
             continue
@@ -33,11 +33,24 @@ def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
         if node.op in VIEWS:
             order = orders.get(node.operands[0])
         else:
-            order = order_of(node, readings.of(node), known, orders)
+            order = order_of(node, readings.of(node), known, orders, lying)
         if order is not None and len(order) == len(result.shape):
             orders[result.name] = order
     _carry_back(graph, readings, orders)
     return orders
+
+
+def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
+    """The orders in which transpositions of values that are stored as they are lie in memory."""
+    found: dict[str, Order] = {}
+    for node in graph.nodes:
+        if node.op in VIEWS or len(node.results) != 1:
+            continue
+        strided = readings.of(node).strided
+        order = None if strided is None else strided.order
+        if order is not None:
+            found[node.results[0].name] = tuple(order.index(axis) for axis in range(len(order)))
+    return found
 
 
 def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> None:
@@ -62,14 +75,16 @@ def order_of(
     found: Reading,
     known: frozenset[str],
     orders: Mapping[str, Order],
+    lying: Mapping[str, Order],
 ) -> Order | None:
     """The order in which a node's result is stored; None: as it is."""
     rank = len(node.results[0].shape)
-    moved = wanted(node, found, known, orders)
+    moved = wanted(node, found, known, orders, lying)
     if moved is not None:
         (axis,) = moved[1]
         return last(rank, axis)
-    follows = [name for name in node.operands if name in orders and len(orders[name]) == rank]
+    there = {**lying, **orders} if found.kind is Kind.COMPLEX else orders
+    follows = [there[name] for name in node.operands if len(there.get(name, ())) == rank]
     if not follows:
         return None
     for name in node.operands:
@@ -78,14 +93,20 @@ def order_of(
             continue
         if axes is None or any(not own <= {axis} for axis, own in enumerate(axes)):
             return None
-    return orders[follows[0]]
+    return follows[0] if follows[0] != tuple(range(rank)) else None
 
 
 def wanted(
-    node: Node, found: Reading, known: frozenset[str], orders: Mapping[str, Order]
+    node: Node,
+    found: Reading,
+    known: frozenset[str],
+    orders: Mapping[str, Order],
+    lying: Mapping[str, Order],
 ) -> tuple[dict[str, Order], frozenset[int]] | None:
     """Of a product with a constant that is to be stored in another order: the orders in which it reads other operands, and the
     axis of its result that goes last; None for another node, or where it is fast as it is.
+
+    lying  as `lying_of` finds
     """
     if found.kind is not Kind.COMPLEX:
         return None
@@ -105,7 +126,8 @@ def wanted(
     (summed,) = found.sums[x]
     order = last(rank, summed)
     whole = found.plain[x] | found.sums[x] == frozenset(range(rank))
-    if x not in orders and whole and axes[rank - 1] == {rank - 1}:
+    as_it_is = x not in orders and lying.get(x) != order
+    if as_it_is and whole and axes[rank - 1] == {rank - 1}:
         return None
     return {x: order}, lanes
 
