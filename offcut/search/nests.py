@@ -9,16 +9,19 @@ from itertools import chain, combinations
 from math import comb
 from random import Random
 
+from offcut.core.hashed import Hashed
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Hashed):
     """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
     ways: tuple[Way, ...]
     lay: Lay | None
+
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,21 @@ class NestSpace:
             found.append((plain, tuple(packed)))
         return tuple(found)
 
-    def near(self, chosen: Chosen) -> Iterator[Chosen]:
+    def near(self, chosen: Chosen) -> tuple[Chosen, ...]:
         """Those that differ in one choice: of one way, of its form, or in one way more or less."""
+        if chosen not in self._near:
+            self._near[chosen] = tuple(self._beside(chosen))
+        return self._near[chosen]
+
+    @cached_property
+    def _near(self) -> dict[Chosen, tuple[Chosen, ...]]:
+        return {}
+
+    def _beside(self, chosen: Chosen) -> Iterator[Chosen]:
         ways = chosen.ways
         for place, way in enumerate(ways):
             others = (*ways[:place], *ways[place + 1 :])
-            moved = list(self.moves(way, chosen.lay))
+            moved = self.moves(way, chosen.lay)
             for now in moved:
                 yield from self.legal((*others, now), chosen.lay)
             if others:
@@ -106,8 +118,18 @@ class NestSpace:
             if form.lay != chosen.lay:
                 yield Chosen(tuple(dict.fromkeys(map(form.nearest, ways))), form.lay)
 
-    def moves(self, way: Way, lay: Lay | None) -> Iterator[Way]:
+    def moves(self, way: Way, lay: Lay | None) -> tuple[Way, ...]:
         """The ways that differ from `way` in one choice, or in their form."""
+        key = way, lay
+        if key not in self._moves:
+            self._moves[key] = tuple(self._moved(way, lay))
+        return self._moves[key]
+
+    @cached_property
+    def _moves(self) -> dict[tuple[Way, Lay | None], tuple[Way, ...]]:
+        return {}
+
+    def _moved(self, way: Way, lay: Lay | None) -> Iterator[Way]:
         own = self.form(way, lay)
         if own is not None:
             yield from own.near(way)
@@ -136,8 +158,8 @@ class NestSpace:
     def legal(self, ways: Sequence[Way], lay: Lay | None) -> Iterator[Chosen]:
         """`ways` as they compete, if they can: not where their packed copies differ, or two are one."""
         packs = [way.pack for way in ways if way.pack is not None]
-        apart = all(one != other for one, other in combinations(ways, 2))
-        if apart and all(pack == packs[0] for pack in packs):
+        alike = not packs or packs.count(packs[0]) == len(packs)
+        if alike and len({*ways}) == len(ways):
             yield Chosen(tuple(ways), lay)
 
     def written(self, chosen: Chosen) -> tuple[Way, ...]:

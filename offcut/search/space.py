@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
 
+from offcut.core.hashed import Hashed
 from offcut.core.program import Program
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
@@ -49,7 +50,7 @@ _STAGES = Scratch | Copy | Turn | Convert
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Point(Hashed):
     """What a schedule of a space decides, choice by choice.
 
     dropped  the decision about stages that is taken back, by its place; None: none is
@@ -62,6 +63,8 @@ class Point:
     steps: Options
     kept: frozenset[Leaves]
     nests: tuple[Chosen, ...]
+
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class Space:
 
         Raises DescribeError where it is no point of this space.
         """
-        found = dict.fromkeys(map(self._written, self._near(self._read(point))))
+        found = dict.fromkeys(self._written(near()) for near in self._near(self._read(point)))
         return tuple(other for other in found if other != point)
 
     def step(self, point: Schedule, rng: Random) -> Schedule:
@@ -113,8 +116,8 @@ class Space:
 
         Raises DescribeError where it is no point of this space.
         """
-        near = list(self._near(self._read(point)))
-        return self._written(rng.choice(near)) if near else point
+        near = self._near(self._read(point))
+        return self._written(rng.choice(near)()) if near else point
 
     def sample(self, rng: Random) -> Schedule:
         """A point whose choices are drawn one by one, each option as likely as any other."""
@@ -164,19 +167,20 @@ class Space:
                         if made != self.first:
                             yield made
 
-    def _near(self, point: Point) -> Iterator[Point]:
-        variant = self._variants[point.dropped]
+    def _near(self, point: Point) -> list[Callable[[], Point]]:
+        """What makes each of the points that differ in one choice: most of them nobody asks for."""
+        variant, found = self._variants[point.dropped], list[Callable[[], Point]]()
         for place, nest in enumerate(variant.nests):
+            before, after = point.nests[:place], point.nests[place + 1 :]
             for chosen in nest.near(point.nests[place]):
-                nests = (*point.nests[:place], chosen, *point.nests[place + 1 :])
-                yield replace(point, nests=nests)
+                found.append(partial(_in_ways, point, before, chosen, after))
         for loops in variant.tree.loops:
-            yield replace(point, kept=point.kept ^ {loops})
+            found.append(partial(replace, point, kept=point.kept ^ {loops}))
         for place, options in enumerate(self._choices):
             for option in (one for one in options if one != point.steps[place]):
                 steps = (*point.steps[:place], option, *point.steps[place + 1 :])
                 if self._fits(steps):
-                    yield replace(point, steps=steps)
+                    found.append(partial(replace, point, steps=steps))
         for dropped, other in self._variants.items():
             if dropped != point.dropped and None in (dropped, point.dropped):
                 own = dict(zip(variant.stages, point.nests, strict=True))
@@ -185,10 +189,24 @@ class Space:
                     for nest in other.nests
                 )
                 kept = frozenset(loops for loops in other.tree.loops)
-                yield Point(dropped, point.steps, kept, nests)
+                found.append(partial(Point, dropped, point.steps, kept, nests))
+        return found
 
     def _written(self, point: Point) -> Schedule:
         """The schedule that says so, its decisions in the order of `first`."""
+        if point not in self._schedules:
+            self._schedules[point] = self._said(point)
+        return self._schedules[point]
+
+    @cached_property
+    def _schedules(self) -> dict[Point, Schedule]:
+        return {}
+
+    @cached_property
+    def _points(self) -> dict[Schedule, Point]:
+        return {}
+
+    def _said(self, point: Point) -> Schedule:
         variant = self._variants[point.dropped]
         lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
         pairs = zip(variant.nests, point.nests, strict=True)
@@ -211,6 +229,11 @@ class Space:
 
     def _read(self, schedule: Schedule) -> Point:
         """What `_written` has made `schedule` of."""
+        if schedule not in self._points:
+            self._points[schedule] = self._found(schedule)
+        return self._points[schedule]
+
+    def _found(self, schedule: Schedule) -> Point:
         missing = (p for p in self._stage_steps if self.first.steps[p] not in schedule.steps)
         steps: Options = tuple(
             next((option for option in options if option in schedule.steps), None)
@@ -228,7 +251,7 @@ class Space:
                 for n in variant.nests
             )
             point = Point(dropped, steps, kept, tuple(chosen))
-            if self._written(point) == schedule:
+            if self._said(point) == schedule:
                 return point
         raise DescribeError(
             "tune",
@@ -321,6 +344,13 @@ class Space:
             if not self._fits(tuple(found)):
                 found[place] = None
         return tuple(found)
+
+
+def _in_ways(
+    point: Point, before: tuple[Chosen, ...], chosen: Chosen, after: tuple[Chosen, ...]
+) -> Point:
+    """`point` with the ways of one nest."""
+    return Point(point.dropped, point.steps, point.kept, (*before, chosen, *after))
 
 
 def _cut_in(steps: Options) -> frozenset[str]:

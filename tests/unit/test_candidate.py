@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from planted_target import SLOW, Planted
 
@@ -19,6 +21,8 @@ from offcut.schedule import Schedule
 from offcut.search import Outcome, Records
 from offcut.tuning.measuring.candidate import Bench, Limits, Measured, Problem, Time, measured
 from offcut.tuning.measuring.interleaved import rankable
+from offcut.tuning.measuring.operands import Operands
+from offcut.tuning.measuring.placing import placed
 from offcut.tuning.measuring.reference import expected, promoted
 
 QUICK = Limits(patience=5.0, memory=1 << 30, budget=0.02, noise=math.inf)
@@ -264,13 +268,37 @@ class World:
 
 def test_timing_ends_when_all_can_be_ranked() -> None:
     limits, steady, shaky = Limits(budget=1.0, resolution=0.02), World(), World()
-    rankable(
-        {"a": steady.candidate("a", 1e-2), "b": steady.candidate("b", 2e-2)}, limits, steady.clock
-    )
-    rankable({"a": shaky.candidate("a", 1e-2, 2e-2, 4e-2, 9e-2, 1e-2)}, limits, shaky.clock)
+    calm = {"a": steady.candidate("a", 1e-2), "b": steady.candidate("b", 2e-2)}
+    rankable(lambda: calm, limits, steady.clock)
+    restless = {"a": shaky.candidate("a", 1e-2, 2e-2, 4e-2, 9e-2, 1e-2)}
+    rankable(lambda: restless, limits, shaky.clock)
 
-    assert steady.now < 1.0
+    assert steady.now < 2.0, "two of four parts of what two candidates may take"
     assert shaky.now > 1.0
+
+
+def test_where_arrays_lie_is_among_the_noise() -> None:
+    world, made = World(), list[float]()
+
+    def runs() -> dict[str, Any]:
+        made.append(1e-2 * (1 + len(made) % 2))
+        return {"a": world.candidate("a", made[-1])}
+
+    found = rankable(runs, Limits(budget=1.0, resolution=0.02), world.clock)
+
+    assert len(made) > 1
+    assert found["a"].spread > 0.5
+
+
+def test_operands_lie_at_the_same_places_of_a_page_in_every_process() -> None:
+    given = (np.arange(6.0).reshape(2, 3), np.arange(5, dtype="int8"))
+    called, (result,) = placed(Operands(given, (((7,), "float32"),), {}))
+
+    places = [array.ctypes.data % PAGESIZE for array in (*called.given, result)]
+    assert places == [0, PAGESIZE // 4, PAGESIZE // 2]
+    pairs = zip(called.given, given, strict=True)
+    assert all((a == b).all() and a.dtype == b.dtype for a, b in pairs)
+    assert (result.shape, result.dtype, called.results) == ((7,), np.float32, (((7,), "float32"),))
 
 
 def test_what_is_hopeless_takes_no_further_turns() -> None:
@@ -279,7 +307,7 @@ def test_what_is_hopeless_takes_no_further_turns() -> None:
         "shaky": world.candidate("shaky", 0.03, 0.05, 0.04),
         "slow": world.candidate("slow", 0.2),
     }
-    found = rankable(runs, Limits(budget=1.0, resolution=1e-9), world.clock, turns.append)
+    found = rankable(lambda: runs, Limits(budget=1.0, resolution=1e-9), world.clock, turns.append)
 
     assert len(found["shaky"].samples) > 3 * len(found["slow"].samples)
     assert world.calls["slow"] < 6

@@ -75,7 +75,7 @@ def test_kernels_of_two_batches_compare_though_the_machine_slowed_down_between()
     for name, own, slower in (("first", 3e-3, 1.0), ("second", 2.5e-3, 1.5)):
         machine.slower = slower
         runs = {"policy": lambda: machine.step(4e-3), name: lambda own=own: machine.step(own)}
-        timed = rankable(runs, Limits(budget=0.1), machine.clock)
+        timed = rankable(lambda runs=runs: runs, Limits(budget=0.1), machine.clock)
         batch = measured({1: timed[name].seconds}, (timed["policy"].seconds,))
         found[name] = anchor.scaled(batch).times[0].seconds, timed[name].seconds
 

@@ -49,7 +49,7 @@ class LoopPrices:
         cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
         stages = [stage for (stage,) in self.computation.groups]
         named = [name for stage in stages for names in _names(stage) for name in names]
-        total = self.calls.constant(0)
+        total, before = self.calls.constant(0), list[tuple[str, tuple[()]]]()
         if any(named.count(name) != 1 for name in cuts):
             return None
         for stage in stages:
@@ -57,8 +57,10 @@ class LoopPrices:
             if made is None:
                 return None
             if made not in self.known:
-                self.known[made] = self._nests.cost(self.computation, made, rows=False).cycles
+                given = self.computation, made, False, tuple(before)
+                self.known[made] = self._nests.cost(*given).cycles
             total = total + self.known[made]
+            before.append((stage.buffer, ()))
         return total / self.hardware.machine.hertz / shared(schedule, self.threads)
 
 

@@ -40,6 +40,7 @@ _OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
 class Access:
     """All that a nest does to an array at indices that move alike.
 
+    array   its name
     item    bytes of an element
     moves   by axis of the array
     first   by axis of the array, the least and the greatest constant of its index
@@ -47,6 +48,7 @@ class Access:
     packed  whether what is touched lies side by side: panels
     """
 
+    array: str
     item: int
     moves: tuple[Moves | Anywhere, ...]
     first: tuple[tuple[int, int], ...]
@@ -182,4 +184,5 @@ def _access(
         first.append((form.const, form.const))
         shape.append(calls.constant(1) if within else calls.of(extent))
     item, packed = ITEM_BYTES[buffer.dtype], buffer.layout is not None
-    return Access(item, tuple(moves), tuple(first), tuple(shape), packed, not written, written)
+    lies = tuple(moves), tuple(first), tuple(shape), packed
+    return Access(buffer.name, item, *lies, not written, written)

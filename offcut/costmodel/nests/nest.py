@@ -19,6 +19,7 @@ import numpy as np
 
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
+from offcut.costmodel.nests.before import Before, coming
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels
 from offcut.costmodel.nests.moved import Trips
@@ -73,6 +74,7 @@ class Nests:
     copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
     tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
     heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
+    coming: dict[object, tuple[Computation, Array | None]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.levels = Levels(self.hardware.levels)
@@ -83,10 +85,13 @@ class Nests:
         ]
         self.rates = np.array([[rate] for rate in rates])
 
-    def cost(self, computation: Computation, cut: GroupCut, rows: bool) -> NestCost:
+    def cost(
+        self, computation: Computation, cut: GroupCut, rows: bool, before: Before = ()
+    ) -> NestCost:
         """Of a nest.
 
-        rows  whether sums over rows of memory may run as lanes of themselves
+        rows    whether sums over rows of memory may run as lanes of themselves
+        before  the nests that run before it
         """
         band = self.band(computation, cut, rows)
         extents = band.extents
@@ -113,7 +118,8 @@ class Nests:
         trips = band.one
         for name in plain:
             trips = trips * extents[name]
-        size = band.moved.of(loops, inside) * band.filled
+        comes = self.comes(computation, cut, band, before) if before else None
+        size = band.moved.of(loops, inside, comes) * band.filled
         total = whole.plus(tails).times(trips)
         return NestCost(
             total.cycles,
@@ -125,12 +131,24 @@ class Nests:
             self.hardware.machine.traffic.overlap_loss,
         )
 
-    def copy(self, computation: Computation, cut: GroupCut, rows: bool) -> NestCost:
+    def copy(self, computation: Computation, cut: GroupCut, rows: bool, before: Before) -> NestCost:
         """Of a nest that many ways have before them."""
-        key = id(computation), id(cut), rows
+        key = id(computation), id(cut), rows, before
         if key not in self.copies:
-            self.copies[key] = cut, self.cost(computation, cut, rows)
+            self.copies[key] = cut, self.cost(computation, cut, rows, before)
         return self.copies[key][1]
+
+    def comes(
+        self, computation: Computation, cut: GroupCut, band: Band, before: Before
+    ) -> Array | None:
+        """Whether what a nest touches of its arrays comes into a level, by access, level and call: not where a nest before has
+        left it there; None: all of it does.
+        """
+        key = id(computation), cut.group[0].buffer, cut.around, before
+        if key not in self.coming:
+            given = computation, cut.group, band.moved.accesses, before
+            self.coming[key] = computation, coming(*given, self.levels, self.calls)
+        return self.coming[key][1]
 
     def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
         """What is known of a nest in whatever way."""

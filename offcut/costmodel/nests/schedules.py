@@ -5,36 +5,61 @@ The seconds of a schedule are the sum over its nests, in the way that is taken a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
+from offcut.core.hashed import Hashed
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.errors import PartitionError
 from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
 
+Loops = tuple[tuple[str, int], ...]
+"""Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
+
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class Placed(Hashed):
+    """A nest where it stands.
+
+    around  the loops around it
+    behind  those of them in which it runs behind another nest
+    before  the nests that run before it, in order, each with the loops that both are in
+    """
+
+    nest: Nest
+    around: Loops
+    behind: Loops
+    before: tuple[tuple[str, Loops], ...]
+
+    __hash__ = Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Hashed):
     """What the price of a way depends on.
 
-    before     the stages as they are
-    around     axes of the loops around
-    behind     of the loops in which it runs behind another nest, the axes and how many iterations run at once
+    stages     the decisions about stages
+    around     the loops around it
+    behind     those of them in which it runs behind another nest
+    before     the nests that run before it, in order, each with the loops that both are in
     depths     along what sums are covered
     competing  whether it is one of several
     """
 
-    before: tuple[Step, ...]
-    around: tuple[str, ...]
-    behind: tuple[tuple[str, int], ...]
+    stages: tuple[Step, ...]
+    around: Loops
+    behind: Loops
+    before: tuple[tuple[str, Loops], ...]
     stage: str
     depths: frozenset[str]
     competing: bool
     way: Way
+
+    __hash__ = Hashed.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +76,26 @@ class WayCost:
     parts: tuple[NestCost, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A nest, by call.
+
+    ways     that it may run in
+    seconds  of the one that runs
+    """
+
+    ways: tuple[WayCost, ...]
+    seconds: Array
+
+
 @dataclass
 class SchedulePrices:
     """Predicted seconds of schedules of one program.
 
     resolving  what gives the loops of their ways
     threads    that share loops where a schedule marks them
+    known      by way
+    taken      by the decisions about stages, and by nest
     """
 
     hardware: Hardware
@@ -64,6 +103,7 @@ class SchedulePrices:
     resolving: Resolving
     threads: int = 1
     known: dict[Key, WayCost | PartitionError] = field(default_factory=dict, init=False)
+    taken: dict[tuple[Step, ...], dict[Placed, Taken]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._nests = Nests(self.hardware, self.calls)
@@ -74,12 +114,8 @@ class SchedulePrices:
         Raises PartitionError for a schedule that is not legal.
         """
         total = self.calls.constant(0)
-        for ways in self.nests(schedule):
-            taken = ways[0].seconds
-            if len(ways) > 1:
-                least = np.argmin([way.own for way in ways], axis=0)
-                taken = np.choose(least, [way.seconds for way in ways])
-            total = total + taken
+        for nest in self._taken(schedule):
+            total += nest.seconds
         return total / shared(schedule, self.threads)
 
     def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
@@ -87,18 +123,38 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
+        return tuple(nest.ways for nest in self._taken(schedule))
+
+    def _taken(self, schedule: Schedule) -> list[Taken]:
+        """Its nests, in order."""
+        stages = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
+        known = self.taken.setdefault(stages, {})
         found = []
-        for keys in _keys(schedule):
-            ways = []
-            for key in keys:
-                made = self.known.get(key)
-                if made is None:
-                    made = self.known[key] = self.learnt(schedule, key)
-                if isinstance(made, PartitionError):
-                    raise made
-                ways.append(made)
-            found.append(tuple(ways))
-        return tuple(found)
+        for placed in _placed(schedule.steps):
+            if placed not in known:
+                known[placed] = self._found(schedule, stages, placed)
+            found.append(known[placed])
+        return found
+
+    def _found(self, schedule: Schedule, stages: tuple[Step, ...], placed: Placed) -> Taken:
+        """The same of a nest that is new."""
+        ways = []
+        nest = placed.nest
+        depths = frozenset(way.cover.depth for way in nest.ways if way.cover is not None)
+        given = stages, placed.around, placed.behind, placed.before, nest.stage, depths
+        for way in nest.ways:
+            key = Key(*given, len(nest.ways) > 1, replace(way, label=""))
+            if key not in self.known:
+                self.known[key] = self.learnt(schedule, key)
+            made = self.known[key]
+            if isinstance(made, PartitionError):
+                raise made
+            ways.append(made)
+        seconds = ways[0].seconds
+        if len(ways) > 1:
+            least = np.argmin([way.own for way in ways], axis=0)
+            seconds = np.choose(least, [way.seconds for way in ways])
+        return Taken(tuple(ways), seconds)
 
     def learnt(self, schedule: Schedule, key: Key) -> WayCost | PartitionError:
         """The price of a way, or why it is refused.
@@ -111,13 +167,16 @@ class SchedulePrices:
             computation, way = within.way(key.stage, key.way, key.competing)
         except PartitionError as refused:
             return refused
-        before = (self._nests.copy(computation, one, rows) for one in way.before)
-        parts = (*before, self._nests.cost(computation, way.cut, rows))
+        before, parts = key.before, list[NestCost]()
+        for one in way.before:
+            parts.append(self._nests.copy(computation, one, rows, before))
+            before = (*before, (one.group[0].buffer, key.around))
+        parts.append(self._nests.cost(computation, way.cut, rows, before))
         cycles = self._nests.waits(way.cut, key.behind)
         for part in parts:
             cycles = cycles + part.cycles
         seconds = cycles / self.hardware.machine.hertz
-        return WayCost(seconds, self.calls.of(way.cost), parts)
+        return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
 
 
 def shared(schedule: Schedule, threads: int) -> float:
@@ -126,31 +185,27 @@ def shared(schedule: Schedule, threads: int) -> float:
     return float(threads) if marked else 1.0
 
 
-def _keys(schedule: Schedule) -> list[list[Key]]:
-    """Of each way, by nest."""
-    before = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
-    found: list[list[Key]] = []
+def _placed(steps: Sequence[Step]) -> list[Placed]:
+    """The nests of decisions, in order."""
+    found: list[Placed] = []
 
     def visit(
-        part: Step, around: tuple[tuple[str, int], ...], behind: tuple[tuple[str, int], ...]
-    ) -> None:
-        if isinstance(part, Together):
-            last = 1 if part.block is None else part.block.iterations
-            inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
-            for place, inner in enumerate(part.parts):
-                visit(inner, inside, inside if place else behind)
-        elif isinstance(part, Nest):
-            names = tuple(axis for axis, _ in around)
-            depths = frozenset(way.cover.depth for way in part.ways if way.cover is not None)
-            several = len(part.ways) > 1
-            nest = before, names, behind, part.stage, depths, several
-            found.append([Key(*nest, _unnamed(way)) for way in part.ways])
+        part: Nest | Together, around: Loops, behind: Loops, before: tuple[tuple[str, Loops], ...]
+    ) -> list[str]:
+        """The stages in it."""
+        if isinstance(part, Nest):
+            found.append(Placed(part, around, behind, before))
+            return [part.stage]
+        last = 1 if part.block is None else part.block.iterations
+        inside = (*around, *((axis, 1) for axis in part.axes[:-1]), (part.axes[-1], last))
+        stages: list[str] = []
+        for place, inner in enumerate(part.parts):
+            now = (*before, *((stage, inside) for stage in stages))
+            stages += visit(inner, inside, inside if place else behind, now)
+        return stages
 
-    for step in schedule.steps:
-        visit(step, (), ())
+    done: list[str] = []
+    for step in steps:
+        if isinstance(step, Nest | Together):
+            done += visit(step, (), (), tuple((stage, ()) for stage in done))
     return found
-
-
-@lru_cache(1 << 14)
-def _unnamed(way: Way) -> Way:
-    return replace(way, label="")

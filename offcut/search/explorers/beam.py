@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite
 from random import Random
 
@@ -72,8 +73,8 @@ def grain(schedule: Schedule, level: int) -> Hashable:
 
 def _of_step(step: Step, level: int) -> Hashable:
     match step:
-        case Nest(stage, ways):
-            return stage, frozenset(_of_way(way, level) for way in ways)
+        case Nest():
+            return _of_nest(step, level)
         case Together(axes, parts):
             return axes, tuple(_of_step(part, level) for part in parts)
         case Cut(axis, tiles, strategy):
@@ -82,6 +83,12 @@ def _of_step(step: Step, level: int) -> Hashable:
             return step if level > 1 else None
         case _:
             return step
+
+
+@lru_cache(1 << 16)
+def _of_nest(nest: Nest, level: int) -> Hashable:
+    """Of a nest, which most schedules of a search have in common with others."""
+    return nest.stage, frozenset(_of_way(way, level) for way in nest.ways)
 
 
 def _of_way(way: Way, level: int) -> Hashable:

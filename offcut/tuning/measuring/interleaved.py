@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.timing import ROUNDS, Clock, Run, Timing, measure
-from offcut.kernel import kernel_of
+from offcut.kernel import Kernel, kernel_of
 from offcut.schedule import Schedule
 from offcut.tuning.measuring.checking import results_of
-from offcut.tuning.measuring.operands import Draw, operands, with_constants
+from offcut.tuning.measuring.operands import Draw, Operands, operands, with_constants
+from offcut.tuning.measuring.placing import placed
 from offcut.tuning.problem import Limits, Problem, Time
 
 _PARTS = 4
-"""Parts of the budget; after each it is asked whether the spread is small enough."""
+"""Parts of the budget; after each but the first it is asked whether the spread is small enough."""
 
 _NOTCH = 1.57
 """Half the width of a notch is this times the distance of the quartiles over the root of the number of samples."""
@@ -44,13 +44,18 @@ def timed(
     times: dict[str, tuple[Time, ...]] = dict.fromkeys(candidates, ())
     clock = time.process_time if problem.options.threads == 1 else time.perf_counter
     for sizes, _ in problem.sizes:
-        called = operands(request, sizes, problem.seed, draw)
-        out = tuple(np.empty(shape, numpy_dtype(dtype)) for shape, dtype in called.results)
-        runs = {name: partial(results_of, kernel, called, out) for name, kernel in kernels.items()}
+        drawn = operands(request, sizes, problem.seed, draw)
+        runs = partial(_runs, kernels, drawn)
         found = rankable(runs, limits, clock, partial(_turn, say, dict(sizes)))
         for name, timing in found.items():
             times[name] += (Time(dict(sizes), timing.seconds, timing.spread),)
     return times
+
+
+def _runs(kernels: Mapping[str, Kernel], drawn: Operands) -> dict[str, Run]:
+    """A call of each kernel, on operands of their own that all share."""
+    called, out = placed(drawn)
+    return {name: partial(results_of, kernel, called, out) for name, kernel in kernels.items()}
 
 
 def _turn(say: Callable[[Any], None], sizes: Mapping[str, int], name: str) -> None:
@@ -58,20 +63,24 @@ def _turn(say: Callable[[Any], None], sizes: Mapping[str, int], name: str) -> No
 
 
 def rankable(
-    runs: Mapping[str, Run],
+    runs: Callable[[], Mapping[str, Run]],
     limits: Limits,
     clock: Clock = time.process_time,
     turn: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Timing]:
     """Samples of all in turns, until each median is known to `limits.resolution` or the budget is spent.
 
-    Those that are hopeless after the first part of it take no further turns.
+    Those that are hopeless after the first part of it take no further turns. Each part runs on arrays of its own, whose pages
+    lie elsewhere in caches: what that makes is noise like any other, and two parts there are at least.
+
+    runs  a call of each candidate, on arrays that are made for it
     """
     found: dict[str, Timing] = {}
-    left = dict(runs)
-    for _ in range(_PARTS):
+    left: Collection[str] | None = None
+    for number in range(_PARTS):
+        made = runs()
         part = measure(
-            left,
+            {name: run for name, run in made.items() if left is None or name in left},
             budget=limits.budget / _PARTS,
             rounds=-(-ROUNDS // _PARTS),
             clock=clock,
@@ -81,8 +90,8 @@ def rankable(
             before = found[name].samples if name in found else ()
             found[name] = Timing((*before, *timing.samples), timing.calls)
         most = limits.hopeless * min(timing.seconds for timing in found.values())
-        left = {name: run for name, run in left.items() if found[name].seconds <= most}
-        if all(resolved(found[name]) <= limits.resolution for name in left):
+        left = [name for name in part if found[name].seconds <= most]
+        if number and all(resolved(found[name]) <= limits.resolution for name in left):
             break
     return found
 
