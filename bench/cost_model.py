@@ -7,30 +7,29 @@ a correction adds that is learned from these measurements, on shapes and operato
 Of each program schedules are taken of its space: half of them at random, half those that are predicted the
 fastest of many at random; with the default and each of its ways. All are measured at sizes that nothing
 was fitted to, each in turns with the default. Orders are judged at each size by itself, and the median over the sizes
-is told, with the least; a pair of schedules whose times are within their noise is no pair: that of a time in its process, and
-that of the default from one process to the next, which memory that lies elsewhere makes by a few hundredths. The
+is told, with the least; a pair of schedules whose times are within their noise is no pair: that of a time in its batch, and
+that of the default from one batch to the next, both of which the records know. The
 oracles are the fastest of what was measured. Where XGBoost is installed, a second table has the closed form, what is
-learned alone and the pair, of all programs' pairs together; the noise is the same. With `--json figures.json` the measurements stay in figures.sqlite, for `offcut learn`.
+learned alone and the pair, of all programs' pairs together. With `--json figures.json` the measurements stay in figures.sqlite, for `offcut learn`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from math import hypot, isfinite
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from random import Random
 from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
 from time import process_time
 
-import numpy as np
 from rich.table import Table as Grid
 
 import offcut as oc
-from offcut.costmodel.learned import Rows, library
+from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
@@ -41,7 +40,6 @@ from offcut.schedule import Schedule
 from offcut.search import Expected, Records, Space
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
-from offcut.tuning.learning.training import sizes_text
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
 from offcut.tuning.oracle.filling import filled
@@ -68,10 +66,8 @@ class Figures:
     predicted  seconds of the default over those measured, the geometric mean over the sizes
     auto       share of the speed of the fastest of its ways at each size that the default has
     default    share of the speed of the fastest of all at each size that the default has
-    spread     of a time, in the median, and that of the default's from one process to the next
+    spread     of a time, in the median, and that of the default's from one batch to the next
     priced     seconds of processor time that a price took in search, each schedule once
-    digest     of the program, as records have it
-    between    spread of the default's times from one process to the next, by sizes
     """
 
     program: str
@@ -84,8 +80,6 @@ class Figures:
     default: float
     spread: tuple[float, float]
     priced: float
-    digest: str
-    between: Mapping[str, float]
 
 
 def drawn(space: Space, expected: Expected, count: int) -> list[Schedule]:
@@ -132,8 +126,7 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
     for place, key in enumerate(measures.keys):
         times = [measured[one].times[place] for one in measures.sound]
         seconds, predicted = [t.seconds for t in times], [guesses[s][key] for s in measures.sound]
-        spread = [hypot(time.spread, between[place]) for time in times]
-        accuracy = pairwise_accuracy(seconds, predicted, spread)
+        accuracy = pairwise_accuracy(seconds, predicted, [time.spread for time in times])
         orders.append((accuracy, recall_at(RECALL, seconds, predicted), regret(seconds, predicted)))
     pairs, recalls, regrets = zip(*orders, strict=True)
     default = measures.seconds(whole.first)
@@ -150,16 +143,7 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
         measures.of_oracle(default)[0],
         (measures.spread, median(between)),
         priced,
-        problem.program,
-        {sizes_text(dict(key)): one for key, one in zip(measures.keys, between, strict=True)},
     )
-
-
-def noisy(rows: Rows, found: Sequence[Figures]) -> Rows:
-    """Rows with the whole noise of their times: that in a process, and that from one process to the next."""
-    known = {(one.digest, at): value for one in found for at, value in one.between.items()}
-    between = [known.get(key, 0.0) for key in zip(rows.program, rows.sizes, strict=True)]
-    return replace(rows, spread=np.hypot(rows.spread, between))
 
 
 def main() -> None:
@@ -171,14 +155,14 @@ def main() -> None:
             kept = options.json.with_suffix(".sqlite")
             if kept.exists():
                 raise SystemExit(f"{kept} is there: what was measured before is not measured again")
-        found = judge(options, Records(kept))
+        judge(options, Records(kept))
         if library.there() and kept.exists():
             done = learn([kept], Path(folder) / "model.json", Path(folder) / "model.npz")
-            wide_console().print(table(held_out(noisy(done.rows, found))))
+            wide_console().print(table(held_out(done.rows)))
 
 
-def judge(options: Options, records: Records) -> Sequence[Figures]:
-    """Print a row for each program, and the worst of all; what the rows say."""
+def judge(options: Options, records: Records) -> None:
+    """Print a row for each program, and the worst of all."""
     console, found = wide_console(), list[Figures]()
     heads = ("program", "schedules", "pairwise", "least", f"recall@{RECALL}", "least")
     heads += ("top-1 regret", "most", "predicted/measured", "auto of its ways")
@@ -186,7 +170,7 @@ def judge(options: Options, records: Records) -> Sequence[Figures]:
         *heads,
         "default of the oracles",
         "spread",
-        "of processes",
+        "of batches",
         "ms a price",
         title="the closed form, nothing measured",
     )
@@ -222,7 +206,6 @@ def judge(options: Options, records: Records) -> Sequence[Figures]:
     if options.json is not None:
         told = {"bench": "cost_model", "machine": str(describe()), "rows": list(map(asdict, found))}
         Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-    return found
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcut.core.dtypes import FLOATS
+from offcut.core import index as ix
+from offcut.core.dtypes import FLOATS, ITEM_BYTES
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -81,7 +82,7 @@ class StatementPrices:
 
     def each(self, store: Store, at: Inside, loop: For | None) -> float:
         """Of a store with its share of a loop that runs it, and of waiting for the iteration before; None: of no loop."""
-        work, loops = self.store(store, at), self.machine.loops
+        work, loops = max(self.store(store, at), self.started(store, at)), self.machine.loops
         if loop is None:
             return work
         step = loops.iterate_cycles if at.lane is None else loops.lane_iterate_cycles
@@ -98,6 +99,34 @@ class StatementPrices:
             return value + self.machine.loops.access_cycles
         times = 2.0 if store.reduce is not None else 1.0
         return value + times * self.access(store.index, lane, self.machine.loops.scatter_cycles)
+
+    def started(self, store: Store, at: Inside) -> float:
+        """To start the loads and the stores of a vector, whatever is computed meanwhile; 0 of single instances.
+
+        What begins at no multiple of a vector lies in two lines as often as a line has no room for it, and starts twice then.
+        """
+        if at.lane is None:
+            return 0.0
+        core = self.machine.core
+        read = {node for node in walk(store.value) if isinstance(node, Load) and at.moves(node)}
+        loads = sum(self.lines(node.index, node.dtype, at.lane) for node in read)
+        held = at.inner and not any(at.inner in variables(part) for part in store.index)
+        if store.reduce is not None and held:
+            return loads / core.loads
+        stored = self.lines(store.index, dtype_of(store.value), at.lane)
+        loads += stored if store.reduce is not None else 0.0
+        return max(loads / core.loads, stored / core.stores)
+
+    def lines(self, index: Sequence[Expr], dtype: str, lane: str) -> float:
+        """Of a vector that lies side by side, how many lines it lies in, in the mean; 0 of others, 1 of one element."""
+        steps = [lane_step(part, lane, self.width, self.width) for part in index]
+        if all(step == 0 for step in steps):
+            return 1.0
+        if steps[-1] not in (1, -1) or any(steps[:-1]):
+            return 0.0
+        if ix.linear(index[-1]).const % self.width == 0:
+            return 1.0
+        return 1.0 + min(1.0, self.width * ITEM_BYTES[dtype] / self.machine.memory[0].line)
 
     def access(self, index: Sequence[Expr], lane: str | None, apart: float, few: int = 1) -> float:
         """Of a read or a write.

@@ -10,14 +10,22 @@ vector of sizes::
     reference  of the default's kernel in the batch
     anchor     of the default's kernel in the first batch, or what the records know of it
 
-So what is kept are seconds of a call, on the machine as it was when the default was first measured. A spread
-is a ratio, and stays.
+So what is kept are seconds of a call, on the machine as it was when the default was first measured. Their spread is that in the
+batch, and that from one batch to the next, where code and arrays lie elsewhere: what the default's kernel tells of it::
+
+    spread(sizes) = hypot(spread in the batch, sqrt(2) * median of |reference / the reference before - 1|)
+
+of the batches so far. Quartiles of independent normal errors are 2 * 0.674 of their deviation apart, and the median of the
+difference of two is 0.674 * sqrt(2) of it; what drifts slowly is no part of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import hypot, sqrt
+from statistics import median
 
 from offcut.search import Record
 from offcut.tuning.pricing.predicting import key_of
@@ -26,9 +34,13 @@ from offcut.tuning.problem import Measured, Time
 
 @dataclass
 class Anchor:
-    """Seconds of the default schedule by sizes, to which all times are scaled; what is known first stays."""
+    """Seconds of the default schedule by sizes, to which all times are scaled; what is known first stays.
+
+    beside  of the default's kernel in each batch, in order
+    """
 
     seconds: dict[object, float] = field(default_factory=dict)
+    beside: dict[object, list[float]] = field(default_factory=dict, init=False)
 
     @staticmethod
     def of(records: Iterable[Record]) -> Anchor:
@@ -47,12 +59,19 @@ class Anchor:
         """
         if not all(one.reference):  # a clock that did not move
             return one
-        pairs = zip(one.times, one.reference, strict=False)
-        times = tuple(
-            Time(time.sizes, time.seconds * self._at(time.sizes, beside) / beside, time.spread)
-            for time, beside in pairs
-        )
-        return replace(one, times=times or one.times)
+        times = []
+        for time, beside in zip(one.times, one.reference, strict=False):
+            seconds = time.seconds * self._at(time.sizes, beside) / beside
+            self.beside.setdefault(key_of(time.sizes), []).append(beside)
+            spread = hypot(time.spread, self.between(time.sizes))
+            times.append(Time(time.sizes, seconds, spread))
+        return replace(one, times=tuple(times) or one.times)
+
+    def between(self, sizes: Mapping[str, int]) -> float:
+        """Distance of the quartiles over the median that a time has from one batch to the next; 0 where nothing is known."""
+        beside = self.beside.get(key_of(sizes), [])
+        steps = [abs(after / before - 1) for before, after in pairwise(beside)]
+        return sqrt(2) * median(steps) if steps else 0.0
 
     def _at(self, sizes: Mapping[str, int], seconds: float) -> float:
         """Seconds at these sizes; `seconds` where nothing was known."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record
 from offcut.tuning.drift import Anchor
@@ -45,6 +49,18 @@ def test_a_spread_is_a_ratio_and_what_was_read_from_the_clock_can_be_found() -> 
 
     assert scaled.times[0].spread == 0.1
     assert scaled.times[0].seconds * scaled.reference[0] / anchor.seconds[("n", 1),] == 3.0
+
+
+def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not_its_drift() -> (
+    None
+):
+    anchor = Anchor()
+    drifting = [anchor.scaled(measured({1: 1.0}, (1.01**k,))) for k in range(9)]
+    shaky = [anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (k % 2),))) for k in range(9)]
+
+    assert drifting[0].times[0].spread == 0.1
+    assert drifting[8].times[0].spread < 0.102
+    assert shaky[8].times[0].spread == pytest.approx(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
 
 
 def test_what_has_no_reference_stays() -> None:

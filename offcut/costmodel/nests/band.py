@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Var
 from offcut.core.program import Kind, Store
@@ -26,6 +27,7 @@ class Band:
 
     own      the axes of its first statements
     extents  of all axes
+    known    those of them that are the same whatever the sizes
     moved    the bytes of its accesses
     filled   1 for each level that a call fills, 0 for one that holds all arrays: it is not filled again in a call after
              one of the same sizes
@@ -52,8 +54,10 @@ class Band:
         self.factors: dict[tuple[str | None, ...], Array] = {}
         self.covering: dict[str, Covering] = {}
         self.own = {axis.name for axis in group[0].axes}
-        axes = (axis for stage in group for axis in (*stage.axes, *stage.reduce_axes))
+        axes = [axis for stage in group for axis in (*stage.axes, *stage.reduce_axes)]
         self.extents = {axis.name: calls.of(axis.extent) for axis in axes}
+        literals = {axis.name: ix.literal(axis.extent) for axis in axes}
+        self.known = {name: value for name, value in literals.items() if value is not None}
         self.moved = Moved(accesses(computation, group, around, calls), levels)
         filled = self.bytes > levels.bytes[:, 0]
         filled[0] = True

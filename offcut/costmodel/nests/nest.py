@@ -12,7 +12,7 @@ with the tables of the microkernels and the prices of statements that `offcut.co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -114,7 +114,7 @@ class Nests:
             number, height = self.along(one, extent, height)
             inside[one.axis] = height
             loops.append(Trips(one.axis, number, extent))
-        whole, tails = band.computed(cut, self.all_along(cut, extents), inside)
+        whole, tails = band.computed(cut, self.all_along(cut, band), inside)
         trips = band.one
         for name in plain:
             trips = trips * extents[name]
@@ -170,12 +170,13 @@ class Nests:
             self.heights[key] = number, np.ceil(extent / np.maximum(number, 1))
         return self.heights[key]
 
-    def all_along(self, cut: GroupCut, extents: Mapping[str, Array]) -> Tiles:
+    def all_along(self, cut: GroupCut, band: Band) -> Tiles:
         """All tiles along the axes that are cut."""
-        plain = cut.match is None
-        key = plain, *((one, extents[one.axis].tobytes()) for one in cut.cuts)
+        plain, known, extents = cut.match is None, band.known, band.extents
+        along = ((one, extents[one.axis].tobytes(), known.get(one.axis)) for one in cut.cuts)
+        key = plain, *along
         if key not in self.tiles:
-            self.tiles[key] = Tiles.of(cut.cuts, extents, self.calls.count, plain)
+            self.tiles[key] = Tiles.of(cut.cuts, extents, self.calls.count, plain, known)
         return self.tiles[key]
 
     def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:

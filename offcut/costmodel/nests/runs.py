@@ -65,16 +65,23 @@ class Tiles:
     forms: tuple[tuple[Form, npt.NDArray[np.int64]], ...]
 
     @staticmethod
-    def of(cuts: Sequence[AxisCut], extents: Mapping[str, Array], calls: int, plain: bool) -> Tiles:
+    def of(
+        cuts: Sequence[AxisCut],
+        extents: Mapping[str, Array],
+        calls: int,
+        plain: bool,
+        known: Mapping[str, int],
+    ) -> Tiles:
         """Those of axes that are cut, outermost first, at so many calls.
 
         plain  whether no microkernel computes them
+        known  extents that are the same whatever the sizes
         """
         count, heights = np.ones((1, calls)), dict[str, Array]()
         forms = [Form(body=True, fixed=True, apart=False)]
         for cut in cuts:
             around = next(reversed(heights.values()), count)
-            runs = list(_in_groups(cut, extents[cut.axis], around, plain))
+            runs = list(_in_groups(cut, extents[cut.axis], around, plain, known.get(cut.axis)))
             if not runs:
                 return Tiles(count[:0], {cut.axis: count[:0] for cut in cuts}, _NONE, ())
             shape = count.shape
@@ -101,34 +108,40 @@ class Tiles:
 _NONE = np.zeros(0, bool)
 
 
-def _in_groups(cut: AxisCut, extent: Array, around: Array, plain: bool) -> Iterator[Run]:
+def _in_groups(
+    cut: AxisCut, extent: Array, around: Array, plain: bool, known: int | None
+) -> Iterator[Run]:
     """The tiles along an axis by all its groups."""
     if cut.group is None:
-        yield from tiles_of(cut, extent, around, plain)
+        yield from tiles_of(cut, extent, around, plain, known)
         return
     full, left = np.divmod(extent, cut.group)
     if full.any():
-        for run in tiles_of(cut, np.full_like(extent, cut.group), around, plain):
+        for run in tiles_of(cut, np.full_like(extent, cut.group), around, plain, cut.group):
             yield Run(run.count * full, run.height, run.form)
     if left.any():
-        for run in tiles_of(cut, left, around, plain):
+        rest = None if known is None else known % cut.group
+        for run in tiles_of(cut, left, around, plain, rest):
             yield Run(run.count * (left > 0), run.height, run.form)
 
 
-def tiles_of(cut: AxisCut, extent: Array, around: Array, plain: bool = False) -> tuple[Run, ...]:
+def tiles_of(
+    cut: AxisCut, extent: Array, around: Array, plain: bool = False, known: int | None = None
+) -> tuple[Run, ...]:
     """The tiles of an axis.
 
     around  heights of the tile that was cut before, by which the widths go where the cut says so
     plain   whether no microkernel computes them: vectors that are switched off whole, as of a tile that is padded, do not
             run then
+    known   the extent, where it is the same whatever the sizes: tiles whose heights follow from it are fixed then
     """
     if not cut.by_height:
-        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, plain)
+        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, plain, known)
     if cut.strategy != LADDER:
         found = []
         for (low, high), tile, heights in cut.by_height:
             here = (around >= low) & (around <= high)
-            for run in _runs(cut.strategy.stepped(heights), extent, tile, plain):
+            for run in _runs(cut.strategy.stepped(heights), extent, tile, plain, known):
                 found.append(Run(run.count * here, run.height, run.form))
         return tuple(found)
     return tuple(_steps(cut, extent, around))
@@ -151,16 +164,21 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
     yield Run(np.minimum(left, 1), left, Form(body=False, fixed=False, apart=False))
 
 
-def _runs(strategy: Strategy, extent: Array, tile: int, plain: bool) -> tuple[Run, ...]:
-    return _known_runs(strategy, tile, plain, np.maximum(extent, 0).astype(np.int64).tobytes())
+def _runs(
+    strategy: Strategy, extent: Array, tile: int, plain: bool, known: int | None
+) -> tuple[Run, ...]:
+    extents = np.maximum(extent, 0).astype(np.int64).tobytes()
+    return _known_runs(strategy, tile, plain, known, extents)
 
 
 @lru_cache(1 << 12)
-def _known_runs(strategy: Strategy, tile: int, plain: bool, extents: bytes) -> tuple[Run, ...]:
+def _known_runs(
+    strategy: Strategy, tile: int, plain: bool, known: int | None, extents: bytes
+) -> tuple[Run, ...]:
     values = {"extent": np.frombuffer(extents, np.int64)}
     return tuple(
         Run(_at(count, values), _at(height, values), form)
-        for count, height, form in _symbolic(strategy, tile, plain)
+        for count, height, form in _symbolic(strategy, tile, plain, known)
     )
 
 
@@ -171,10 +189,13 @@ def _at(expr: Expr, values: dict[str, npt.NDArray[np.int64]]) -> Array:
 
 
 @lru_cache(1 << 12)
-def _symbolic(strategy: Strategy, tile: int, plain: bool) -> tuple[tuple[Expr, Expr, Form], ...]:
-    """What a strategy runs of any extent."""
+def _symbolic(
+    strategy: Strategy, tile: int, plain: bool, known: int | None
+) -> tuple[tuple[Expr, Expr, Form], ...]:
+    """What a strategy runs of an extent; None: of any."""
     found = []
-    pairs = zip(runs(strategy, _EXTENT, tile), segments(strategy, _EXTENT, tile), strict=True)
+    extent = _EXTENT if known is None else ix.const(known)
+    pairs = zip(runs(strategy, extent, tile), segments(strategy, extent, tile), strict=True)
     for (count, height), segment in pairs:
         single = ix.literal(height) == 1
         form = Form(
