@@ -37,11 +37,13 @@ class Inside:
     lane     the iterator that runs along lanes; None: instances run one by one
     inner    that of the loop right around it; "" for none
     written  arrays that are written in that loop, or in the tile
+    first    by how many iterations the first lane is past a multiple of a vector
     """
 
     lane: str | None = None
     inner: str = ""
     written: frozenset[str] = frozenset()
+    first: int = 0
 
     def moves(self, expr: Expr) -> bool:
         """Whether an expression is computed again for each vector, or in each iteration: else once, before the loop."""
@@ -109,22 +111,22 @@ class StatementPrices:
             return 0.0
         core = self.machine.core
         read = {node for node in walk(store.value) if isinstance(node, Load) and at.moves(node)}
-        loads = sum(self.lines(node.index, node.dtype, at.lane) for node in read)
+        loads = sum(self.lines(node.index, node.dtype, at) for node in read)
         held = at.inner and not any(at.inner in variables(part) for part in store.index)
         if store.reduce is not None and held:
             return loads / core.loads
-        stored = self.lines(store.index, dtype_of(store.value), at.lane)
+        stored = self.lines(store.index, dtype_of(store.value), at)
         loads += stored if store.reduce is not None else 0.0
         return max(loads / core.loads, stored / core.stores)
 
-    def lines(self, index: Sequence[Expr], dtype: str, lane: str) -> float:
+    def lines(self, index: Sequence[Expr], dtype: str, at: Inside) -> float:
         """Of a vector that lies side by side, how many lines it lies in, in the mean; 0 of others, 1 of one element."""
-        steps = [lane_step(part, lane, self.width, self.width) for part in index]
+        steps = [lane_step(part, at.lane or "", self.width, self.width) for part in index]
         if all(step == 0 for step in steps):
             return 1.0
         if steps[-1] not in (1, -1) or any(steps[:-1]):
             return 0.0
-        if ix.linear(index[-1]).const % self.width == 0:
+        if (ix.linear(index[-1]).const + at.first) % self.width == 0:
             return 1.0
         return 1.0 + min(1.0, self.width * ITEM_BYTES[dtype] / self.machine.memory[0].line)
 

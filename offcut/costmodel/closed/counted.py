@@ -386,7 +386,12 @@ class _Counter:
         filled = run / ceil(run / width) if run > 0 else width
         prices = StatementPrices(self.hardware.machine, width)
         inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
-        work = prices.each(stmt, Inside(scope.lane, inner, scope.written), scope.loop)
+        first = 0
+        if scope.across is not None:
+            first = ix.linear(scope.across[1]).const
+        elif scope.loop is not None and scope.loop.iter == scope.lane:
+            first = ix.linear(scope.loop.lo).const
+        work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
         self.exact = self.exact and is_even(stmt)
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
