@@ -104,5 +104,12 @@ class Case:
 
     def mean(self, values: Iterable[Values | float]) -> Values:
         """The mean of numbers, one for each of `ways` in order, by the share of the cycles."""
-        pairs = zip(self.shares, values, strict=True)
-        return sum((share * value for share, value in pairs), np.zeros(self.count))
+        given = list(values)
+        if not any(isinstance(value, np.ndarray) for value in given):
+            plain: Values = np.asarray(given, float) @ self.shares
+            return plain
+        whole = np.empty((len(given), self.count))
+        for place, value in enumerate(given):
+            whole[place] = value
+        found: Values = np.einsum("wc,wc->c", self.shares, whole)
+        return found

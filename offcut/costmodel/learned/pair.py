@@ -83,9 +83,10 @@ class Pair:
 
         centre  the features in the middle of what each row is compared with
         """
-        found = self.ensemble(beside(features, centre))
         middle = np.atleast_2d(centre)
-        seconds = closed * np.exp(agreed(found, self.ensemble(beside(middle, middle))))
+        asked = np.concatenate([beside(features, centre), beside(middle, middle)])
+        found, own = np.split(self.ensemble(asked), [len(features)], axis=1)
+        seconds = closed * np.exp(agreed(found, own))
         return Foreseen(seconds, found.std(axis=0) + self.doubt, ("",) * len(closed))
 
     def _check(self) -> None:

@@ -3,7 +3,7 @@
 from offcut.costmodel.nests.as_they_stand import LoopPrices, standing
 from offcut.costmodel.nests.calls import Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
-from offcut.costmodel.nests.schedules import SchedulePrices, WayCost
+from offcut.costmodel.nests.schedules import SchedulePrices, Taken, WayCost
 from offcut.costmodel.nests.tile_cycles import Instances, lane_of
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "NestCost",
     "Nests",
     "SchedulePrices",
+    "Taken",
     "WayCost",
     "lane_of",
     "standing",

@@ -15,6 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, variables, walk
 from offcut.core.program import Execution, For, Program, Stmt, Store
 from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.nests.before import Loops
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import Nests
 from offcut.costmodel.nests.schedules import shared
@@ -49,7 +50,7 @@ class LoopPrices:
         cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
         stages = [stage for (stage,) in self.computation.groups]
         named = [name for stage in stages for names in _names(stage) for name in names]
-        total, before = self.calls.constant(0), list[tuple[str, tuple[()]]]()
+        total, before = self.calls.constant(0), list[tuple[str, Loops]]()
         if any(named.count(name) != 1 for name in cuts):
             return None
         for stage in stages:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
-from offcut.costmodel.nests.before import Before, coming
+from offcut.costmodel.nests.before import Before, Coming
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels
 from offcut.costmodel.nests.moved import Trips
@@ -55,7 +56,7 @@ class NestCost:
         longest: Array = np.max(self.bytes / self.rates, axis=0)
         return longest
 
-    @property
+    @cached_property
     def cycles(self) -> Array:
         """In all."""
         busy, moving = np.maximum(self.compute, self.issue), self.bytes / self.rates
@@ -74,7 +75,8 @@ class Nests:
     copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
     tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
     heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
-    coming: dict[object, tuple[Computation, Array | None]] = field(default_factory=dict, init=False)
+    coming: dict[int, Coming] = field(default_factory=dict, init=False)
+    came: dict[object, Array | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.levels = Levels(self.hardware.levels)
@@ -145,10 +147,12 @@ class Nests:
         left it there; None: all of it does.
         """
         key = id(computation), cut.group[0].buffer, cut.around, before
-        if key not in self.coming:
-            given = computation, cut.group, band.moved.accesses, before
-            self.coming[key] = computation, coming(*given, self.levels, self.calls)
-        return self.coming[key][1]
+        if key not in self.came:
+            if id(computation) not in self.coming:
+                self.coming[id(computation)] = Coming(computation, self.levels, self.calls)
+            found = self.coming[id(computation)]
+            self.came[key] = found.of(cut.group, band.moved.accesses, before)
+        return self.came[key]
 
     def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
         """What is known of a nest in whatever way."""

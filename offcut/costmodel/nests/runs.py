@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -34,7 +34,7 @@ class Form:
 
     def around(self, other: Form) -> Form:
         """Of tiles that are cut along another axis, too, along which lanes run."""
-        return replace(other, body=self.body and other.body)
+        return Form(self.body and other.body, other.fixed, other.apart)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from offcut.core.hashed import Hashed
 from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.nests.before import Before, Loops
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.errors import PartitionError
 from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
-
-Loops = tuple[tuple[str, int], ...]
-"""Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Placed(Hashed):
     nest: Nest
     around: Loops
     behind: Loops
-    before: tuple[tuple[str, Loops], ...]
+    before: Before
 
     __hash__ = Hashed.__hash__
 
@@ -53,7 +52,7 @@ class Key(Hashed):
     stages: tuple[Step, ...]
     around: Loops
     behind: Loops
-    before: tuple[tuple[str, Loops], ...]
+    before: Before
     stage: str
     depths: frozenset[str]
     competing: bool
@@ -114,7 +113,7 @@ class SchedulePrices:
         Raises PartitionError for a schedule that is not legal.
         """
         total = self.calls.constant(0)
-        for nest in self._taken(schedule):
+        for nest in self.taken_in(schedule):
             total += nest.seconds
         return total / shared(schedule, self.threads)
 
@@ -123,10 +122,13 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        return tuple(nest.ways for nest in self._taken(schedule))
+        return tuple(nest.ways for nest in self.taken_in(schedule))
 
-    def _taken(self, schedule: Schedule) -> list[Taken]:
-        """Its nests, in order."""
+    def taken_in(self, schedule: Schedule) -> list[Taken]:
+        """Its nests, in order; what is the same in two schedules is the same object.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
         stages = tuple(s for s in schedule.steps if not isinstance(s, Nest | Together))
         known = self.taken.setdefault(stages, {})
         found = []
@@ -143,7 +145,7 @@ class SchedulePrices:
         depths = frozenset(way.cover.depth for way in nest.ways if way.cover is not None)
         given = stages, placed.around, placed.behind, placed.before, nest.stage, depths
         for way in nest.ways:
-            key = Key(*given, len(nest.ways) > 1, replace(way, label=""))
+            key = Key(*given, len(nest.ways) > 1, _unnamed(way))
             if key not in self.known:
                 self.known[key] = self.learnt(schedule, key)
             made = self.known[key]
@@ -179,6 +181,11 @@ class SchedulePrices:
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
 
 
+@lru_cache(1 << 14)
+def _unnamed(way: Way) -> Way:
+    return replace(way, label="")
+
+
 def shared(schedule: Schedule, threads: int) -> float:
     """By how much marked loops divide the time among so many threads."""
     marked = any(isinstance(s, Mark) and s.unit == "threads" for s in schedule.steps)
@@ -190,7 +197,7 @@ def _placed(steps: Sequence[Step]) -> list[Placed]:
     found: list[Placed] = []
 
     def visit(
-        part: Nest | Together, around: Loops, behind: Loops, before: tuple[tuple[str, Loops], ...]
+        part: Nest | Together, around: Loops, behind: Loops, before: Before
     ) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):

@@ -10,7 +10,7 @@ import numpy as np
 
 from offcut.costmodel.learned import Case, Ran
 from offcut.costmodel.learned.values import Values
-from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, Step, Together
@@ -42,13 +42,13 @@ class Cases:
             raise DescribeError("learn", "cannot describe this schedule", because=LOOPS)
         prices = self.prices
         seconds = prices(schedule)
-        found = prices.nests(schedule)
         ways: list[Ran] = []
-        for (nest, around), costs in zip(_nests(schedule.steps), found, strict=True):
-            least = np.argmin([cost.own for cost in costs], axis=0)
-            extents = self.extents.get(nest.stage, {})
-            for place, (way, cost) in enumerate(zip(nest.ways, costs, strict=True)):
-                ways.append(Ran(nest.stage, way, around, least == place, cost.parts, extents))
+        for (nest, around), taken in zip(
+            _nests(schedule.steps), prices.taken_in(schedule), strict=True
+        ):
+            if id(taken) not in self.ran:
+                self.ran[id(taken)] = tuple(self._ran(nest, around, taken))
+            ways += self.ran[id(taken)]
         hardware, calls = prices.hardware, prices.calls
         return Case(
             schedule,
@@ -60,6 +60,18 @@ class Cases:
             self.problem.options.threads,
             calls.count,
         )
+
+    def _ran(self, nest: Nest, around: int, taken: Taken) -> Iterator[Ran]:
+        """The ways of a nest, as calls run them."""
+        least = np.argmin([cost.own for cost in taken.ways], axis=0)
+        extents = self.extents.get(nest.stage, {})
+        for place, (way, cost) in enumerate(zip(nest.ways, taken.ways, strict=True)):
+            yield Ran(nest.stage, way, around, least == place, cost.parts, extents)
+
+    @cached_property
+    def ran(self) -> dict[int, tuple[Ran, ...]]:
+        """By what `prices` keeps of a nest where it stands, its ways as calls run them."""
+        return {}
 
     @cached_property
     def closed(self) -> Price:

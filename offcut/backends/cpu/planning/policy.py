@@ -118,7 +118,10 @@ def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPr
         laid: frozenset[str],
     ) -> Expr:
         if found is None:
-            return reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
+            stages = tuple(group)
+            if stages not in known:
+                known[stages] = reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
+            return known[stages]
         rows, packed = _along_rows(found, way), way.pack is not None
         match = found.microkernel.name, found.rows, found.columns, found.depth
         key = group[0], match, packed, rows, laid, computation.buffers
