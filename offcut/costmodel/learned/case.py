@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from offcut.costmodel.machine import Machine
 from offcut.costmodel.nests import NestCost
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule import Schedule, Way
+
+T = TypeVar("T")
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ class Ran:
     taken: Values
     parts: tuple[NestCost, ...]
     extents: Mapping[str, Values]
+
+    def of(self, function: Callable[[Ran], T]) -> T:
+        """What a function gives of it: it is asked once, though many schedules run a nest so."""
+        if function not in self._known:
+            self._known[function] = function(self)
+        found: T = self._known[function]
+        return found
+
+    @cached_property
+    def _known(self) -> dict[Callable[[Ran], Any], Any]:
+        return {}
 
     def total(self, of: Callable[[NestCost], Any]) -> Values:
         """The sum of what a function gives of each part; 0 where no call takes this way."""
@@ -58,6 +72,10 @@ class Ran:
         cover, splits = self.way.cover, self.way.splits
         axis = cover.columns if cover is not None else splits[-1].axis if splits else None
         return tiles_along(self.way, axis, self.extents, self.rows.length)
+
+
+def _flop(one: Ran) -> Values:
+    return one.total(lambda part: part.flop)
 
 
 @dataclass(frozen=True)
@@ -84,16 +102,20 @@ class Case:
     @cached_property
     def cycles(self) -> Values:
         """By the closed form, on one core."""
-        return self.total(lambda part: part.cycles)
+        return sum((way.cycles for way in self.ways), np.zeros(self.count))
 
     @cached_property
     def flop(self) -> Values:
         """Operations on elements."""
-        return self.total(lambda part: part.flop)
+        return self.sum(_flop)
 
     def total(self, of: Callable[[NestCost], Any]) -> Values:
         """The sum over the ways that are taken of what a function gives of each of their parts, by level where it does."""
         return sum((way.total(of) for way in self.ways), np.zeros(self.count))
+
+    def sum(self, function: Callable[[Ran], Values]) -> Values:
+        """The sum over the ways of what a function gives of each, by level where it does."""
+        return np.sum([way.of(function) for way in self.ways], axis=0)
 
     @cached_property
     def shares(self) -> Values:
@@ -113,3 +135,8 @@ class Case:
             whole[place] = value
         found: Values = np.einsum("wc,wc->c", self.shares, whole)
         return found
+
+    def means(self, names: Sequence[K], rows: Sequence[Sequence[float]]) -> dict[K, Values]:
+        """The means of several numbers, of which there is a row for each of `ways`, by the share of the cycles."""
+        found = np.asarray(rows, float).reshape(len(self.ways), len(names)).T @ self.shares
+        return dict(zip(names, found, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import Rows
+from offcut.costmodel.learned.trees import Trees
 from offcut.costmodel.learned.values import Values
 
 
@@ -47,10 +49,12 @@ class Ensemble:
 
     def __call__(self, features: Values) -> Values:
         """Corrections, ``(members, rows)``."""
-        given = np.ascontiguousarray(features, np.float32)
-        found = [member.inplace_predict(given, predict_type="margin") for member in self.members]
-        corrections: Values = np.asarray(found, float) + np.asarray(self.levels)[:, None]
+        corrections: Values = self._trees(features) + np.asarray(self.levels)[:, None]
         return corrections
+
+    @cached_property
+    def _trees(self) -> Trees:
+        return Trees.of(self.members)
 
     def __add__(self, other: Ensemble) -> Ensemble:
         """The members of both."""

@@ -28,13 +28,13 @@ _TINY = 1e-15
 def closed(case: Case) -> Numbers:
     """The closed form: seconds, what each resource takes of the cycles that are predicted, what binds, and tails."""
     cycles = np.maximum(case.cycles, _TINY)
-    levels = case.total(lambda part: part.bytes / part.rates) / cycles
-    binding = case.total(_binding) / cycles
+    levels = case.sum(_levels) / cycles
+    binding = case.sum(_bound) / cycles
     return {
         "seconds": np.log(np.maximum(case.seconds, _TINY)),
-        "compute": case.total(lambda part: part.compute) / cycles,
-        "issue": case.total(lambda part: part.issue) / cycles,
-        "tails": case.total(lambda part: part.tails) / cycles,
+        "compute": case.sum(_computed) / cycles,
+        "issue": case.sum(_issued) / cycles,
+        "tails": case.sum(_tails) / cycles,
         "compute.binds": 1 - binding.sum(axis=0),
         **{f"level{level}": taken for level, taken in enumerate(levels)},
         **{f"level{level}.binds": share for level, share in enumerate(binding)},
@@ -45,7 +45,7 @@ def work(case: Case) -> Numbers:
     """Operations, how they divide among nests, and the sizes of calls."""
     sizes = [np.log1p(np.asarray(value, float)) for value in case.sizes.values()]
     none = np.zeros(case.count)
-    most = max((way.total(lambda part: part.flop) for way in case.ways), key=np.sum, default=none)
+    most = max((way.of(_flop) for way in case.ways), key=np.sum, default=none)
     return {
         "flop": np.log1p(case.flop),
         "flop_of_most": most / np.maximum(case.flop, 1),
@@ -61,10 +61,10 @@ def loops(case: Case) -> Numbers:
         "depth": case.mean(one.around + len(one.way.loops) + len(one.way.inner) for one in ways),
         "shared": case.mean(float(one.around) for one in ways),
         "inner": case.mean(float(len(one.way.inner)) for one in ways),
-        "trips": case.mean(_trips(one) for one in ways),
-        "tiles": case.mean(_tiles(one) for one in ways),
-        "largest_extent": case.mean(_log(one.extents.values(), np.max) for one in ways),
-        "least_extent": case.mean(_log(one.extents.values(), np.min) for one in ways),
+        "trips": case.mean(one.of(_trips) for one in ways),
+        "tiles": case.mean(one.of(_tiles) for one in ways),
+        "largest_extent": case.mean(one.of(_largest) for one in ways),
+        "least_extent": case.mean(one.of(_least) for one in ways),
     }
 
 
@@ -72,7 +72,7 @@ def reuse(case: Case) -> Numbers:
     """Bytes from each memory by operation, and over what the memory before it holds."""
     found: dict[str, Values | float] = {}
     capacities = [1.0, *(float(memory.bytes) for memory in case.machine.memory)]
-    moved = case.total(lambda part: part.bytes)
+    moved = case.sum(_moved)
     for level, (size, capacity) in enumerate(zip(moved, capacities, strict=True)):
         found[f"level{level}.by_flop"] = np.log1p(size / np.maximum(case.flop, 1))
         found[f"level{level}.over_nearer"] = np.log1p(size / capacity)
@@ -100,21 +100,16 @@ def tiles(case: Case) -> Numbers:
 
 def strategies(case: Case) -> Numbers:
     """By strategy, the share of the time in ways whose rows, columns or other axes are cut by it."""
-    found: dict[str, Values | float] = {}
-    counted = [_strategies(one) for one in case.ways]
-    for axis in ("rows", "columns", "other"):
-        for name in (*(strategy.name for strategy in STRATEGIES), "own"):
-            shares = [counts[axis, name] / max(1, counts[axis, ""]) for counts in counted]
-            found[f"{axis}.{name}"] = case.mean(shares) if any(shares) else 0.0
-    return found
+    parts = [one.of(_strategies) for one in case.ways]
+    return {f"{axis}.{name}": found for (axis, name), found in case.means(_SPLIT, parts).items()}
 
 
 def microkernels(case: Case) -> Numbers:
     """What covers tiles: its share of the time, its lanes, rows, terms at once, operations a cycle; and of all, cycles an operation."""
-    facts = [_facts(case, one) for one in case.ways]
-    compute = case.total(lambda part: part.compute)
+    facts = [tuple(_facts(case, one).values()) for one in case.ways]
+    compute = case.sum(_computed)
     return {
-        **{name: case.mean(fact[name] for fact in facts) for name in NOTHING},
+        **case.means(tuple(NOTHING), facts),
         "cycles_a_flop": np.log(np.maximum(compute, _TINY) / np.maximum(case.flop, 1)),
     }
 
@@ -127,7 +122,7 @@ def packing(case: Case) -> Numbers:
     return {
         **{name: float(sum(isinstance(s, kind) for s in steps)) for name, kind in made.items()},
         "packed": case.mean(float(one.way.pack is not None) for one in ways),
-        "copied": case.mean(_copied(one) for one in ways),
+        "copied": case.mean(one.of(_copied) for one in ways),
         "group": case.mean(log1p(group) for group in groups),
     }
 
@@ -183,6 +178,42 @@ FEATURES = (
 )
 
 
+def _levels(one: Ran) -> Values:
+    return one.total(lambda part: part.bytes / part.rates)
+
+
+def _bound(one: Ran) -> Values:
+    return one.total(_binding)
+
+
+def _computed(one: Ran) -> Values:
+    return one.total(lambda part: part.compute)
+
+
+def _issued(one: Ran) -> Values:
+    return one.total(lambda part: part.issue)
+
+
+def _tails(one: Ran) -> Values:
+    return one.total(lambda part: part.tails)
+
+
+def _moved(one: Ran) -> Values:
+    return one.total(lambda part: part.bytes)
+
+
+def _flop(one: Ran) -> Values:
+    return one.total(lambda part: part.flop)
+
+
+def _largest(one: Ran) -> Values | float:
+    return _log(one.extents.values(), np.max)
+
+
+def _least(one: Ran) -> Values | float:
+    return _log(one.extents.values(), np.min)
+
+
 def _binding(part: NestCost) -> Values:
     """The cycles of a part in the row of the memory that binds; none where computing does."""
     taken = part.bytes / part.rates
@@ -220,8 +251,16 @@ def _facts(case: Case, one: Ran) -> Mapping[str, float]:
     return NOTHING if kernel is None else facts_of(kernel)
 
 
-def _strategies(one: Ran) -> Counter[tuple[str, str]]:
-    """How many splits of a way there are, by which of its axes they cut and by strategy; "" counts all."""
+_SPLIT = tuple(
+    (axis, name)
+    for axis in ("rows", "columns", "other")
+    for name in (*(strategy.name for strategy in STRATEGIES), "own")
+)
+"""Which axes of a way may be cut by which strategy, one that is the user's among them."""
+
+
+def _strategies(one: Ran) -> tuple[float, ...]:
+    """Of the splits of a way along the axes of each of `_SPLIT`, the share that is by its strategy."""
     found = Counter[tuple[str, str]]()
     cover = one.way.cover
     known = {strategy.name for strategy in STRATEGIES}
@@ -231,4 +270,4 @@ def _strategies(one: Ran) -> Counter[tuple[str, str]]:
             axis = "rows" if cut.axis == cover.rows else "columns"
         name = cut.strategy.name if cut.strategy.name in known else "own"
         found.update([(axis, name), (axis, "")])
-    return found
+    return tuple(found[axis, name] / max(1, found[axis, ""]) for axis, name in _SPLIT)
