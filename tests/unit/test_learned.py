@@ -15,6 +15,8 @@ from offcut.costmodel.learned.ensemble import parts
 from offcut.costmodel.learned.familiar import familiar
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
+from offcut.costmodel.learned.rows import beside
+from offcut.costmodel.learned.trees import Trees
 
 QUICK = Settings(rounds=40, depth=3)
 
@@ -126,6 +128,14 @@ def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
     new = made("other", 3.5, 9)
     found = learned(joined, 0, QUICK).corrected(new.features, new.closed, new.centre)
     assert pairwise_accuracy(new.seconds, found.seconds, new.spread) > 0.9
+
+
+def test_trees_as_arrays_give_what_the_boosters_do() -> None:
+    members = pair().ensemble.members
+    asked = beside(rows(seed=3).features, rows().centre).astype(np.float32)
+    wanted = [one.inplace_predict(asked, predict_type="margin") for one in members]
+
+    np.testing.assert_allclose(Trees.of(members)(asked), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_the_same_rows_and_seed_teach_the_same() -> None:

@@ -17,8 +17,9 @@ from offcut.costmodel.nests.runs import tiles_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
 from offcut.partition import STRATEGIES, AxisCut, Strategy
-from offcut.schedule import Nest, Schedule
+from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Price
+from offcut.search.shared import nests_of
 from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Problem
 from tests.spaces import space_of
@@ -163,6 +164,41 @@ def test_what_is_known_of_ways_is_asked_once() -> None:
     assert len(asked) == len(set(asked)) == 2 * len(nest.ways)
     assert (np.minimum(*each) <= both).all()
     assert (both <= np.maximum(*each)).all()
+
+
+def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
+    """Softmax reads a row once from behind L1, not once for each of its sums; rows beyond L1 come each time."""
+    target = cascade_lake()
+    priced, first = prices(softmax(), target)
+    (together,) = (step for step in first.steps if isinstance(step, Together))
+    others = tuple(step for step in first.steps if step is not together)
+    apart = tuple(
+        Nest(
+            nest.stage, tuple(replace(way, loops=(*together.axes, *way.loops)) for way in nest.ways)
+        )
+        for nest in nests_of((together,))
+    )
+    large = SIZES.index(500)  # all rows fit L2, and not L1
+
+    def moved(schedule: Schedule) -> list[float]:
+        return [float(ways[0].parts[-1].bytes[1, large]) for ways in priced.nests(schedule)]
+
+    shared, alone = moved(first), moved(Schedule(first.name, (*apart, *others)))
+    rows = 500 * 300 * 4
+    assert shared[0] >= rows, "the first nest fetches the rows"
+    assert sum(shared) < sum(alone) - rows
+
+
+def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
+    cut = AxisCut("j", Strategy("balance"), 16)
+    extent = np.full(3, 64.0)
+    any_of = tiles_of(cut, extent, np.ones(3), plain=True)
+    known = tiles_of(cut, extent, np.ones(3), plain=True, known=64)
+
+    assert not all(run.form.fixed for run in any_of if run.count.any())
+    assert all(run.form.fixed for run in known if run.count.any())
+    for runs in (any_of, known):
+        assert (sum(run.count * run.height for run in runs) == 64).all()
 
 
 def test_a_refused_schedule_is_refused_again() -> None:

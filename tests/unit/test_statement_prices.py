@@ -118,3 +118,19 @@ def test_nests_that_share_a_loop_wait_for_each_other_once_a_block() -> None:
     )
     waits = machine().loops.wait_cycles / machine().hertz
     assert one - four == pytest.approx(3 * (64 - 16) * waits)
+
+
+def test_vectors_that_lie_in_two_lines_start_twice() -> None:
+    """Of a statement that computes little the loads bind: two start in a cycle here, of a whole line each."""
+
+    def started(value: str, first: int = 0) -> float:
+        return prices().started(stored(value, "float32"), Inside("j", "j", first=first))
+
+    assert started("F[i, j]") == 1.0, "the store"
+    assert started("F[i, j] + F[i + 1, j] + F[i + 2, j] + F[i + 3, j]") == 2.0
+    assert started("F[i, j + 1] + F[i, j + 2] + F[i + 1, j + 3]") == 3.0
+    assert started("F[i, j + 16] + F[i, j + 32]") == 1.0
+    assert started("F[i, j]", first=1) == 2.0
+    assert started("F[i, 0] + F[i, j]") == 1.0, "an element that stays is no load in the loop"
+    assert prices().started(stored("A[i, j + 1] + A[i, j + 2]"), LANES) == 1.5, "half a line each"
+    assert prices().started(stored("F[i, j]", "float32"), Inside(None, "j")) == 0.0

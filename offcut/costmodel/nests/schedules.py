@@ -196,9 +196,7 @@ def _placed(steps: Sequence[Step]) -> list[Placed]:
     """The nests of decisions, in order."""
     found: list[Placed] = []
 
-    def visit(
-        part: Nest | Together, around: Loops, behind: Loops, before: Before
-    ) -> list[str]:
+    def visit(part: Nest | Together, around: Loops, behind: Loops, before: Before) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):
             found.append(Placed(part, around, behind, before))
