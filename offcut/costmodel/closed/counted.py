@@ -406,8 +406,8 @@ class _Counter:
         )
         boxes = self.boxes(stmt)
         if scope.across is not None:
-            name, first, last = scope.across
-            boxes = {array: one.over({name: (first, last)}) for array, one in boxes.items()}
+            name, *ends = scope.across
+            boxes = {array: one.over({name: (ends[0], ends[1])}) for array, one in boxes.items()}
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
     def covered(self, tile: Tile, kernel: Microkernel, scope: _Scope) -> _Seen:

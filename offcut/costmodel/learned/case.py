@@ -115,7 +115,8 @@ class Case:
 
     def sum(self, function: Callable[[Ran], Values]) -> Values:
         """The sum over the ways of what a function gives of each, by level where it does."""
-        return np.sum([way.of(function) for way in self.ways], axis=0)
+        found: Values = np.sum([way.of(function) for way in self.ways], axis=0)
+        return found
 
     @cached_property
     def shares(self) -> Values:
