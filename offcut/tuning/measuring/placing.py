@@ -5,8 +5,8 @@ compares no more of them at first. So a kernel that writes what lies some bytes 
 to 1.6 times as long, and the allocator decides. Here each array begins at a page, plus a part of one of its own, as
 far from all others as so many can be: times that differ from one process to the next by a tenth and more differ by a few hundredths.
 
-Source: AMD, Software Optimization Guide for Zen 4 (57647), section 2.12 (store to load forwarding goes by bits 11:0); Intel 64
-and IA-32 Architectures Optimization Reference Manual ("4-KByte aliasing").
+Source: AMD, Software Optimization Guide for AMD64 Processors (25112), section 5.5, "false dependencies": bits 11 to 2 of addresses; Intel 64
+and IA-32 Architectures Optimization Reference Manual, "4-KByte aliasing"; measured on Zen 4.
 """
 
 from __future__ import annotations
