@@ -16,6 +16,7 @@ from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFact
 from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.binding import bind
 from offcut.backends.host.call import Native, SlowPath, make_callable
+from offcut.backends.host.scratch import APART
 from offcut.errors import CallError, InternalError
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
@@ -167,6 +168,14 @@ def compiled(
     return Compiled(fast, slow, fastcall, engine)
 
 
+# How far in a page the workspace is from the result.
+APART_FROM_RESULT = """
+  %y.int = ptrtoint ptr %y to i64
+  %apart = sub i64 %ws, %y.int
+  %low = and i64 %apart, 4095
+  %v = uitofp i64 %low to float
+"""
+
 ADD = Signature(
     "add",
     (Argument("x", "float32", (N, M)), Argument("b", "float32", (M,))),
@@ -208,6 +217,16 @@ def slow_calls(monkeypatch):
 
 def random(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def test_scratch_lies_apart_from_the_result_in_a_page_by_either_path() -> None:
+    made = compiled(loops(APART_FROM_RESULT, workspace=4), ADD)
+    x, b, held = random(8, 9), random(9), np.empty(8 * 9 + 64, np.float32)
+    for call in (made.fast, made.slow):
+        for first in range(0, 64, 7):
+            y = held[first : first + 72].reshape(8, 9)
+            call(x, b, out=y)
+            assert ((y >= APART) & (y < APART + 64)).all()
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -21,10 +21,10 @@ from offcut.backends.host import arrays, builtin
 from offcut.backends.host.arrays import Array, View
 from offcut.backends.host.binding import bind, out_names, tuple_text
 from offcut.backends.host.in_turn import ENTRY, WORKSPACE, check_status
+from offcut.backends.host.scratch import ROOM, laid
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.errors import CallError, TargetError
 
-_ALIGNMENT = 64  # bytes, of the workspace
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
 
 Runs = Callable[[Sequence[View], Mapping[str, int], Sequence[View]], None]
@@ -109,7 +109,7 @@ class Native:
         extents = (ctypes.c_int64 * max(len(values), 1))(*values)
         needed = WORKSPACE(self.workspace)(extents)
         try:
-            scratch = ctypes.create_string_buffer(needed + _ALIGNMENT) if needed > 0 else None
+            scratch = ctypes.create_string_buffer(needed + ROOM) if needed > 0 else None
         except (MemoryError, OverflowError) as error:
             raise CallError(
                 self.signature.name,
@@ -118,9 +118,10 @@ class Native:
                 + ("" if needed < _TOO_MUCH else " or more")
                 + f" with {', '.join(f'{name} = {size}' for name, size in sizes.items())}",
             ) from error
-        base = ctypes.addressof(scratch) if scratch is not None else 0
-        aligned = base + -base % _ALIGNMENT
-        status = ENTRY(self.entry)(pointers, extents, strides, aligned or None)
+        begins = None
+        if scratch is not None:
+            begins = laid(ctypes.addressof(scratch), outs[0].address if outs else 0)
+        status = ENTRY(self.entry)(pointers, extents, strides, begins)
         check_status(self.signature.name, status)
 
 

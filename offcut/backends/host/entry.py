@@ -13,23 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from offcut.backends.base import Argument, Extent, Signature
-from offcut.backends.host import arrays
+from offcut.backends.host import arrays, scratch
 from offcut.backends.host.builtin import ALIGNED, BYTES_OF, DATA, FIELDS, TYPE_OF, WRITEABLE
 from offcut.backends.host.reading import READ_ARRAY
 from offcut.core.dtypes import numpy_dtype
 
 RELEASE_ABOVE = 200_000
 """Work (flop, or elements read and written) above which other Python threads run meanwhile."""
-
-_PAGE = 4096
-"""Bytes below which cores compare addresses at first: a load waits for a store before it that agrees with it below, whatever lies
-there.
-"""
-
-_APART = 1536
-"""Bytes in a page that scratch begins behind the first result, far from it and from arrays a quarter or a half of a page away. Source:
-softmax in bfloat16 takes 1.2 to 1.6 times as long where the allocator lays scratch right behind its result (Zen 4).
-"""
 
 
 def solving_order(
@@ -415,17 +405,18 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:
     none = text.block
     text.do("br i1 %scratches, label %scratch, label %go")
     text.label("scratch")
-    padded = text.let(f"add i64 {needed}, {_PAGE - 1 + 63}")
+    padded = text.let(f"add i64 {needed}, {scratch.ROOM}")
     block = text.let(f"call ptr {text.load('PyMem_RawMalloc')}(i64 {padded})")
     empty = text.let(f"icmp eq ptr {block}, null")
     text.do(f"br i1 {empty}, label %undo, label %align")
     text.label("align")
     start = text.let(f"ptrtoint ptr {block} to i64")
     result = text.word(len(signature.inputs), "i64", "%pointers")
-    wanted = text.let(f"add i64 {result}, {_APART}")
-    ahead = text.let(f"and i64 {text.let(f'sub i64 {wanted}, {start}')}, {_PAGE - 1}")
-    above = text.let(f"add i64 {text.let(f'add i64 {start}, {ahead}')}, 63")
-    aligned = text.let(f"inttoptr i64 {text.let(f'and i64 {above}, -64')} to ptr")
+    wanted = text.let(f"add i64 {result}, {scratch.APART}")
+    ahead = text.let(f"and i64 {text.let(f'sub i64 {wanted}, {start}')}, {scratch.PAGE - 1}")
+    above = text.let(f"add i64 {text.let(f'add i64 {start}, {ahead}')}, {scratch.ALIGNMENT - 1}")
+    whole = text.let(f"and i64 {above}, {-scratch.ALIGNMENT}")
+    aligned = text.let(f"inttoptr i64 {whole} to ptr")
     text.do("br label %go")
     text.label("go")
     text.do(f"%block = phi ptr [ null, %{none} ], [ {block}, %align ]")
