@@ -10,6 +10,7 @@ import pytest
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
+from offcut.schedule import Nest, Together
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -98,7 +99,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
         np.abs(compiled(bound, 1, distributive=each)(given)[name] - wanted).max()
         for each in (True, False)
     ]
-    assert off[0] < 3 * off[1]
+    assert off[0] <= off[1]
 
 
 @pytest.mark.parametrize(
@@ -117,15 +118,40 @@ def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> 
     assert not is_minimal(compiled(windows(2, **options), threads=1))
 
 
-def test_weights_that_no_cache_holds_pass_once_for_all_images() -> None:
+def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
     machine = oc.target("cpu", machine="zen4")
-    nested = []
+    around = []
     for width in (48, 192):
         bound = windows(2, depth=width, lanes=width, padding=1)
-        (line,) = (
-            line
-            for line in str(compiled(bound, 1, machine).steps[-1].kernel.schedule).splitlines()
-            if "nest" in line and "products" in line
+        schedule = compiled(bound, 1, machine).steps[-1].kernel.schedule
+        (images,) = (step for step in schedule.steps if isinstance(step, Together))
+        alone = [part.stage for part in images.parts if isinstance(part, Nest)]
+        around.append(any(stage.endswith("_products") for stage in alone))
+    assert around == [False, True]
+
+
+def test_weights_whose_points_would_be_infinite_are_summed_as_they_are() -> None:
+    bound = windows(2, padding=1)
+    weights = np.array(bound.arrays["weights"])
+    weights[0] = 3e38
+    factor = np.ones_like(bound.arrays["factor"])
+    large = Bound(bound.graph, {**bound.arrays, "weights": weights, "factor": factor})
+    assert not is_minimal(compiled(large, threads=1))
+
+
+def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
+    made = Builder("both")
+    n, h = made.size("n", 1, 9), made.size("h", 1, 9)
+    x = made.input("x", "float32", (n, 96, h))
+    y = made.node(
+        "conv1d",
+        made.node("pad", x, (0, 0, 1), (0, 0, 1)),
+        made.constant("w", floats("w", 96, 96, 3)),
+    )
+    made.output(y)
+    model = compiled(made.bound, threads=1)
+    for size in (1, 2, 5, 8):
+        given = arrays(made.bound, size, n=2, h=size)
+        np.testing.assert_allclose(
+            model(given)[y.name], interpreted(made.bound, given)[y.name], rtol=1e-4, atol=1e-4
         )
-        nested.append(line.startswith(" "))
-    assert nested == [True, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, Ref, compiled, interpreted
 from tests.compiled import floats
 from tests.graphs import arrays
@@ -73,3 +74,35 @@ def test_a_transposed_view_is_read_as_it_lies() -> None:
     inputs = agrees(made.bound)
     assert not any(name.startswith("weights") for names in inputs for name in names)
     assert "8, h" not in str(compiled(made.bound, threads=1).plan())
+
+
+def test_an_output_is_stored_in_the_order_that_is_asked_for() -> None:
+    made, x = images(3)
+    y = made.node("relu", x)
+    made.output(y)
+    model = compiled(made.bound, threads=1, orders={y.name: (0, 2, 3, 1)})
+    found = model(floats("x", 2, 3, 4, 5))
+    assert found.transpose(0, 2, 3, 1).flags.c_contiguous
+    near(found, interpreted(made.bound, {"x": floats("x", 2, 3, 4, 5)})[y.name])
+
+
+@pytest.mark.parametrize(
+    ("orders", "because"),
+    [
+        ({"relu": (0, 1)}, "it has 4 axes, and an order names each of them once"),
+        ({"relu": (0, 1, 1, 2)}, "it has 4 axes, and an order names each of them once"),
+        ({"x": (0, 1, 2, 3)}, "the outputs are relu"),
+    ],
+)
+def test_an_order_of_no_output_is_refused(orders: dict[str, tuple[int, ...]], because: str) -> None:
+    made, x = images(3)
+    made.output(made.node("relu", x))
+    with pytest.raises(DescribeError, match="cannot store") as refused:
+        compiled(made.bound, orders=orders)
+    assert refused.value.because == because
+
+
+def test_a_number_is_stored_as_it_is() -> None:
+    made, x = images(3)
+    made.output(made.node("add", made.node("sum", x, axis=(0, 1, 2, 3)), 1.0))
+    agrees(made.bound)

@@ -47,7 +47,6 @@ from offcut.core.expr import (
     rewrite,
     substitute,
     variables,
-    walk,
 )
 from offcut.core.sizes import Dim, quotient
 from offcut.describe.reads import tensors_of
@@ -61,9 +60,9 @@ POINTS = TAPS + TILE - 1
 """Elements that these read, and products that they take."""
 AXES = 2
 """At most: what is added up grows with each, by a factor."""
-WORTH = 4
+WORTH = 6
 """Multiply-adds that an element costs which is moved: a core does two vectors of the former in the time of a load or a store of
-one, and these elements come from the second cache or beyond."""
+one, and these elements come from the second cache or beyond. At half as many more than break even for large images, small ones lose nothing."""
 
 Point = Callable[[int], Expr]
 """What is combined, at each of some neighbours."""
@@ -207,13 +206,10 @@ class _Window:
     def _inside(self) -> tuple[Expr, tuple[Dim, ...]]:
         """The data, and 0 behind the last window, since the last tile may be of one result alone; and the sizes that this names."""
         shapes = {one.name: one.shape for one in self.definition.reads}
-        asked = {
-            (condition.a, condition.b)
-            for part in walk(self.data)
-            if isinstance(part, Select)
-            for condition in conjuncts(part.condition)
-            if isinstance(condition, Compare) and condition.op == "<"
-        }
+        asked = set[tuple[Expr, Expr]]()
+        if isinstance(self.data, Select) and not any(True for _ in loads(self.data.other)):
+            around = conjuncts(self.data.condition)
+            asked = {(one.a, one.b) for one in around if isinstance(one, Compare) and one.op == "<"}
         conditions, sizes = list[Expr](), list[Dim]()
         for axis in self.along:
             ends = {
@@ -275,7 +271,7 @@ def _moved(total: Tensor, definition: Compute, weights: Load, data: Expr) -> _Wi
         if tap.extent != TAPS or len(taps) == AXES:
             continue
         for axis in definition.axes:
-            apart = _of_sum(data, axis.name, tap.name)
+            apart = None if axis in along else _of_sum(data, axis.name, tap.name)
             if apart is not None:
                 along.append(axis)
                 taps.append(tap)

@@ -245,10 +245,10 @@ class Kernels:
         results = without_single_terms(written_in(results, before))
         known = {*constants}
         if self.distributive:
-            results = with_fewer_products(with_folded_factors(results, constants), constants)
-        results, derived = with_known(results, constants)
+            results = with_folded_factors(results, constants)
+        results, derived, made = self.known(results, constants)
         known |= {tensor.name for tensor in derived}
-        constants = {**constants, **_run(derived, constants)}
+        constants = {**constants, **made}
         given += [replace(tensor, definition=None) for tensor in derived]
         read = {tensor.name for tensor in tensors_of(results)}
         constants = {name: array for name, array in constants.items() if name in read}
@@ -284,6 +284,21 @@ class Kernels:
             every,
             {new: extents_of[old] for new, old in sizes.items()},
         )
+
+    def known(
+        self, results: Sequence[Tensor], constants: Mapping[str, Array]
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array]]:
+        """The results, the tensors in them that depend on constants alone, and the arrays of these.
+
+        By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
+        """
+        if self.distributive:
+            fewer, derived = with_known(with_fewer_products(results, constants), constants)
+            made = _run(derived, constants)
+            if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
+                return fewer, derived, made
+        plain, derived = with_known(results, constants)
+        return plain, derived, _run(derived, constants)
 
     def of_program(self, call: Call, node: Node, constants: Mapping[str, Array]) -> _Made:
         """The kernel of a loop program."""

@@ -16,7 +16,7 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
-from offcut.graph.graph import Bound, Node
+from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.kernels import Kernels, Step
@@ -308,8 +308,8 @@ def compiled(
                   asked for, and not there to fill tiles up: 0 to 1
     distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
-    orders  of the axes of outputs in memory, outermost first, where they are better not as the graph has them: one that is a
-            view, or is stored otherwise for what reads it, lies as it does
+    orders  of the axes of outputs in memory, by name, outermost first; a wish: an output that is a view, or is stored otherwise for
+            what reads it, lies as it does
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -323,6 +323,7 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
+    _check_orders(bound.graph, orders or {})
     made = improved(bound, passes)
     graph = made.graph
     kernels = Kernels(
@@ -336,6 +337,21 @@ def compiled(
     )
     how = (threads, targets, tuple(passes), least_filled, distributive, orders)
     return Model(made, *stepped(made, kernels, orders=orders), bound, how)
+
+
+def _check_orders(graph: Graph, orders: Mapping[str, tuple[int, ...]]) -> None:
+    for name, order in orders.items():
+        rank = len(graph.values[name].shape) if name in graph.outputs else None
+        if rank is None or sorted(order) != [*range(rank)]:
+            outputs = ", ".join(graph.outputs)
+            raise DescribeError(
+                "graph",
+                f"cannot store {name} in the order {order}",
+                because=f"the outputs are {outputs}"
+                if rank is None
+                else f"it has {rank} axes, and an order names each of them once",
+                help=() if rank is None else (f"orders={{{name!r}: {tuple(range(rank))}}}",),
+            )
 
 
 def stepped(

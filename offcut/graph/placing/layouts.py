@@ -2,9 +2,12 @@
 
 A sum of products with a constant runs fastest where the axes that only the constant has are innermost in its result: they
 are the lanes of vectors, read from packed panels and stored side by side. So the result of a convolution of NCHW is stored as
-NHWC, whatever the graph calls its axes; what follows axis by axis (element-wise nodes, pooling, depthwise and grouped convolutions)
-stores its result as its operand is, where that is a transposed view, too; what it alone reads beside that is stored so, too, a product above all; and a product whose
-operand is stored otherwise reads a copy, once.
+NHWC, whatever the graph calls its axes. With it go
+
+- what follows axis by axis: element-wise nodes, pooling, depthwise and grouped convolutions store their results as their operands are,
+  the latter two as a transposed view of a value lies, too;
+- what such a node alone reads beside that: a product that is added to it is stored as it is;
+- a product whose operand is stored otherwise: it reads a copy, which is made once.
 
 A product without a window whose last axis lies side by side in the operand that is no constant, ``W[m, k] @ x[n, k, j]``, needs
 no such thing: its vectors run along `x`, and `W` is read as any other operand is, which `beside` says.
@@ -84,7 +87,7 @@ def order_of(
         (axis,) = moved[1]
         return last(rank, axis)
     there = {**lying, **orders} if found.kind is Kind.COMPLEX else orders
-    follows = [there[name] for name in node.operands if len(there.get(name, ())) == rank]
+    follows = [there[n] for n in node.operands if n in there and len(there[n]) == rank]
     if not follows:
         return None
     for name in node.operands:

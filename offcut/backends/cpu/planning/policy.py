@@ -264,7 +264,7 @@ class _Planner:
         """How many of a group's first axes may be loops that it shares with other groups.
 
         A microkernel keeps its rows and columns; other groups keep the axis that their lanes take. What no cache holds is not
-        read again in each iteration.
+        read again in each iteration of all of them, but of one loop around, so that what lives between the groups is of one of its iterations.
         """
         limit = len(lead.axes)
         asked = [k for k, axis in enumerate(lead.axes) if (position, axis.name) in self.by_axis]
@@ -279,13 +279,15 @@ class _Planner:
             packs = any(operand.how == "packed" for operand in operands)
             used = set().union(*(variables(part) for part in found.by_columns.index))
             again = any(axis.name not in used for axis in lead.axes[:limit])
-            if again and (packs or not self.held(found.by_columns.buffer)):
+            if again and packs:
                 return 0
+            if again and not self.held(found.by_columns.buffer):
+                return min(limit, 1)
             return limit
         return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
 
     def held(self, buffer: str) -> bool:
-        """Whether a core's share of the last cache holds an array, as far as its extents are known."""
+        """Whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
         known = self.given.buffer(buffer)
         parts = (ix.literal(extent) for extent in known.shape)
         whole = ITEM_BYTES[known.dtype] * prod(part for part in parts if part is not None)
