@@ -97,6 +97,39 @@ def test_a_call_names_the_inputs_of_the_file() -> None:
     assert str(refused.value) == "run: cannot take an input w\n  because  the inputs are x"
     with pytest.raises(oc.CallError, match="cannot take x of float64"):
         model({"x": np.zeros((1, 4))})
+    with pytest.raises(oc.CallError) as refused:
+        model([np.zeros((1, 4), np.float32)])  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+run: cannot take list for the inputs
+  because  they are given by name
+  help     model({"x": x})"""
+    )
+
+
+def test_an_output_that_is_a_sequence_is_refused_as_one() -> None:
+    nodes = "{ y = SequenceConstruct (x, x) }"
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(f"{HEAD} g (float[n] x) => (seq(float[n]) y) {nodes}"))
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  output y: it is no tensor of numbers, but of texts, or a sequence
+  help     tensors"""
+    )
+
+
+def test_a_model_without_the_tensors_beside_it_is_told_to_be_given_by_its_path() -> None:
+    proto = parsed(f"{HEAD} g (float[n, 4] x) => (float[n, 4] y) {{ y = Add (x, w) }}")
+    made = proto.graph.initializer.add(name="w", data_type=1, dims=[4], data_location=1)
+    made.external_data.add(key="location", value="no such file")
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto)
+    assert "help     from_onnx(path): the path of the file, beside which its tensors lie" in str(
+        refused.value
+    )
 
 
 def test_extents_that_are_not_seen_to_be_equal_are_refused() -> None:

@@ -40,8 +40,16 @@ class Imported:
     def given(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays by their names in the graph.
 
-        Raises CallError for one that is missing, or that is not asked for.
+        Raises CallError for one that is missing, or that is not asked for, and where they have no names.
         """
+        if not isinstance(feed, Mapping):
+            pairs = ", ".join(f'"{name}": {name}' for name in self.inputs)
+            raise CallError(
+                "run",
+                f"cannot take {type(feed).__name__} for the inputs",
+                because="they are given by name",
+                help=(f"model({{{pairs}}})",),
+            )
         for name in (*feed, *self.inputs):
             if name not in self.inputs or name not in feed:
                 raise CallError(
@@ -99,7 +107,17 @@ def _checked(proto: Any) -> None:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as error:
         text = " ".join(str(error).split())
-        raise DescribeError(OP, "cannot take the model", because=f"onnx.checker: {text}") from None
+        apart = any(
+            one.data_location == onnx.TensorProto.EXTERNAL for one in proto.graph.initializer
+        )
+        beside = (
+            ("from_onnx(path): the path of the file, beside which its tensors lie",)
+            if apart
+            else ()
+        )
+        raise DescribeError(
+            OP, "cannot take the model", because=f"onnx.checker: {text}", help=beside
+        ) from None
     except ValueError:  # larger than a protobuf message may be: it is taken as it is
         return
 

@@ -41,7 +41,10 @@ class Traced:
                 "from_torch",
                 "cannot take a module that writes to its buffers or arguments",
                 because=f"it writes to {', '.join([*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()])}",
-                help=("model.eval()",),
+                help=(
+                    "model.eval(), where layers count batches",
+                    'torch.compile(model, backend="offcut", dynamic=True), which lets it write',
+                ),
             )
         state = {**exported.state_dict, **exported.constants}
         names = {
