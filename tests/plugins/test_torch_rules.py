@@ -271,6 +271,53 @@ def windows(x: torch.Tensor, places: torch.Tensor) -> Results:
     )
 
 
+def inverses(x: torch.Tensor, y: torch.Tensor) -> Results:
+    unit = x.tanh()
+    return (
+        *(x.atan(), (x * 9).atan(), unit.asin(), unit.acos(), x.asinh(), unit.atanh()),
+        *((x.abs() + 1).acosh(), torch.atan2(x, y), torch.atan2(x, -y.abs()), x.exp2()),
+    )
+
+
+def truths(x: torch.Tensor, i: torch.Tensor) -> Results:
+    more, most = x > 0, x > 1
+    return (
+        *(more * most, more + most, x.isfinite(), x.isclose(x.round(), atol=0.1), ~i, i << 3),
+        *((i - 5) >> 1, (i - 5).fmod(3), x.fmod(0.3), x.fmod(-0.3), x.copysign(-1.0), x.signbit()),
+        *(torch.logaddexp(x, -x), torch.maximum(more, most)),
+    )
+
+
+def distances(x: torch.Tensor, y: torch.Tensor) -> Results:
+    return (
+        *(torch.cdist(x, y), torch.cdist(x, y, p=1.0), torch.cdist(x, y[0], p=math.inf)),
+        *(torch.cdist(x, y, p=3.0), torch.cdist(x, y, p=0.0), x.norm(p=3, dim=1)),
+        *(x.norm(p=0, dim=(0, 2)), x.prod(), x.prod(-1), x.prod(1, keepdim=True), (x > 0).prod(0)),
+    )
+
+
+def bags(ids: torch.Tensor, table: torch.Tensor, shares: torch.Tensor) -> Results:
+    ascending = torch.arange(0.0, 1.0, 0.25)
+    both = torch.stack([shares.cumsum(1), shares.cumsum(1) + 1])
+    return (
+        *(F.embedding_bag(ids, table, mode=mode) for mode in ("sum", "mean", "max")),
+        F.embedding_bag(ids, table, mode="sum", per_sample_weights=shares),
+        *(torch.bucketize(shares, ascending, right=right) for right in (False, True)),
+        torch.searchsorted(ascending, shares, out_int32=True),
+        torch.searchsorted(both, both.flip(0), right=True),
+    )
+
+
+def turns(x: torch.Tensor) -> Results:
+    every, last = x.clone(), x.clone()
+    every[:, ::2], last[..., 1:5:3] = 1.5, x[..., :2]
+    rows, columns = torch.tril_indices(6, 6, -1)
+    return (
+        *(every, last, x[..., rows] * x[..., columns], F.pad(x, (2, 1), mode="circular")),
+        F.pad(x[None], (1, 0, 2, 0), mode="circular"),
+    )
+
+
 def floats(*shape: int) -> torch.Tensor:
     return torch.randn(shape)
 
@@ -291,6 +338,11 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "volumes": (volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
     "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
     "orders": (orders, lambda b, n: (floats(b, n, 6), ints(b, n))),
+    "inverses": (inverses, lambda b, n: (floats(b, n), floats(b, n))),
+    "truths": (truths, lambda b, n: (floats(b, n), ints(b, n))),
+    "distances": (distances, lambda b, n: (floats(b, n, 6), floats(b, n + 2, 6))),
+    "bags": (bags, lambda b, n: (ints(b, n), floats(10, 6), torch.rand(b, n))),
+    "turns": (turns, lambda b, n: (floats(b, n, 6),)),
     "windows": (windows, lambda b, n: (floats(b, 3, n + 1, n + 4), ints(n))),
     "images": (
         images,
@@ -302,6 +354,12 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
         ),
     ),
 }
+
+
+OF_SOMETHING = {
+    *("reductions", "lookups", "sized", "volumes", "writes", "windows", "turns", "distances"),
+}
+"""Cases that torch, or the function itself, refuses of nothing."""
 
 
 @cache
@@ -323,11 +381,7 @@ def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
     module = Function(run)
     model = taken(name)
     assert not model.program.left, model.report
-    empty = (
-        []
-        if name in ("reductions", "lookups", "sized", "volumes", "writes", "windows")
-        else [(0, 6)]
-    )  # torch, or the function itself, refuses what is of nothing
+    empty = [] if name in OF_SOMETHING else [(0, 6)]
     for b, n in [(3, 5), (1, 9), (2, 4), (7, 33), *empty]:
         call = given(b, n)
         found, wanted = model(*call), module(*map(wide, call))
@@ -372,3 +426,30 @@ def test_lines_without_a_finite_element_are_as_torch_says() -> None:
     assert not model.program.left, model.report
     for given in (x, x[:1], x[:3], x[3:4], x[:0]):
         torch.testing.assert_close(model(given), Lines()(given), equal_nan=True)
+
+
+def test_powers_of_any_sign_are_as_torch_says() -> None:
+    class Powers(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Results:
+            return x**y, x**3.5, x**128, x**-5, torch.pow(2.0, y), torch.pow(-2.0, y), 0.0**y
+
+    inf, nan = math.inf, math.nan
+    x = torch.tensor([-2.0, -1, 0, -0.0, 1.5, inf, -inf, nan, -2, 1])
+    y = torch.tensor([3.0, 2, 0, -1, 2.5, 0.5, 3, 0, 0.5, nan])
+    model = oc.from_torch(Powers(), (x, y))
+    assert not model.program.left, model.report
+    torch.testing.assert_close(model(x, y), Powers()(x, y), equal_nan=True)
+
+
+def test_angles_are_those_of_the_quadrant_and_the_signs_of_zeros() -> None:
+    class Angles(nn.Module):
+        def forward(self, y: torch.Tensor, x: torch.Tensor) -> Results:
+            return torch.atan2(y, x), y.atan(), torch.copysign(y, x)
+
+    ends = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, 1e-30, -1e30])
+    y, x = (one.flatten() for one in torch.meshgrid(ends, ends, indexing="ij"))
+    model = oc.from_torch(Angles(), (y, x))
+    assert not model.program.left, model.report
+    torch.testing.assert_close(model(y, x), Angles()(y, x), atol=1e-7, rtol=1e-6)
+    (nan,) = model(x[:1] * math.nan, x[:1])[:1]
+    assert nan.isnan().all()

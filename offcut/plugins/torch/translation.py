@@ -38,6 +38,7 @@ class Translation:
     free    nodes that need nothing but such, which are translated wherever they are read
     fake    what torch says of the result of the node that is translated: element type and shape
     origin  of the values that were made: of which node
+    steps   of values that count from 0, by name: by how much
     """
 
     def __init__(self, facts: Facts, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
@@ -47,6 +48,7 @@ class Translation:
         self.known: dict[Any, Ref] = {}
         self.read: dict[str, Any] = {}
         self.made: dict[str, Node] = {}
+        self.steps: dict[str, Expr] = {}
         self.fake: Any = None
         self.origin: dict[str, Any] = {}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import torch
 
 from offcut.core.expr import Expr
 from offcut.graph import Ref
+from offcut.graph.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
@@ -22,9 +22,21 @@ _MOST = 64
 _TORCH = {name: dtype for dtype, name in NAMES.items()}
 
 
+_OF_TRUTHS = {
+    "add": "logical_or",
+    "maximum": "logical_or",
+    "minimum": "logical_and",
+    "multiply": "logical_and",
+}
+"""What arithmetic of bool is."""
+
+
 def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
     """``op(x, y)`` of operands in one element type: by default that of the result."""
     into = t.result if dtype is None else dtype
+    if into == "bool" and op in _OF_TRUTHS:
+        truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, into)) for one in (x, y))
+        return t.node(_OF_TRUTHS[op], *truths)
     return t.node(op, *(operand(t, one, into) for one in (x, y)))
 
 
@@ -123,19 +135,53 @@ def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
     return t.node("where", t.node("equal", by, 0.0), t.node("divide", whole, by), found)
 
 
+@takes("fmod.Tensor", "fmod.Scalar")
+def fmod(t: Translation, x: Operand, y: Operand) -> Any:
+    """The remainder that has the sign of the dividend."""
+    whole, by = (
+        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
+    )
+    rest = t.node("remainder", t.node("absolute", whole), t.node("absolute", by))
+    return t.node("where", t.node("less", whole, 0), t.node("negative", rest), rest)
+
+
+@takes("copysign.Tensor", "copysign.Scalar")
+def copysign(t: Translation, x: Ref, y: Operand) -> Any:
+    """The size of one with the sign of the other, which zeros have, too."""
+    other = t.as_result(y) if isinstance(y, Ref) else t.scalar(y, t.result)
+    size = t.node("absolute", t.as_result(x))
+    return t.node("where", is_negative(t.node, other), t.node("negative", size), size)
+
+
+@takes("__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar")
+def shifted_left(t: Translation, x: Ref, by: int) -> Any:
+    return t.node("multiply", x, t.scalar(_power_of_2(t, by), t.result))
+
+
+@takes("__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar")
+def shifted_right(t: Translation, x: Ref, by: int) -> Any:
+    return t.node("floor_divide", x, _power_of_2(t, by))
+
+
+def _power_of_2(t: Translation, exponent: int) -> int:
+    """That a shift multiplies or divides by."""
+    if not 0 <= exponent < 31 or exponent >= _BITS.get(t.result, 0) - 1:
+        raise Left(f"it shifts by {exponent}")
+    return 1 << exponent
+
+
+_BITS = {"int8": 8, "uint8": 8, "int32": 32, "int64": 64}
+
+
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
         return _multiplied(t, t.as_result(x), int(y))
-    if y in (0, 0.5, -1, -2, -3, -4):
-        return binary(t, "power", x, y)
-    if t.result not in ("float32", "float64"):
+    if not t.result.startswith(("float", "bfloat")):
         raise Left(f"it is a power of {t.result}")
-    if isinstance(x, Ref):
-        return t.node("exp", binary(t, "multiply", t.node("log", t.as_result(x)), y))
-    if not isinstance(x, int | float) or x <= 0:
-        raise Left(f"it is a power of {x}")
-    return t.node("exp", binary(t, "multiply", y, math.log(x)))
+    if not isinstance(x, Ref):
+        x = t.scalar(x, t.result)
+    return binary(t, "power", x, y)
 
 
 @takes("addcmul")

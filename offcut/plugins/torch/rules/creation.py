@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from offcut.core import index as ix
 from offcut.graph import Ref
+from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
@@ -33,6 +38,8 @@ def arange(t: Translation, *given: Any, **_: Any) -> Any:
     found = t.node("iota", plain(t.extents[0]), t.result)
     if step != 1:
         found = t.node("multiply", found, operand(t, step, t.result))
+    if start == 0 and not isinstance(step, float):
+        t.steps[found.name] = normal(ix.index(step))
     return found if start == 0 else t.node("add", found, operand(t, start, t.result))
 
 
@@ -43,6 +50,21 @@ def _counted(t: Translation, value: Any) -> Any:
     if not value.is_integer():
         raise Left(f"it counts integers by {value}")
     return int(value)
+
+
+def _triangle_places(found: Callable[..., Any]) -> Callable[..., Any]:
+    def rule(t: Translation, rows: Any, columns: Any, offset: int = 0, **_: Any) -> Any:
+        """The rows and the columns of the elements of a triangle."""
+        if not (isinstance(rows, int) and isinstance(columns, int)):
+            raise Left("how many places it has is no expression in sizes")
+        places = np.stack(found(rows, offset, columns)).astype(t.result)
+        return t.builder.constant(t.builder.fresh("places"), places)
+
+    return rule
+
+
+takes("tril_indices")(_triangle_places(np.tril_indices))
+takes("triu_indices")(_triangle_places(np.triu_indices))
 
 
 @takes("tril")

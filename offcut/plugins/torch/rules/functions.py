@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from offcut.core.expr import Expr
-from offcut.graph import Ref
+from offcut.graph import Ref, inverses
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -99,6 +100,38 @@ def tan(t: Translation, x: Ref) -> Any:
     return t.node("divide", t.node("sin", given), t.node("cos", given))
 
 
+def _in_double(formula: Callable[..., Ref]) -> Any:
+    """A function that cancels near 0, calculated in float64 for narrower floats."""
+
+    def rule(t: Translation, *given: Any) -> Any:
+        if t.result == "float64":
+            raise Left("it is not exact in float64")
+        wide = [t.cast(one, "float64") for one in given]
+        return t.as_result(formula(t.node, *wide))
+
+    return rule
+
+
+for _theirs, _formula in (
+    *(("acos", inverses.arccosine), ("asin", inverses.arcsine), ("atan", inverses.arctangent)),
+    *(("acosh", inverses.area_cosine), ("asinh", inverses.area_sine)),
+    *(("atanh", inverses.area_tangent), ("atan2", inverses.arctangent_of)),
+):
+    takes(_theirs)(_in_double(_formula))
+
+
+@takes("exp2")
+def exp2(t: Translation, x: Ref) -> Any:
+    return t.node("power", t.scalar(2, t.result), t.as_result(x))
+
+
+@takes("signbit")
+def signbit(t: Translation, x: Ref) -> Any:
+    if "float" not in t.dtype(x):
+        return t.node("less", x, 0)
+    return inverses.is_negative(t.node, x)
+
+
 @takes("trunc", "fix")
 def trunc(t: Translation, x: Ref) -> Any:
     if not t.result.startswith(("float", "bfloat")):
@@ -172,7 +205,7 @@ takes("log10")(_logarithm(10))
 @takes("logical_not", "bitwise_not")
 def logical_not(t: Translation, x: Ref) -> Any:
     if t.result != "bool":
-        raise Left("it inverts bits")
+        return t.node("subtract", t.scalar(-1 if "uint" not in t.result else 255, t.result), x)
     return t.node("logical_not", truth(t, x))
 
 

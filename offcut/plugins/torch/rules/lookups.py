@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from offcut.core.expr import Binary
 from offcut.graph import Ref
+from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.arithmetic import binary, promoted
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
 
@@ -49,3 +52,62 @@ def one_hot(t: Translation, ids: Ref, depth: int = -1) -> Any:
     if depth < 0:
         raise Left("its shape depends on data")
     return t.node("one_hot", ids, depth, t.result)
+
+
+@takes("searchsorted.Tensor")
+def searchsorted(
+    t: Translation,
+    ascending: Ref,
+    x: Ref,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    if sorter is not None:
+        raise Left("it is of elements in another order")
+    return _places(t, ascending, x, right or side == "right")
+
+
+@takes("bucketize.Tensor")
+def bucketize(
+    t: Translation, x: Ref, ascending: Ref, *, out_int32: bool = False, right: bool = False
+) -> Any:
+    return _places(t, ascending, x, right)
+
+
+def _places(t: Translation, ascending: Ref, x: Ref, right: bool) -> Any:
+    """How many of those that ascend are less than each element, or no greater: by comparing with all of them; NaN is the greatest."""
+    alone = t.rank(ascending) == 1
+    own, line = t.shape(x), t.shape(ascending)
+    each = t.reshape(x, (*own, 1))
+    among = ascending if alone else t.reshape(ascending, (*line[:-1], 1, line[-1]))
+    dtype = promoted(t, x, ascending)
+    beyond = "greater" if right else "greater_equal"
+    rest = t.node("logical_not", binary(t, beyond, among, each, dtype))
+    return t.node("sum", t.cast(rest, t.result), axis=-1)
+
+
+@takes("_embedding_bag_forward_only", "_embedding_bag")
+def embedding_bag(
+    t: Translation,
+    table: Ref,
+    ids: Ref,
+    begins: Ref,
+    scaled: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Ref | None = None,
+    ends: bool = False,
+    padding: int = -1,
+) -> Any:
+    """Rows summed, averaged or the greatest of them, of bags of as many ids each."""
+    step = t.steps.get(begins.name)
+    bags, many = t.shape(begins)[0], t.shape(ids)[0]
+    if ends or padding >= 0 or step is None or normal(Binary("*", bags, step)) != many:
+        raise Left("its bags are not seen to hold as many ids each")
+    rows = t.node("embedding", table, t.reshape(ids, (bags, step)))
+    if weights is not None:
+        rows = t.node("multiply", rows, t.reshape(weights, (bags, step, 1)))
+    return t.node(("sum", "mean", "max")[mode], rows, axis=1), None, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
@@ -65,6 +66,38 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
 def mv(t: Translation, x: Ref, y: Ref) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
     return t.reshape(t.node("dense", x, row, transpose_w=True), t.shape(x)[:-1])
+
+
+@takes("addmv")
+def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    found = mv(t, x, y)
+    if alpha != 1:
+        found = t.node("multiply", found, alpha)
+    if beta == 0:
+        return found
+    return t.node("add", found, bias if beta == 1 else t.node("multiply", bias, beta))
+
+
+@takes("_trilinear")
+def trilinear(
+    t: Translation,
+    x: Ref,
+    y: Ref,
+    z: Ref,
+    of_x: Sequence[int],
+    of_y: Sequence[int],
+    of_z: Sequence[int],
+    axes: Sequence[int],
+    _: int = 1,
+) -> Any:
+    """The sum along some axes of the product of three, each with new axes."""
+    wide = []
+    for one, new in ((x, of_x), (y, of_y), (z, of_z)):
+        own = iter(t.shape(one))
+        rank = t.rank(one) + len(new)
+        wide.append(t.reshape(one, [1 if n in new else next(own) for n in range(rank)]))
+    found = t.node("multiply", t.node("multiply", wide[0], wide[2]), wide[1])
+    return t.node("sum", found, axis=tuple(axes))
 
 
 @takes("dot")

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from offcut.core import index as ix
+from offcut.core.expr import Binary
 from offcut.graph import Ref
+from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
@@ -117,13 +120,51 @@ def norm(
     *,
     dtype: Any = None,
 ) -> Any:
-    given = t.as_result(x)
+    return _norm(t, t.as_result(x), order, axes, keepdims)
+
+
+def _norm(t: Translation, x: Ref, order: float, axes: Axes, keepdims: bool = False) -> Any:
+    """The sum of the sizes of elements to a power, and its root; where the power is 0 or infinite, how many are not 0, or an extreme."""
     if order == 2:
-        return t.node("sqrt", _over(t, "sum", t.node("square", given), axes, keepdims))
-    if order not in (1, math.inf, -math.inf):
-        raise Left(f"it is of order {order}")
-    op = "sum" if order == 1 else "max" if order > 0 else "min"
-    return _over(t, op, t.node("absolute", given), axes, keepdims)
+        return t.node("sqrt", _over(t, "sum", t.node("square", x), axes, keepdims))
+    if order == 0:
+        some = t.cast(t.node("not_equal", x, 0.0), t.dtype(x))
+        return _over(t, "sum", some, axes, keepdims)
+    size = t.node("absolute", x)
+    if order in (1, math.inf, -math.inf):
+        op = "sum" if order == 1 else "max" if order > 0 else "min"
+        return _over(t, op, size, axes, keepdims)
+    total = _over(t, "sum", t.node("power", size, float(order)), axes, keepdims)
+    return t.node("power", total, 1 / order)
+
+
+@takes("_cdist_forward")
+def distances(t: Translation, x: Ref, y: Ref, order: float, _: Any = None) -> Any:
+    """Between each row of one and each of the other."""
+    if plain(t.shape(x)[-1]) == 0:
+        return t.node("broadcast_to", t.scalar(0, t.result), t.extents)
+    rows = t.reshape(x, (*t.shape(x)[:-1], 1, t.shape(x)[-1]))
+    others = t.reshape(y, (*t.shape(y)[:-2], 1, *t.shape(y)[-2:]))
+    return _norm(t, t.node("subtract", rows, others), order, -1)
+
+
+@takes("prod", "prod.dim_int")
+def total_product(
+    t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False, *, dtype: Any = None
+) -> Any:
+    """The last of the running products, before the first of which is 1."""
+    given = t.as_result(x)
+    if not t.rank(given):
+        return given
+    given = t.reshape(given, (-1,)) if axis is None else given
+    place = t.axis(given, 0 if axis is None else axis)
+    own = t.shape(given)
+    first = (*own[:place], ix.const(1), *own[place + 1 :])
+    one = t.node("broadcast_to", t.scalar(1, t.result), first)
+    running = t.node("cumprod", t.node("concat", [one, given], axis=place), axis=place)
+    count = plain(own[place])
+    end = plain(normal(Binary("+", own[place], ix.const(1))))
+    return t.reshape(t.slice(running, place, count, end), t.extents)
 
 
 @takes("cumsum")

@@ -210,11 +210,11 @@ def slice_scatter(
     end: Any = None,
     step: int = 1,
 ) -> Any:
-    if step != 1:
-        raise Left(f"its step is {step}")
     place = t.axis(x, axis)
     first = _start(t, x, place, 0 if start is None else start)
-    return _replaced(t, x, source, place, first)
+    if step == 1:
+        return _replaced(t, x, source, place, first)
+    return _interleaved(t, x, t.as_result(source), place, first, step)
 
 
 @takes("select_scatter")
@@ -237,6 +237,25 @@ def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any
     return parts[0] if len(parts) == 1 else t.node("concat", parts, axis=axis)
 
 
+def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
+    """`x` with elements of an axis, each `step` after the one before, that are those of `source` instead."""
+    count = plain(t.shape(source)[axis])
+    if count == 0:
+        return x
+    places = t.node("iota", plain(t.shape(x)[axis]), "int64")
+    ahead = t.node("subtract", places, t.scalar(start, "int64"))
+    number = t.node("floor_divide", ahead, step)
+    last = t.node("subtract", t.scalar(count, "int64"), 1)
+    there = t.node(
+        "logical_and", t.node("greater_equal", ahead, 0), t.node("less_equal", number, last)
+    )
+    there = t.node("logical_and", there, t.node("equal", t.node("remainder", ahead, step), 0))
+    within = t.node("maximum", t.node("minimum", number, last), 0)
+    moved = t.node("take", source, within, axis=axis, from_end=False)
+    along = [-1 if n == axis else 1 for n in range(t.rank(x))]
+    return t.node("where", t.reshape(there, along), moved, x)
+
+
 _MODES = {"constant": "constant", "replicate": "edge", "reflect": "reflect"}
 
 
@@ -246,9 +265,26 @@ def pad(
 ) -> Any:
     if not isinstance(mode, str):  # of constant_pad_nd, which has no modes
         mode, value = "constant", mode
+    if mode == "circular":
+        return _wrapped(t, x, amounts)
     if mode not in _MODES:
         raise Left(f"it pads by {mode}")
     return _padded(t, x, amounts, _MODES[mode], 0 if value is None else value)
+
+
+def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
+    """The other end of each axis put before and after it."""
+    if not all(isinstance(one, int) and one >= 0 for one in amounts):
+        raise Left("it is wrapped by a symbolic size, or cut")
+    found = x
+    for number, (low, high) in enumerate(zip(amounts[::2], amounts[1::2], strict=True)):
+        axis = t.rank(x) - 1 - number
+        extent = t.shape(x)[axis]
+        begin = plain(normal(Binary("-", extent, ix.const(low))))
+        parts = [t.slice(found, axis, begin, plain(extent))] if low else []
+        parts += [found, *([t.slice(found, axis, 0, high)] if high else [])]
+        found = t.node("concat", parts, axis=axis) if len(parts) > 1 else found
+    return found
 
 
 @takes("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
