@@ -375,19 +375,40 @@ def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 6), (1, 9))])
 
 
-@pytest.mark.parametrize("mode", ["pytorch_half_pixel", "align_corners"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        'mode = "linear", coordinate_transformation_mode = "pytorch_half_pixel"',
+        'mode = "linear", coordinate_transformation_mode = "align_corners"',
+        'mode = "linear", coordinate_transformation_mode = "asymmetric"',
+        'mode = "cubic", coordinate_transformation_mode = "half_pixel"',
+        'mode = "cubic", coordinate_transformation_mode = "align_corners", cubic_coeff_a = -0.5',
+        'mode = "cubic", coordinate_transformation_mode = "half_pixel_symmetric", exclude_outside = 1',
+        'mode = "nearest", nearest_mode = "round_prefer_ceil"',
+        'mode = "nearest", nearest_mode = "ceil", coordinate_transformation_mode = "align_corners"',
+    ],
+)
 def test_an_image_is_stretched_to_the_size_of_another(mode: str) -> None:
     text = """g (float[n, 2, h, 3] x, float[n, 1, r, 6] z) => (float[n, 2, r, 3] y)
     {
       s = Shape <start = 2, end = 3> (z)
       size = Concat <axis = 0> (first, s, last)
-      y = Resize <mode = "linear", coordinate_transformation_mode = "MODE"> (x, , , size)
+      y = Resize <MODE> (x, , , size)
     }"""
     text = text.replace("float[n, 2, h, 3]", "float[1, 2, h, 3]").replace("n,", "1,")
     proto = parsed(text.replace("MODE", mode), first=np.array([1, 2]), last=np.array([3]))
     each(
         proto, [{"x": drawn(0, 1, 2, h, 3), "z": drawn(1, 1, 1, r, 6)} for h, r in ((4, 7), (9, 2))]
     )
+
+
+def test_a_symbolic_image_is_stretched_by_a_fraction() -> None:
+    text = """g (float[1, 2, h, 3] x) => (float[1, 2, r, 3] y)
+    { y = Resize <mode = "cubic"> (x, , scales) }"""
+    proto = parsed(text, scales=np.array([1, 1, 1.5, 1], np.float32))
+    each(proto, [{"x": drawn(0, 1, 2, h, 3)} for h in (1, 2, 9)])
+    with pytest.raises(oc.DescribeError, match=r"h elements by a scale of 0\.3141"):
+        oc.from_onnx(parsed(text, scales=np.array([1, 1, 0.31415926, 1], np.float32)))
 
 
 def test_a_scan_of_known_length_is_its_steps() -> None:

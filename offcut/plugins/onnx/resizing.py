@@ -1,7 +1,7 @@
 """Resize: images at another size.
 
 Along an axis of a known extent it is a linear map, whatever its modes: the matrix is read off the reference evaluator, which is given
-the identity. Nearest neighbours are a choice of places.
+the identity. Nearest neighbours are a choice of places. Along an axis of symbolic extent they are `interpolate`, or sums of what lies there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator
 from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
+from offcut.plugins.onnx.placed import placed
 
 LONGEST = 4096
 
@@ -77,7 +78,7 @@ def _along(
 def _stretched(
     g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
 ) -> Operand:
-    """Along an axis of symbolic extent, in the modes that `offcut.ops` has."""
+    """Along an axis of symbolic extent: in the modes that `offcut.ops` has, by its operator."""
     shape, nearest = g.shape(x), call.get("mode", "nearest") == "nearest"
     mode = call.get("coordinate_transformation_mode", "half_pixel")
     mode = "asymmetric" if call.version < 11 else mode
@@ -90,10 +91,7 @@ def _stretched(
         or call.get("antialias", 0)
         or call.get("exclude_outside", 0)
     ):
-        raise Refused(
-            f"a symbolic extent {said(shape[axis])} in the modes {call.get('mode', 'nearest')}, {mode}",
-            "nearest by a whole factor, asymmetric with floor, linear, or known extents",
-        )
+        return placed(g, call, x, axis, scale, wanted)
     before, after = product(shape[:axis]), product(shape[axis + 1 :])
     flat = g.reshape(x, [before, shape[axis], after])
     made = g.op(
