@@ -143,7 +143,7 @@ def test_extents_that_are_not_seen_to_be_equal_are_refused() -> None:
 @pytest.mark.parametrize(
     ("node", "because"),
     [
-        ("y = Resize <mode = 'cubic'> (x, , s)", "a symbolic extent"),
+        ("y = Resize <mode = 'cubic', antialias = 1> (x, , s)", "antialiasing of n elements"),
         ("y = Multinomial (x)", "the operator is not supported"),
     ],
 )
