@@ -16,10 +16,12 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
+from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
 from offcut.graph.composed import counted
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
+from offcut.graph.sizes.extents import normal
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.facts import Facts
@@ -179,10 +181,46 @@ class Translation:
         if op not in ops.__all__ and op not in VIEWS:
             raise Left(f"offcut has no {op}")
         given = {name: value for name, value in options.items() if value is not None}
-        found = self.builder.node(op, *arguments, **given)  # type: ignore[arg-type]
+        try:
+            return self._noted(op, arguments, given)
+        except DescribeError:
+            aligned = [self._aligned(one) for one in arguments]
+            if aligned == [*arguments]:
+                raise
+            found = self._noted(op, aligned, given)
+            if not isinstance(found, Ref) or self.shape(found) != self.extents:
+                raise
+            return found
+
+    def _noted(self, op: str, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        found = self.builder.node(op, *arguments, **options)
         last = self.builder.nodes[-1]
         for value in last.results:
             self.made[value.name] = last
+        return found
+
+    def _aligned(self, x: Any) -> Any:
+        """An operand with the extents that the result has: of an operator by element these are the same in every call, or 1."""
+        if not isinstance(x, Ref) or self.rank(x) > len(self.extents):
+            return x
+        own = self.shape(x)
+        said = self.extents[len(self.extents) - len(own) :]
+        return self.restated(
+            x, [a if a == ix.const(1) else b for a, b in zip(own, said, strict=True)]
+        )
+
+    def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
+        """A value with extents that torch says are the same, though they are not seen to be: a call in which they are not is refused.
+
+        ``x[2*(e - w) : 2*e - w]`` is all of e elements where w is e, and else begins before the first or ends after the last.
+        """
+        found = x
+        for axis, wanted in enumerate(shape):
+            own = self.shape(x)[axis]
+            if normal(wanted) != own:
+                twice = Binary("*", ix.const(2), Binary("-", own, wanted))
+                start, stop = normal(twice), normal(Binary("+", twice, wanted))
+                found = self._noted("slice", [found, axis, plain(start), plain(stop)], {})
         return found
 
     def shape(self, x: Ref) -> tuple[Expr, ...]:
@@ -257,7 +295,13 @@ class Translation:
             first = before.arguments[0]
             assert isinstance(first, Ref)
             return self.reshape(first, wanted)
-        found: Ref = self.node("reshape", x, wanted)
+        try:
+            found: Ref = self._noted("reshape", [x, wanted], {})
+        except DescribeError:
+            if -1 in wanted:
+                wanted = tuple(map(plain, self.extents))
+            flat = self._noted("reshape", [x, (-1,)], {})
+            found = self._noted("reshape", [self.restated(flat, [product(wanted)]), wanted], {})
         return found
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:

@@ -122,7 +122,14 @@ def concat(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
     some = [one for one in parts if t.rank(one) > 1 or t.shape(one) != (ix.const(0),)] or parts
     if len(some) == 1:
         return t.as_result(some[0])
-    return t.node("concat", [t.as_result(one) for one in some], axis=t.axis(some[0], axis))
+    place, each = t.axis(some[0], axis), [t.as_result(one) for one in some]
+    own = [t.shape(one) for one in each]
+    beside = [n for n in range(t.rank(each[0])) if n != place]
+    if any(shape[n] != own[0][n] for shape in own for n in beside):  # equal, as torch says
+        said = t.extents
+        shapes = [(*said[:place], shape[place], *said[place + 1 :]) for shape in own]
+        each = [t.restated(one, shape) for one, shape in zip(each, shapes, strict=True)]
+    return t.node("concat", each, axis=place)
 
 
 @takes("stack")

@@ -103,8 +103,10 @@ def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
     wide = [t.cast(one, "int64") for one in ids]
     # Their sum has the shape that they are broadcast to; nothing reads it, so nothing computes it.
     total = wide[0]
-    for one in wide[1:]:
-        total = t.node("add", total, one)
+    for place, one in enumerate(wide[1:], 1):
+        if t.rank(one) == t.rank(total):
+            wide[place] = t.restated(one, _either(t.shape(one), t.shape(total)))
+        total = t.node("add", total, wide[place])
     return [_broadcast(t, one, t.shape(total)) for one in wide]
 
 
@@ -138,10 +140,18 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
 
 
 def _broadcast(t: Translation, x: Ref, shape: Sequence[Expr]) -> Ref:
+    own = t.shape(x)
+    x = t.restated(x, _either(own, shape[len(shape) - len(own) :]))
     if t.shape(x) == tuple(shape):
         return x
     found: Ref = t.node("broadcast_to", x, tuple(shape))
     return found
+
+
+def _either(own: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
+    """The extents that torch says `own` are, where they are joined with others: these, or 1."""
+    one = ix.const(1)
+    return [a if one in (a, b) else b for a, b in zip(own, other, strict=True)]
 
 
 @takes("col2im")
