@@ -32,6 +32,26 @@ def test_a_module_is_taken_with_every_size_free() -> None:
     assert model.report == "1 regions of 4 operators by offcut, 0 operators by torch"
 
 
+def test_a_module_is_taken_by_an_example_of_one() -> None:
+    module, net = mlp(), nn.Sequential(nn.Conv2d(2, 4, 3, 2, 1), nn.ReLU()).eval()
+    held(oc.from_torch(module, (torch.randn(1, 40),)), module, [(torch.randn(3, 40),)])
+    model = oc.from_torch(net, (torch.randn(1, 2, 8, 9),))
+    held(model, net, [(torch.randn(b, 2, 7, 6),) for b in (3, 1, 0)])
+    assert len(model.traced) == 1
+
+
+class Alone(nn.Module):
+    """A batch of one and no other."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(1, 6) * 2
+
+
+def test_a_module_that_takes_a_batch_of_one_alone_is_taken_so() -> None:
+    model = oc.from_torch(Alone(), (torch.randn(1, 2, 3),))
+    held(model, Alone(), [(torch.randn(1, 2, 3),)])
+
+
 def test_an_exported_program_is_taken_within_its_bounds() -> None:
     module = mlp()
     batch = torch.export.Dim("batch", min=3, max=64)

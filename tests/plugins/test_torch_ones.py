@@ -14,6 +14,7 @@ from torch._dynamo.utils import counters
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_tensor import FakeTensor
 
+import offcut as oc
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED
 from offcut.plugins.torch.unguarded.einsum import einsum
@@ -201,3 +202,44 @@ def test_torch_is_as_it_was() -> None:
     assert not any(op.py_kernels for op in UNGUARDED)
     assert "contiguous" not in vars(FakeTensor)
     assert fake_impls._compute_slice_index.__module__ == fake_impls.__name__
+
+
+class Squeezed(nn.Module):
+    """One number for each row, without the axes that are 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x).squeeze()) + x.squeeze(0)[..., 0]
+
+
+class Leading(nn.Module):
+    """A first axis that is left out where it is 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze((0, 2)) * 2 + x.squeeze(0).squeeze(-1)
+
+
+@pytest.mark.parametrize("module", [Squeezed, Leading])
+def test_an_axis_of_1_is_left_out_in_the_call_in_which_it_is_1(module: type[nn.Module]) -> None:
+    model = module().eval()
+    calls = [(torch.randn(b, 3, 4),) for b in (2, 1, 5)]
+    if module is Leading:
+        calls = [(torch.randn(b, 3, n),) for b, n in ((2, 4), (1, 4), (2, 1), (1, 1), (5, 3))]
+    held(torch.compile(model, backend="offcut", dynamic=True), model, calls)
+    assert counters["stats"]["unique_graphs"] == (4 if module is Leading else 2)
+    held(oc.from_torch(model, calls[0]), model, calls)
+
+
+def test_a_batch_of_one_that_einsum_broadcasts_has_a_graph_of_its_own() -> None:
+    class Product(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("bij,bjk->bik", x, y)
+
+    model = Product()
+    sizes = [(3, 3), (1, 3), (3, 1), (1, 1), (5, 5)]
+    calls = [(torch.randn(a, 2, 4), torch.randn(b, 4, 3)) for a, b in sizes]
+    held(torch.compile(model, backend="offcut", dynamic=True), model, calls)
+    assert counters["stats"]["unique_graphs"] == 3

@@ -248,3 +248,52 @@ def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone
             assert torch.allclose(found, wanted)
     with pytest.raises(RuntimeError, match="less than the corresponding input dimension"):
         model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))
+
+
+class Pyramid(nn.Module):
+    """Levels of an image that are doubled to the size of those before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(2, 4, 3, 2, 1), nn.Conv2d(4, 4, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        large = self.one(x)
+        small = self.two(large)
+        return torch.cat([nn.functional.interpolate(small, scale_factor=2.0) + large, large], 1)
+
+
+class Positions(nn.Module):
+    """Patches, as many as a table has positions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.table = nn.Conv2d(2, 4, 4, 4), nn.Parameter(torch.randn(1, 16, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.patches(x).flatten(2).transpose(1, 2) + self.table
+        return rows.view(-1, 4, 4, 4).relu()
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes", "others"),
+    [
+        (Pyramid, [(8, 12), (16, 4), (7, 11)], [(6, 8), (9, 12)]),
+        (Positions, [(16, 16), (8, 32), (17, 18)], [(20, 20), (12, 12)]),
+    ],
+)
+def test_extents_that_torch_says_are_equal_are_one_where_they_are(
+    model: type[nn.Module], sizes: list[tuple[int, int]], others: list[tuple[int, int]]
+) -> None:
+    module = model().eval()
+    calls = [(torch.randn(b, 2, *size),) for b, size in zip((3, 1, 2), sizes, strict=True)]
+    compiled = torch.compile(module, backend="offcut", dynamic=True)
+    held(compiled, module, calls)
+    assert stats()[1] == 0
+    assert programs()[-1].report().endswith("0 operators by torch")
+    taken = oc.from_torch(module, calls[0])
+    held(taken, module, calls)
+    assert taken.report.endswith("0 operators by torch")
+    for size in others:
+        with pytest.raises(RuntimeError, match="must match"), torch.no_grad():
+            taken(torch.randn(1, 2, *size))

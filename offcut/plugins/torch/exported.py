@@ -178,8 +178,25 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
 
 
 def _module(model: Any, args: tuple[Any, ...], dynamic_shapes: Any, again: bool = False) -> Traced:
+    """A module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
+    twice = None if again or dynamic_shapes is not None else _twice(args)
+    if twice is not None:
+        with suppress(DescribeError):
+            exported, conditions = _exported(model, twice, dynamic_shapes)
+            return Traced(_lowered(exported), conditions)
     exported, conditions = _exported(model, args, dynamic_shapes, again)
     return Traced(_lowered(exported), conditions)
+
+
+def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A batch of one example as a batch of it and itself; None where a tensor has another first axis."""
+    tensors = [one for one in pytree.tree_leaves(args) if isinstance(one, torch.Tensor)]
+    if not tensors or any(one.dim() == 0 or one.shape[0] != 1 for one in tensors):
+        return None
+    found: tuple[Any, ...] = pytree.tree_map_only(
+        torch.Tensor, lambda one: torch.cat([one, one]), args
+    )
+    return found
 
 
 def _lowered(exported: Any) -> Any:

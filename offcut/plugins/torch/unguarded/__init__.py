@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._C import DispatchKey
+from torch._decomp import decomposition_table
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
@@ -18,6 +19,7 @@ from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
 from offcut.plugins.torch.unguarded.products import dense, matmul
 from offcut.plugins.torch.unguarded.slices import slice_index
+from offcut.plugins.torch.unguarded.squeezed import squeeze
 from offcut.plugins.torch.unguarded.windows import convolution
 
 aten = torch.ops.aten
@@ -40,6 +42,16 @@ _SHAPES: Mapping[Any, Callable[..., Any]] = {
     aten.view.default: view,
 }
 """By operator of torch, what tells the shape of its result."""
+
+_PARTS: Mapping[Any, Callable[..., Any]] = {
+    aten.squeeze.default: squeeze,
+    aten.squeeze.dim: squeeze,
+    aten.squeeze.dims: squeeze,
+}
+"""By operator of torch whose shape is told by what it is taken apart into, what stands for that."""
+
+_THEIR_PARTS = {op: decomposition_table[op] for op in _PARTS}
+"""What it is taken apart into."""
 
 _TRACED: tuple[Any, ...] = (FakeTensor, FunctionalTensor)
 """Tensors without elements, that torch traces with."""
@@ -67,6 +79,7 @@ def enter() -> None:
     _set(_FUNCTIONS)
     for op, shape in _SHAPES.items():
         _before[op], op_implementations_dict[op] = op_implementations_dict[op], shape
+    decomposition_table.update(_PARTS)
 
 
 def leave() -> None:
@@ -78,6 +91,7 @@ def leave() -> None:
         del one.contiguous
     _set(_THEIRS)
     op_implementations_dict.update(_before)
+    decomposition_table.update(_THEIR_PARTS)
     _before.clear()
 
 

@@ -1,7 +1,7 @@
 """``torch.einsum`` as products of matrices, traced without asking whether a size is 1.
 
 Two operands at a time, from the left or by the path that is given. Labels of both that are wanted afterwards are a batch, those that
-are not are summed; a label of one operand that nothing else names is summed before. An axis that is the number 1 is broadcast.
+are not are summed; a label of one operand that nothing else names is summed before. An axis of 1 is broadcast where another operand has more.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
+
+import torch
 
 from offcut.plugins.torch.unguarded.layout import reshape
 
@@ -65,23 +67,30 @@ def _diagonal(x: Any, labels: tuple[str, ...]) -> Labelled:
 
 
 def _narrowed(operands: list[Labelled]) -> list[Labelled]:
-    """The operands without axes that are the number 1 where another has more of that label."""
-    named = [pair for x, labels in operands for pair in zip(labels, x.shape, strict=True)]
-    wide = {label for label, size in named if not _is_one(size)}
+    """The operands without axes of 1 where another has more of that label."""
+    wide = {
+        label
+        for x, labels in operands
+        for label, size in zip(labels, x.shape, strict=True)
+        if _traced(size) != 1
+    }
     found = []
     for x, labels in operands:
         gone = [
             place
             for place, (label, size) in enumerate(zip(labels, x.shape, strict=True))
-            if _is_one(size) and label in wide
+            if label in wide and _traced(size) == 1 and bool(size == 1)  # of a symbol, a guard
         ]
         kept = tuple(label for place, label in enumerate(labels) if place not in gone)
         found.append((x.squeeze(gone) if gone else x, kept))
     return found
 
 
-def _is_one(size: Any) -> bool:
-    return isinstance(size, int) and size == 1
+def _traced(size: Any) -> Any:
+    """What a size is in the traced call; None for one that only data tell."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    return size.node.hint if size.node.has_hint() else None
 
 
 def _summed(held: Labelled, kept: set[str]) -> Labelled:
