@@ -295,14 +295,17 @@ class Translation:
             first = before.arguments[0]
             assert isinstance(first, Ref)
             return self.reshape(first, wanted)
-        try:
-            found: Ref = self._noted("reshape", [x, wanted], {})
-        except DescribeError:
-            if -1 in wanted:
-                wanted = tuple(map(plain, self.extents))
-            flat = self._noted("reshape", [x, (-1,)], {})
-            found = self._noted("reshape", [self.restated(flat, [product(wanted)]), wanted], {})
+        found: Ref = self._noted("reshape", [x, wanted], {})
         return found
+
+    def viewed(self, x: Ref) -> Ref:
+        """The elements of a value in the shape of the result, of which there are as many, as torch says."""
+        wanted = self.extents
+        try:
+            return self.reshape(x, wanted)
+        except DescribeError:
+            flat = self.reshape(x, (product(self.shape(x)),))
+            return self.reshape(self.restated(flat, (product(wanted),)), wanted)
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
         """A value with its axes in another order."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
+from offcut.errors import DescribeError
 from offcut.graph import Ref
 from offcut.graph.composed import tiled
 from offcut.graph.sizes.extents import normal, span
@@ -30,8 +32,9 @@ def reshape(t: Translation, x: Ref, *_: Any) -> Any:
         return t.reshape(x, wanted)
     hard = [n for n, extent in enumerate(wanted) if not isinstance(extent, int)]
     if len(hard) == 1:
-        return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(wanted)])
-    return t.reshape(x, wanted)
+        with suppress(DescribeError):
+            return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(wanted)])
+    return t.viewed(x)
 
 
 @takes("expand", "expand_as", "broadcast_to", "expand_copy")
