@@ -61,6 +61,43 @@ def test_an_exported_program_is_taken_within_its_bounds() -> None:
     (region,) = model.program.regions
     ((size,),) = (region.bound.graph.sizes,)
     assert (size.min, size.max) == (3, 64)
+    for b in (2, 65):
+        with pytest.raises(CallError) as refused:
+            model(torch.randn(b, 40))
+    assert (
+        str(refused.value)
+        == """\
+call: cannot take input of shape (65, 40)
+  because  the program was exported for 3 to 64 along axis 0
+  help     from_torch(module, args), which is traced for other sizes, too"""
+    )
+
+
+class Parts(nn.Module):
+    """Twice the halves of a batch, as many as there are, and the last."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        halves = x.chunk(2)
+        return torch.cat([*(half * 2 for half in halves), halves[-1]])
+
+
+def test_a_module_is_traced_once_for_each_number_of_parts() -> None:
+    model = oc.from_torch(Parts(), (torch.randn(3, 4),))
+    held(model, Parts(), [(torch.randn(b, 4),) for b in (3, 4, 1, 5)])
+    assert len(model.traced) == 2
+
+
+class Row(nn.Module):
+    """A first axis that is left out where it is 1."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(0) * 2
+
+
+def test_an_exported_program_leaves_out_an_axis_in_the_call_in_which_it_is_1() -> None:
+    auto = torch.export.Dim.AUTO
+    program = torch.export.export(Row(), (torch.randn(3, 4),), dynamic_shapes=({0: auto},))
+    held(oc.from_torch(program), Row(), [(torch.randn(b, 4),) for b in (3, 1, 2)])
 
 
 def test_sizes_that_torch_was_asked_to_find_start_at_0() -> None:
@@ -136,7 +173,7 @@ def test_a_view_that_torch_runs_takes_results_that_lie_otherwise_than_traced() -
 
     module, batch = Heads(), torch.export.Dim("batch", max=4)
     example = torch.randn(3, 3, 6, 6)
-    model = oc.from_torch(torch.export.export(module, (example,), dynamic_shapes=({0: batch},)))
+    model = oc.from_torch(module, (example,), dynamic_shapes=({0: batch},))
     x = torch.randn(5, 3, 6, 6)
     with torch.no_grad():
         found = model(x.to(memory_format=torch.channels_last))

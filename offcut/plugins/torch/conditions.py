@@ -1,7 +1,8 @@
 """What a program was traced under, beside what its shapes say: on which sizes the branches that its module took depend.
 
 Torch's own guards say more than that: most are of how tensors lie in memory, which results do not depend on. So the branches are
-noted where Python takes them: in files of the module's, and in torch's own layers.
+noted where Python takes them: in files of the module's, and in torch's own layers; and sizes where torch itself takes them for
+numbers, as it does to count the parts that `split` gives.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.sizes import is_size_symbol, sympy_of, values_of
 
@@ -62,7 +64,10 @@ class Conditions:
         """Raises Unlike where the sizes of a call are not such."""
         if tuple([values[node].shape[axis] for node, axis in self._places]) != self._extents(sizes):
             raise Unlike
-        sides = iter(self._sides(sizes))
+        try:
+            sides = iter(self._sides(sizes))
+        except ArithmeticError:  # a size that is divided by is 0
+            raise Unlike from None
         for holds in self._guards:
             if not holds(next(sides), next(sides)):
                 raise Unlike
@@ -80,9 +85,9 @@ def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
 
 @contextmanager
 def branches() -> Iterator[list[Any]]:
-    """The conditions on sizes by which a module branches, inside, each as it held."""
+    """The conditions on sizes by which a module branches, inside, each as it held; and the sizes that are numbers, each as that."""
     found: list[Any] = []
-    taken = torch.SymBool.__bool__
+    taken, counted = torch.SymBool.__bool__, SymNode.guard_int
 
     def noted(condition: Any) -> bool:
         file = sys._getframe(1).f_code.co_filename
@@ -92,8 +97,14 @@ def branches() -> Iterator[list[Any]]:
             found.append(expr if value else sympy.Not(expr))
         return value
 
-    torch.SymBool.__bool__ = noted
+    def noted_number(size: Any, file: str, line: int) -> int:
+        expr, value = size.expr, counted(size, file, line)
+        if not expr.is_Symbol:  # which is a number from here on
+            found.append(sympy.Eq(expr, value))
+        return int(value)
+
+    torch.SymBool.__bool__, SymNode.guard_int = noted, noted_number
     try:
         yield found
     finally:
-        torch.SymBool.__bool__ = taken
+        torch.SymBool.__bool__, SymNode.guard_int = taken, counted

@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as sf
 
+from offcut.core.sizes import MAX_SIZE
 from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.copied import place_of
@@ -68,7 +69,7 @@ class Traced:
             ) from None
         self.spec, self._out = exported.call_spec  # a property that is slow
         self._single = self._out == pytree.tree_structure(0)
-        self.given = [Given.of(node, facts) for node in rest]
+        self.given = [Given.of(node, facts, stated=branches is None) for node in rest]
         self.again = {place_of(known[node]): one for node, one in self.program.again.items()}
         self._nodes = nodes
         if branches is None:  # all at once: what shares memory does so in the copies
@@ -144,21 +145,29 @@ def _shown(equality: tuple[Any, Any]) -> bool:
 class Given:
     """What an argument is like in every call: a tensor, or a number that does not change.
 
-    fixed  extents that do not change, by axis
+    fixed   extents that do not change, by axis
+    bounded the least and the greatest extent that a program states, by axis
     """
 
     name: str
     value: Any
     fixed: tuple[tuple[int, int], ...] = ()
+    bounded: tuple[tuple[int, int, int], ...] = ()
 
     @classmethod
-    def of(cls, node: Any, facts: Facts) -> Given:
-        """As a program was exported with."""
+    def of(cls, node: Any, facts: Facts, stated: bool) -> Given:
+        """As a program was exported with.
+
+        stated  whether calls keep to the bounds that it states; else it is known otherwise which sizes it is for
+        """
         value = node.meta["val"]
         shape = value.shape if isinstance(value, torch.Tensor) else ()
-        sizes = ((axis, facts.simplified(sympy_of(one))) for axis, one in enumerate(shape))
+        sizes = [(axis, facts.simplified(sympy_of(one))) for axis, one in enumerate(shape)]
         fixed = tuple((axis, int(one)) for axis, one in sizes if one.is_Integer)
-        return cls(node.name, value, fixed)
+        bounded = tuple(
+            (axis, *facts.range(one)) for axis, one in sizes if stated and one.is_Symbol
+        )
+        return cls(node.name, value, fixed, bounded)
 
     def check(self, given: Any) -> None:
         """Raises CallError where an argument is not such a one."""
@@ -175,8 +184,16 @@ class Given:
                     raise self._refused(
                         f"of shape {tuple(given.shape)}", f"axis {axis} is {extent} in every call"
                     )
+            for axis, least, most in self.bounded:
+                if not least <= given.shape[axis] <= most:
+                    ends = f"{least} to {most}" if most < MAX_SIZE else f"{least} at least"
+                    raise self._refused(
+                        f"of shape {tuple(given.shape)}",
+                        f"the program was exported for {ends} along axis {axis}",
+                        "from_torch(module, args), which is traced for other sizes, too",
+                    )
         elif not isinstance(self.value, torch.SymInt) and given != self.value:
             raise self._refused(f"= {given!r}", f"the program was exported with {self.value!r}")
 
-    def _refused(self, what: str, because: str) -> CallError:
-        return CallError("call", f"cannot take {self.name} {what}", because=because)
+    def _refused(self, what: str, because: str, *help: str) -> CallError:
+        return CallError("call", f"cannot take {self.name} {what}", because=because, help=help)

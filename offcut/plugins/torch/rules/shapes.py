@@ -20,7 +20,7 @@ from offcut.plugins.torch.translation import Translation, plain
 
 
 @takes(
-    *("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "squeeze.dim", "squeeze.dims"),
+    *("view", "_unsafe_view", "reshape", "unsqueeze"),
     *("flatten.using_ints", "unflatten.int", "view_as", "_reshape_copy", "reshape_as"),
     *("_reshape_alias", "view_copy", "unsqueeze_copy", "squeeze_copy"),
 )
@@ -35,6 +35,16 @@ def reshape(t: Translation, x: Ref, *_: Any) -> Any:
         with suppress(DescribeError):
             return t.reshape(x, [-1 if n in hard else extent for n, extent in enumerate(wanted)])
     return t.viewed(x)
+
+
+@takes("squeeze", "squeeze.dim", "squeeze.dims")
+def squeeze(t: Translation, x: Ref, named: int | Sequence[int] | None = None) -> Any:
+    """Without the axes that are 1 in the traced call: a call in which another is 1 is torch's."""
+    axes = [named] if isinstance(named, int) else range(t.rank(x)) if named is None else named
+    for axis in axes:
+        if t.rank(x) and plain(t.shape(x)[axis]) != 1:
+            t.at_least(t.shape(x)[axis], 2)
+    return reshape(t, x)
 
 
 @takes("expand", "expand_as", "broadcast_to", "expand_copy")
