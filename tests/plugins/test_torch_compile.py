@@ -205,7 +205,7 @@ def test_an_operator_that_is_not_ours_stays_with_torch_and_is_listed() -> None:
 def test_a_region_that_no_kernel_is_made_of_is_run_by_torch_and_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **__: object) -> None:
         raise DescribeError("graph", "cannot", because="of this test")
 
     monkeypatch.setattr("offcut.plugins.torch.program.compiled", failing)
