@@ -62,7 +62,9 @@ class Anchor:
         times = []
         for time, beside in zip(one.times, one.reference, strict=False):
             seconds = time.seconds * self._at(time.sizes, beside) / beside
-            self.beside.setdefault(key_of(time.sizes), []).append(beside)
+            known = self.beside.setdefault(key_of(time.sizes), [])
+            if known[-1:] != [beside]:  # all candidates of a batch have the same
+                known.append(beside)
             spread = hypot(time.spread, self.between(time.sizes))
             times.append(Time(time.sizes, seconds, spread))
         return replace(one, times=tuple(times) or one.times)

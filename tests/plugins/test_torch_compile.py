@@ -19,6 +19,7 @@ from offcut.errors import CallError, DescribeError, InternalError, TargetError
 from offcut.graph import Model
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
+from offcut.plugins.torch.how import How
 from offcut.plugins.torch.table import TABLE
 from tests.plugins.torch_models import (
     Bessel,
@@ -64,11 +65,11 @@ def test_the_backend_is_found_by_its_name() -> None:
     assert "offcut" in torch._dynamo.list_backends()
 
 
-def test_threads_are_the_one_option() -> None:
-    model = mlp()
-    run = torch.compile(model, backend="offcut", dynamic=True, options={"threads": 2})
+def test_options_reach_the_program() -> None:
+    model, options = mlp(), {"threads": 2, "distributive": False}
+    run = torch.compile(model, backend="offcut", dynamic=True, options=options)
     held(run, model, [(torch.randn(b, 40),) for b in (3, 1)])
-    assert plugin.programs()[-1].threads == 2
+    assert plugin.programs()[-1].how == How(threads=2, distributive=False)
     assert left() == set()
 
 
@@ -79,15 +80,17 @@ def test_threads_are_the_one_option() -> None:
             {"options": {"threads": 2, "nonsense": 1}},
             """\
 torch.compile: cannot take options={'nonsense': 1}
-  because  the one option is threads: the most that a call may use
-  help     options={"threads": 2}""",
+  because  the options are threads, the most that a call may use, and distributive, whether products may be distributed over sums: True or False
+  help     options={"threads": 2}
+  help     options={"distributive": False}""",
         ),
         (
             {"mode": "reduce-overhead"},
             """\
 torch.compile: cannot take mode='reduce-overhead'
-  because  the one option is threads: the most that a call may use
-  help     options={"threads": 2}""",
+  because  the options are threads, the most that a call may use, and distributive, whether products may be distributed over sums: True or False
+  help     options={"threads": 2}
+  help     options={"distributive": False}""",
         ),
         (
             {"options": {"threads": 9999}},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from mmap import PAGESIZE
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from planted_target import SLOW, Planted
 
 import offcut as oc
+from offcut.backends.host.scratch import PAGE
 from offcut.backends.requested import requested, stand_ins
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
@@ -290,15 +290,22 @@ def test_where_arrays_lie_is_among_the_noise() -> None:
     assert found["a"].spread > 0.5
 
 
-def test_operands_lie_at_the_same_places_of_a_page_in_every_process() -> None:
+def test_operands_lie_at_the_same_places_of_a_page() -> None:
     given = (np.arange(6.0).reshape(2, 3), np.arange(5, dtype="int8"))
     called, (result,) = placed(Operands(given, (((7,), "float32"),), {}))
 
-    places = [array.ctypes.data % PAGESIZE for array in (*called.given, result)]
-    assert places == [0, PAGESIZE // 4, PAGESIZE // 2]
+    places = [array.ctypes.data % PAGE for array in (*called.given, result)]
+    assert places == [0, PAGE // 4, PAGE // 2]
     pairs = zip(called.given, given, strict=True)
     assert all((a == b).all() and a.dtype == b.dtype for a, b in pairs)
     assert (result.shape, result.dtype, called.results) == ((7,), np.float32, (((7,), "float32"),))
+
+
+def test_operands_without_number_lie_apart_as_far_as_lines_do() -> None:
+    called, _ = placed(Operands((np.zeros(3, "float32"),) * 66, (), {}))
+    places = [array.ctypes.data % PAGE for array in called.given]
+    assert {a % 64 for a in places} == {0}
+    assert len(set(places)) == 64
 
 
 def test_what_is_hopeless_takes_no_further_turns() -> None:

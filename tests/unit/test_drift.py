@@ -63,6 +63,14 @@ def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not
     assert shaky[8].times[0].spread == pytest.approx(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
 
 
+def test_candidates_of_one_batch_tell_of_it_once() -> None:
+    anchor = Anchor()
+    for batch in range(9):
+        for _ in range(8):
+            last = anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
+    assert last.times[0].spread == pytest.approx(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
+
+
 def test_what_has_no_reference_stays() -> None:
     failed = Measured(SCHEDULE, Outcome.CRASHED, (), "ended by SIGSEGV", {"n": 1})
     alone = measured({1: 3.0}, ())

@@ -58,6 +58,7 @@ def from_onnx(
     target: Targets = "cpu",
     *,
     constants: Mapping[str, Any] | None = None,
+    distributive: bool = True,
 ) -> OnnxModel:
     """A model of an ONNX file, compiled once for all its sizes.
 
@@ -67,6 +68,7 @@ def from_onnx(
     threads    that a kernel may use; None: as `offcut.compile` says
     target     a target, or its name; or several: a kernel runs on the first that takes it
     constants  arrays for inputs that no call changes: a shape, axes, weights
+    distributive  whether products may be distributed over sums, as `offcut.graph.compiled` says
 
     Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that
     ONNX defines as functions, and functions of the model, are expanded.
@@ -90,7 +92,7 @@ def from_onnx(
     with lent(weights.values(), let_go):
         weights = arrays_in(proto, weights)
         found = imported(proto, sizes or {}, constants or {}, weights)
-        model = compiled(found.bound, threads=threads, target=target)
+        model = compiled(found.bound, threads=threads, target=target, distributive=distributive)
     return OnnxModel(replace(found, bound=model.asked), model)
 
 

@@ -24,17 +24,26 @@ def __getattr__(name: str) -> Any:
 
 
 def from_torch(
-    model: Any, args: tuple[Any, ...] | None = None, dynamic_shapes: Any = None
+    model: Any,
+    args: tuple[Any, ...] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    threads: int | None = None,
+    distributive: bool = True,
 ) -> TorchModel:
     """A module of torch, or a program that ``torch.export`` gave, as a model for all its sizes.
 
     args            example arguments of a module: tensors of any sizes, 2 or more where they may vary
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
+    threads         the most that a call may use; None: as `offcut.compile` says
+    distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
 
     The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 
     Raises DescribeError for what is neither, or cannot be exported.
     """
     from offcut.plugins.torch import exported
+    from offcut.plugins.torch.how import how_of
 
-    return exported.taken(model, args, dynamic_shapes)
+    how = how_of({"threads": threads, "distributive": distributive}, {})
+    return exported.taken(model, args, dynamic_shapes, how)

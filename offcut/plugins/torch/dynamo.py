@@ -17,11 +17,10 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestar
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
-from offcut.errors import TargetError
-from offcut.pipeline import target
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.beginning import watched
 from offcut.plugins.torch.facts import Facts, facts_in
+from offcut.plugins.torch.how import How, how_of
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program, Whole
 from offcut.plugins.torch.report import noted
@@ -39,16 +38,16 @@ def backend(
 ) -> Callable[..., Any]:
     """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
 
-    options  ``{"threads": 2}``: the most that a call may use
+    options  ``{"threads": 2, "distributive": False}``, as `How` says
 
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """
-    threads = _threads(dict(options or {}), others)
+    how = how_of(options or {}, others)
     watched(backend)
     if _specialised(examples) and Oblivious.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")
     try:
-        return _by_aot(module, examples, threads)
+        return _by_aot(module, examples, how)
     except TensorifyScalarRestartAnalysis:
         raise
     except BaseException:
@@ -60,22 +59,6 @@ class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # ty
     """Trace the frame once more: torch lets the first kind through a backend; for the second it forgets the places where it might
     have broken the graph, which are others where a branch depends on a size of 1.
     """
-
-
-def _threads(options: dict[str, Any], others: Mapping[str, Any]) -> int | None:
-    """The one option, checked."""
-    threads: int | None = options.pop("threads", None)
-    unknown = [f"{name}={value!r}" for name, value in others.items()]
-    unknown += [f"options={options}"] if options else []
-    if unknown:
-        raise TargetError(
-            "torch.compile",
-            f"cannot take {', '.join(unknown)}",
-            because="the one option is threads: the most that a call may use",
-            help=('options={"threads": 2}',),
-        )
-    target("cpu").options("torch.compile", threads=threads)  # it is checked there
-    return threads
 
 
 def _specialised(examples: Sequence[Any]) -> bool:
@@ -100,15 +83,12 @@ class Compiled:
     """A graph of aten whose constants are known when it is called.
 
     fixed    the placeholders that dynamo holds for parameters and buffers
-    threads  the most that a call may use
 
     Constants are packed and folded. One that is changed in place is noticed by its version, one that is replaced by its address.
     """
 
-    def __init__(
-        self, module: Any, fixed: Sequence[int], facts: Facts, threads: int | None
-    ) -> None:
-        self.module, self.fixed, self.facts, self.threads = module, tuple(fixed), facts, threads
+    def __init__(self, module: Any, fixed: Sequence[int], facts: Facts, how: How) -> None:
+        self.module, self.fixed, self.facts, self.how = module, tuple(fixed), facts, how
         self.programs: dict[tuple[int, ...], tuple[tuple[int, ...], Callable[..., Any]]] = {}
         self.changes = 0
 
@@ -134,7 +114,7 @@ class Compiled:
         known = {inputs[place]: one for place, one in zip(self.fixed, constants, strict=True)}
         run: Program | Whole
         try:
-            run = Program(self.module, known, self.facts, self.threads)
+            run = Program(self.module, known, self.facts, self.how)
         except Left as refused:
             run = Whole(self.module, str(refused))
         noted(run)
@@ -142,7 +122,7 @@ class Compiled:
         return self.programs[key]
 
 
-def _forward(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
+def _forward(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
     """A graph of results, without a backward graph."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
@@ -155,15 +135,15 @@ def _forward(module: Any, examples: Sequence[Any], threads: int | None) -> Calla
             if one.mutates_data or one.mutates_metadata
         }
         fixed = [one for one in context.fw_metadata.static_input_indices if one not in mutated]
-    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env), threads))
+    return _boxed(Compiled(module, fixed, facts_in(context.fake_mode.shape_env), how))
 
 
-def _training(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
+def _training(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
     """A graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
-    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env), threads))
+    return _boxed(Compiled(module, (), facts_in(context.fake_mode.shape_env), how))
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
@@ -183,11 +163,11 @@ def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
     return boxed
 
 
-def _by_aot(module: Any, examples: Sequence[Any], threads: int | None) -> Callable[..., Any]:
+def _by_aot(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
     compiler = aot_autograd(
-        fw_compiler=partial(_training, threads=threads),
+        fw_compiler=partial(_training, how=how),
         bw_compiler=_backward,
-        inference_compiler=partial(_forward, threads=threads),
+        inference_compiler=partial(_forward, how=how),
         decompositions=taken_apart(torch._decomp.core_aten_decompositions()),
     )
     return compiler(module, examples)  # type: ignore[no-any-return]

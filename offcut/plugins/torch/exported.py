@@ -16,6 +16,7 @@ from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
+from offcut.plugins.torch.how import How
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.traced import Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
@@ -115,8 +116,8 @@ class _Again:
     refused  what could not be traced, in words
     """
 
-    def __init__(self, copied: Copied, dynamic_shapes: Any) -> None:
-        self.copied, self.dynamic_shapes = copied, dynamic_shapes
+    def __init__(self, copied: Copied, dynamic_shapes: Any, how: How) -> None:
+        self.copied, self.dynamic_shapes, self.how = copied, dynamic_shapes, how
         self.left = TRACES - 1
         self.refused: list[str] = []
 
@@ -126,7 +127,7 @@ class _Again:
             return None
         self.left -= 1
         try:
-            found = _module(self.copied.filled(), args, self.dynamic_shapes, again=True)
+            found = _module(self.copied.filled(), args, self.dynamic_shapes, self.how, again=True)
         except DescribeError as refused:
             self.refused.append(f"a call by torch: {' '.join(str(refused).split())}")
             return None
@@ -145,7 +146,7 @@ _TRACING = RLock()
 """torch traces in one thread at a time: what it patches meanwhile is the process's."""
 
 
-def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> TorchModel:
+def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: How) -> TorchModel:
     """What `offcut.from_torch` gives."""
     if isinstance(model, torch.nn.Module):
         if args is None:
@@ -162,10 +163,10 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
                 model, _ = _exported(model, args, dynamic_shapes)
         else:
             with _TRACING:
-                first = _module(mine.module, args, dynamic_shapes)
+                first = _module(mine.module, args, dynamic_shapes, how)
                 mine.settle(first.again)
                 first.settle()
-            return TorchModel(first, _Again(mine, dynamic_shapes))
+            return TorchModel(first, _Again(mine, dynamic_shapes, how))
     if not isinstance(model, torch.export.ExportedProgram):
         raise DescribeError(
             "from_torch",
@@ -174,18 +175,20 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any) -> Torc
             help=("from_torch(torch.export.export(model, args))",),
         )
     with _TRACING:
-        return TorchModel(Traced(_lowered(model)))
+        return TorchModel(Traced(_lowered(model), how=how))
 
 
-def _module(model: Any, args: tuple[Any, ...], dynamic_shapes: Any, again: bool = False) -> Traced:
+def _module(
+    model: Any, args: tuple[Any, ...], dynamic_shapes: Any, how: How, again: bool = False
+) -> Traced:
     """A module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
     twice = None if again or dynamic_shapes is not None else _twice(args)
     if twice is not None:
         with suppress(DescribeError):
             exported, conditions = _exported(model, twice, dynamic_shapes)
-            return Traced(_lowered(exported), conditions)
+            return Traced(_lowered(exported), conditions, how)
     exported, conditions = _exported(model, args, dynamic_shapes, again)
-    return Traced(_lowered(exported), conditions)
+    return Traced(_lowered(exported), conditions, how)
 
 
 def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -21,6 +21,7 @@ from offcut.graph import Model, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.facts import Facts
+from offcut.plugins.torch.how import DEFAULT, How
 from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
@@ -48,7 +49,7 @@ class Program:
 
     known   tensors of placeholders that do not change: constants
     facts   of its symbols
-    threads the most that a kernel may use; None: as `offcut.compile` says
+    how     its regions run
     conditions  on the sizes of a call; None: whoever calls has checked them
     left    the operators that torch runs, each with the reason
     read    the placeholders that a call reads, with their places
@@ -60,10 +61,10 @@ class Program:
         module: Any,
         known: Mapping[Any, Any],
         facts: Facts,
-        threads: int | None = None,
+        how: How = DEFAULT,
         conditions: Conditions | None = None,
     ) -> None:
-        graph, self.threads, self.conditions = module.graph, threads, conditions
+        graph, self.how, self.conditions = module.graph, how, conditions
         self.inputs = tuple(node for node in graph.nodes if node.op == "placeholder")
         (output,) = (node for node in graph.nodes if node.op == "output")
         self.results: Sequence[Any] = output.args[0]
@@ -140,7 +141,8 @@ class Program:
         try:
             asked = ((name, _order(node.meta["val"])) for node, name, _ in step.outputs)
             orders = {name: order for name, order in asked if order is not None}
-            model = compiled(step.bound, self.threads, orders=orders)
+            how = self.how
+            model = compiled(step.bound, how.threads, distributive=how.distributive, orders=orders)
             for node, name in step.known.items():
                 if node in self.inputs and known[node].is_contiguous():
                     self.again[node] = partial(_tensor, model, name)

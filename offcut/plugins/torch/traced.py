@@ -16,6 +16,7 @@ from offcut.errors import CallError, DescribeError
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.copied import place_of
 from offcut.plugins.torch.facts import Facts, equalities, multiples
+from offcut.plugins.torch.how import DEFAULT, How
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.sizes import sympy_of
@@ -35,7 +36,9 @@ class Traced:
     Raises DescribeError for a program that writes to its arguments, or to what it holds.
     """
 
-    def __init__(self, exported: Any, branches: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self, exported: Any, branches: Sequence[Any] | None = None, how: How = DEFAULT
+    ) -> None:
         signature = exported.graph_signature
         if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
             raise DescribeError(
@@ -62,7 +65,7 @@ class Traced:
         facts = _facts(exported, shape_env)
         conditions = None if branches is None else Conditions(rest, branches, shape_env)
         try:
-            self.program = Program(exported.graph_module, known, facts, conditions=conditions)
+            self.program = Program(exported.graph_module, known, facts, how, conditions)
         except Left as refused:
             raise DescribeError(
                 "from_torch", "cannot take the program", because=str(refused)
