@@ -232,7 +232,8 @@ class Policy:
     """What the default policy takes where neither the user nor a cost says it.
 
     group_panels   the sizes of a cache group that there are, largest first
-    group_share    of the nearest cache that a group takes; the rest is for what passes through
+    group_share    of the nearest cache that a group takes, and of the last that weights of several loops do; the rest is for what
+                   passes through
     group_terms    of a sum of which nothing says how long it is, where a group is to fit
     wide_panels    that a group of a family without fixed widths is a multiple of
     loop_vectors   in a tile of plain loops

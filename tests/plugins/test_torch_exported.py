@@ -19,6 +19,7 @@ from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, hel
 @pytest.fixture(autouse=True)
 def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    torch.manual_seed(0)
 
 
 def tokens(*shape: int) -> torch.Tensor:

@@ -297,3 +297,23 @@ def test_extents_that_torch_says_are_equal_are_one_where_they_are(
     for size in others:
         with pytest.raises(RuntimeError, match="must match"), torch.no_grad():
             taken(torch.randn(1, 2, *size))
+
+
+class Windowed(nn.Module):
+    """A window of three on what is padded, and on what stands side by side."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        weights = torch.linspace(-1, 1, 12).reshape(2, 2, 3)
+        conv = nn.functional.conv1d
+        return conv(nn.functional.pad(x, (1, 0)), weights), conv(torch.cat([x, x * 2], -1), weights)
+
+
+def test_windows_fit_what_torch_takes() -> None:
+    model = oc.from_torch(Windowed(), (torch.ones(3, 2, 9),))
+    assert model.report.endswith("0 operators by torch")
+    for n, length in ((1, 2), (2, 3), (3, 17)):
+        x = torch.linspace(-2, 2, n * 2 * length).reshape(n, 2, length)
+        for found, wanted in zip(model(x), Windowed()(x), strict=True):
+            assert torch.allclose(found, wanted, atol=1e-5)
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        model(torch.ones(1, 2, 1))

@@ -59,6 +59,10 @@ class Ran:
         """By the closed form."""
         return self.total(lambda part: part.cycles)
 
+    def flop(self) -> Values:
+        """Operations on elements."""
+        return self.total(lambda part: part.flop)
+
     @cached_property
     def rows(self) -> Along:
         """The tiles along the rows of its microkernel."""
@@ -72,10 +76,6 @@ class Ran:
         cover, splits = self.way.cover, self.way.splits
         axis = cover.columns if cover is not None else splits[-1].axis if splits else None
         return tiles_along(self.way, axis, self.extents, self.rows.length)
-
-
-def _flop(one: Ran) -> Values:
-    return one.total(lambda part: part.flop)
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,7 @@ class Case:
     @cached_property
     def flop(self) -> Values:
         """Operations on elements."""
-        return self.sum(_flop)
-
-    def total(self, of: Callable[[NestCost], Any]) -> Values:
-        """The sum over the ways that are taken of what a function gives of each of their parts, by level where it does."""
-        return sum((way.total(of) for way in self.ways), np.zeros(self.count))
+        return self.sum(Ran.flop)
 
     def sum(self, function: Callable[[Ran], Values]) -> Values:
         """The sum over the ways of what a function gives of each, by level where it does."""

@@ -45,7 +45,7 @@ def work(case: Case) -> Numbers:
     """Operations, how they divide among nests, and the sizes of calls."""
     sizes = [np.log1p(np.asarray(value, float)) for value in case.sizes.values()]
     none = np.zeros(case.count)
-    most = max((way.of(_flop) for way in case.ways), key=np.sum, default=none)
+    most = max((way.of(Ran.flop) for way in case.ways), key=np.sum, default=none)
     return {
         "flop": np.log1p(case.flop),
         "flop_of_most": most / np.maximum(case.flop, 1),
@@ -200,10 +200,6 @@ def _tails(one: Ran) -> Values:
 
 def _moved(one: Ran) -> Values:
     return one.total(lambda part: part.bytes)
-
-
-def _flop(one: Ran) -> Values:
-    return one.total(lambda part: part.flop)
 
 
 def _largest(one: Ran) -> Values | float:

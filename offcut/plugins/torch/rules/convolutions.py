@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from offcut.core import index as ix
@@ -42,11 +42,20 @@ def convolution(
         "dilation": spread(dilation, axes),
     }
     if not transposed:
+        if not isinstance(padding, str):  # torch refuses images that a window does not fit
+            _fitting(t, x, w, each)
         return t.node(_FORWARD[axes], x, w, bias=bias, groups=groups, **each)
     if axes != 2:
         raise Left(f"it is transposed, with {axes} spatial axes")
     each["output_padding"] = spread(output_padding, axes)
     return t.node("conv_transpose2d", x, w, bias=bias, groups=groups, **each)
+
+
+def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
+    for n, (whole, taps) in enumerate(zip(t.shape(x)[2:], t.shape(w)[2:], strict=True)):
+        window = ix.literal(taps)
+        if window is not None:
+            t.at_least(whole, (window - 1) * each["dilation"][n] + 1 - 2 * each["padding"][n])
 
 
 def _of_lines(
