@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from offcut.core import index as ix
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, Ref, compiled, interpreted
 from tests.compiled import floats
@@ -31,7 +32,9 @@ def agrees(bound: Bound) -> list[list[str]]:
     model = compiled(bound, threads=1)
     (name,) = bound.graph.outputs
     for n, h, w in SIZES:
-        given = arrays(bound, n + h, n=n, h=h, w=w)
+        known = {size.name for size in bound.graph.sizes}
+        sizes = {name: one for name, one in {"n": n, "h": h, "w": w}.items() if name in known}
+        given = arrays(bound, n + h, **sizes)
         near(model(given)[name], interpreted(bound, given)[name])
     return [[one.value for one in step.inputs] for step in model.steps]
 
@@ -105,4 +108,18 @@ def test_an_order_of_no_output_is_refused(orders: dict[str, tuple[int, ...]], be
 def test_a_number_is_stored_as_it_is() -> None:
     made, x = images(3)
     made.output(made.node("add", made.node("sum", x, axis=(0, 1, 2, 3)), 1.0))
+    agrees(made.bound)
+
+
+def test_what_is_reshaped_of_what_is_stored_otherwise_is_copied_by_rows() -> None:
+    made = Blocks("lines")
+    n, length = made.size("n", 1, 9), made.size("h", 1, 32)
+    x = made.node("relu", made.input("x", "float32", (n, length, 20)))
+    weights = made.constant("weights", floats("weights", 20, 1, 4))
+    lines = made.node("transpose", x, axes=(0, 2, 1))
+    y = made.node("conv1d", lines, weights, padding=((2, 1),), groups=20)  # channels last
+    part = made.node("slice", y, 1, 0, 12)
+    flat = made.node("reshape", part, (n, ix.mul(12, length)))
+    rows = made.node("reshape", flat, (ix.mul(n, length), 12))
+    made.output(made.node("dense", rows, made.constant("v", floats("v", 12, 8))))
     agrees(made.bound)

@@ -57,7 +57,11 @@ class Trees:
                 parts["below"].append(np.array(tree["split_conditions"], np.float32))
                 roots.append(nodes)
                 nodes += len(left)
-        made = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+        kinds = {"below": np.float32}
+        made: dict[str, Any] = {
+            name: np.concatenate([np.empty(0, kinds.get(name, np.int64)), *arrays])
+            for name, arrays in parts.items()
+        }
         leaf = made["left"] == np.arange(nodes)
         value = np.where(leaf, made["below"], 0.0).astype(float)
         ends = np.array(roots, np.int64), np.array(first, np.int64)
@@ -71,7 +75,11 @@ class Trees:
         for _ in range(self.questions):
             lower = given[rows, self.feature[node]] < self.below[node]
             node = np.where(lower, self.left[node], self.right[node])
-        found: Values = np.add.reduceat(self.value[node], self.first, axis=0)
+        ends = np.append(self.first[1:], len(self.roots))
+        found: Values = np.zeros((len(self.first), len(given)))
+        some = self.first < ends  # one that has learned nothing has no trees
+        if some.any():
+            found[some] = np.add.reduceat(self.value[node], self.first[some], axis=0)
         return found
 
 

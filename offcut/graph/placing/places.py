@@ -336,6 +336,7 @@ class _Laying:
             self.copy(operand)
             self.part(node)
         else:
+            self.orders.pop(name, None)  # it is copied to lie as it is read
             self.region(region_of((node,)))
 
     def transposed(self, place: Place) -> tuple[int, ...] | None:
