@@ -13,7 +13,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary
 from offcut.core.program import Kind
 from offcut.describe.request import lent
-from offcut.errors import CallError
+from offcut.errors import CallError, DescribeError
 from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.compiled import floats
 from tests.graphs import arrays, drawn
@@ -299,3 +299,20 @@ def test_options_that_are_equal_and_differ_are_told_apart() -> None:
         "plus": False,
         "minus": True,
     }
+
+
+def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
+    made = Builder("plain")
+    x = made.input("x", "float32", (made.size("n", 1, 9), 4))
+    made.output(made.node("relu", x))
+    model = compiled(made.bound, threads=1)
+    with pytest.raises(CallError, match="cannot take x= ndarray") as refused:
+        model(x=np.ones((2, 4), "float32"))
+    assert refused.value.because == "what is named beside the arrays is a size"
+    for passes, because in (
+        ([lambda bound: None], "it gives NoneType"),
+        ("fold", "it is no function"),
+    ):
+        with pytest.raises(DescribeError, match="as a pass") as refusal:
+            compiled(made.bound, passes=passes)  # type: ignore[arg-type]
+        assert refusal.value.because == because

@@ -131,6 +131,17 @@ class Model:
 
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
+        for name, size in sizes.items():
+            if not isinstance(size, int | np.integer):
+                raise CallError(
+                    self.bound.graph.name,
+                    f"cannot take {name}= {type(size).__name__}",
+                    because="what is named beside the arrays is a size",
+                    help=(
+                        f"model({{{name!r}: {name}}})",
+                        "model(array, …), in the order of the inputs",
+                    ),
+                )
         if len(given) == 1 and isinstance(given[0], Mapping):
             found = self.outputs(self._in_order(given[0]), sizes)
             return dict(zip(self.bound.graph.outputs, found, strict=True))

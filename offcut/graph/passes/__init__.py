@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
 from offcut.graph.passes.dead import drop_dead
@@ -31,9 +32,20 @@ DEFAULT: tuple[Pass, ...] = (
 
 
 def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
-    """The graph that the passes make, one after the other."""
+    """The graph that the passes make, one after the other.
+
+    Raises DescribeError for one that is no pass.
+    """
     for one in passes:
-        bound = one(bound)
+        made = one(bound) if callable(one) else None
+        if not isinstance(made, Bound):
+            raise DescribeError(
+                "graph",
+                f"cannot take {getattr(one, '__name__', repr(one))} as a pass",
+                because=f"it gives {type(made).__name__}" if callable(one) else "it is no function",
+                help=("a function from a Bound to a Bound, or to the same object",),
+            )
+        bound = made
     return bound
 
 

@@ -37,7 +37,7 @@ class Imported:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
 
-    def given(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+    def given(self, feed: Mapping[str, Any] | None) -> dict[str, Any]:
         """Arrays by their names in the graph.
 
         Raises CallError for one that is missing, or that is not asked for, and where they have no names.
@@ -46,7 +46,9 @@ class Imported:
             pairs = ", ".join(f'"{name}": {name}' for name in self.inputs)
             raise CallError(
                 "run",
-                f"cannot take {type(feed).__name__} for the inputs",
+                "cannot run without its inputs"
+                if feed is None
+                else f"cannot take {type(feed).__name__} for the inputs",
                 because="they are given by name",
                 help=(f"model({{{pairs}}})",),
             )

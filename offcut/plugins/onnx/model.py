@@ -39,7 +39,7 @@ class OnnxModel:
         """What the extents of inputs are made of, with their bounds."""
         return self.graph.sizes
 
-    def __call__(self, feed: Mapping[str, Any], **sizes: int) -> dict[str, Array]:
+    def __call__(self, feed: Mapping[str, Any] | None = None, **sizes: int) -> dict[str, Array]:
         """The outputs by name.
 
         feed   an array for each input
