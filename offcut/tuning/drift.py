@@ -13,9 +13,10 @@ vector of sizes::
 So what is kept are seconds of a call, on the machine as it was when the default was first measured. Their spread is that in the
 batch, and that from one batch to the next, where code and arrays lie elsewhere: what the default's kernel tells of it::
 
-    spread(sizes) = hypot(spread in the batch, sqrt(2) * median of |reference / the reference before - 1|)
+    step          = reference / the reference before, for each batch so far
+    spread(sizes) = hypot(spread in the batch, sqrt(2) * median of |step / median step - 1|)
 
-of the batches so far. Quartiles of independent normal errors are 2 * 0.674 of their deviation apart, and the median of the
+Quartiles of independent normal errors are 2 * 0.674 of their deviation apart, and the median of the
 difference of two is 0.674 * sqrt(2) of it; what drifts slowly is no part of that.
 """
 
@@ -72,8 +73,8 @@ class Anchor:
     def between(self, sizes: Mapping[str, int]) -> float:
         """Distance of the quartiles over the median that a time has from one batch to the next; 0 where nothing is known."""
         beside = self.beside.get(key_of(sizes), [])
-        steps = [abs(after / before - 1) for before, after in pairwise(beside)]
-        return sqrt(2) * median(steps) if steps else 0.0
+        steps = [after / before for before, after in pairwise(beside)]
+        return sqrt(2) * median(abs(step / median(steps) - 1) for step in steps) if steps else 0.0
 
     def _at(self, sizes: Mapping[str, int], seconds: float) -> float:
         """Seconds at these sizes; `seconds` where nothing was known."""
