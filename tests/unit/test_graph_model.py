@@ -316,3 +316,16 @@ def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
         with pytest.raises(DescribeError, match="as a pass") as refusal:
             compiled(made.bound, passes=passes)  # type: ignore[arg-type]
         assert refusal.value.because == because
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_row_of_known_extent_runs_by_the_microkernel_of_its_weights(turned: bool) -> None:
+    made = Builder("row")
+    x = made.input("x", "float32", (1, 96))
+    w = made.constant("w", floats("w", *((80, 96) if turned else (96, 80))))
+    y = made.node("dense", x, w, transpose_w=turned)
+    made.output(y)
+    model = compiled(made.bound, threads=1)
+    assert "vector loops" not in str(model.steps[-1].kernel.plan())
+    given = arrays(made.bound, 3)
+    near(model(given)[y.name], interpreted(made.bound, given)[y.name])

@@ -128,6 +128,9 @@ def _loop(
     if _few(ix.sub(loop.hi, loop.lo)):
         return loop
     for store in stores:
+        read = {load.buffer for load, _ in loads(store.value)}
+        if any(program.buffer(name).layout is not None for name in read):
+            return loop  # held in panels: rows of it do not lie as they are written
         moving = _moving(store, around, program.buffer(store.buffer).shape)
         if not _on_rows(store, loop.iter, moving, not floats and store.buffer not in covered):
             return loop
