@@ -316,6 +316,8 @@ def test_arrays_by_keyword_and_what_is_no_pass_are_refused() -> None:
         with pytest.raises(DescribeError, match="as a pass") as refusal:
             compiled(made.bound, passes=passes)  # type: ignore[arg-type]
         assert refusal.value.because == because
+    with pytest.raises(DescribeError, match="cannot take distributive='no'"):
+        compiled(made.bound, distributive="no")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -98,7 +98,9 @@ def with_fewer_products(
 class _Window:
     """``total[lead, y…, o…] = sum over r…, c… of data(lead, y + r…, c…) * weights[r…, c…, o…]``.
 
-    data   with the name of y for the sum of y and r
+    total, definition    the sum, as it was described
+    data                 what is multiplied, with the name of y for the sum of y and r
+    weights, at          the constant, and the index at which it is read
     lead, along, lanes   axes of the result: of data alone, those that move a window, and those of the weights alone
     taps, depth          axes of the sum: one for each of `along`, and the others
     """
@@ -161,13 +163,10 @@ class _Window:
         read = {load.buffer for load, _ in loads(self.data)}
         reads = tuple(one for one in self.definition.reads if one.name in read)
         body, sizes = self._inside()
-        before, after = (
-            list[Axis](),
-            [
-                replace(axis, extent=TILE * _tiles(axis.extent) + POINTS - TILE)
-                for axis in self.along
-            ],
-        )
+        before = list[Axis]()
+        after = [
+            replace(axis, extent=TILE * _tiles(axis.extent) + POINTS - TILE) for axis in self.along
+        ]
         for n, (point, tile) in enumerate(zip(points, tiles, strict=True)):
             moved = after.pop(0)
             before += (point, tile) if n == last else (tile, point)
@@ -190,10 +189,8 @@ class _Window:
 
     def _weights(self, points: Sequence[Axis]) -> Tensor:
         """What the products read of the weights."""
-        found, axes = (
-            self.weights,
-            {part.name: part for part in (*self.taps, *self.depth, *self.lanes)},
-        )
+        found = self.weights
+        axes = {part.name: part for part in (*self.taps, *self.depth, *self.lanes)}
         order = [axes[part.name] for part in self.at if isinstance(part, Var)]
         body: Expr = Load(found.name, self.at, found.dtype)
         for point, tap in zip(points, self.taps, strict=True):
@@ -254,12 +251,12 @@ def _window_of(total: Tensor, fixed: Collection[str]) -> _Window | None:
             return None
     for weights, data in ((a, b), (b, a)):
         if isinstance(weights, Load) and weights.buffer in fixed:
-            return _moved(total, definition, weights, data)
+            return _by_axes(total, definition, weights, data)
     return None
 
 
-def _moved(total: Tensor, definition: Compute, weights: Load, data: Expr) -> _Window | None:
-    """The axes of the sum by what they do; None where there is another besides."""
+def _by_axes(total: Tensor, definition: Compute, weights: Load, data: Expr) -> _Window | None:
+    """The window, its axes told apart by what data and weights read of them; None where one is of neither kind."""
     named = {axis.name: axis for axis in (*definition.axes, *definition.reduce_axes)}
     own = [part.name for part in weights.index if isinstance(part, Var) and part.name in named]
     if len(set(own)) < len(weights.index) or weights.buffer in {

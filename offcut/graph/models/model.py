@@ -334,6 +334,12 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
+    if not isinstance(distributive, bool):
+        raise DescribeError(
+            "graph",
+            f"cannot take distributive={distributive!r}",
+            because="it is True or False",
+        )
     _check_orders(bound.graph, orders or {})
     made = improved(bound, passes)
     graph = made.graph

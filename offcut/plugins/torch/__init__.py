@@ -45,5 +45,5 @@ def from_torch(
     from offcut.plugins.torch import exported
     from offcut.plugins.torch.how import how_of
 
-    how = how_of({"threads": threads, "distributive": distributive}, {})
+    how = how_of("from_torch", {"threads": threads, "distributive": distributive}, {})
     return exported.taken(model, args, dynamic_shapes, how)

@@ -42,7 +42,7 @@ def backend(
 
     Raises TargetError for any other, and for what ``torch.compile`` gives beside them: a mode.
     """
-    how = how_of(options or {}, others)
+    how = how_of("torch.compile", options or {}, others)
     watched(backend)
     if _specialised(examples) and Oblivious.again(_traced()):
         raise _Again(restart_reason="a batch of 1 is a batch like others")

@@ -25,10 +25,11 @@ class How:
 DEFAULT = How()
 
 
-def how_of(options: Mapping[str, Any], others: Mapping[str, Any]) -> How:
-    """The options of ``torch.compile``, checked.
+def how_of(op: str, options: Mapping[str, Any], others: Mapping[str, Any]) -> How:
+    """The options of a call, checked.
 
-    others  what it was given beside them: a mode
+    op      the call as the user made it
+    others  what ``torch.compile`` was given beside them: a mode
 
     Raises TargetError for what is none of them.
     """
@@ -40,11 +41,11 @@ def how_of(options: Mapping[str, Any], others: Mapping[str, Any]) -> How:
         unknown.append(f"options={{'distributive': {how.distributive!r}}}")
     if unknown:
         raise TargetError(
-            "torch.compile",
+            op,
             f"cannot take {', '.join(unknown)}",
             because="the options are threads, the most that a call may use, and distributive, whether products may be "
             "distributed over sums: True or False",
             help=('options={"threads": 2}', 'options={"distributive": False}'),
         )
-    target("cpu").options("torch.compile", threads=how.threads)  # it is checked there
+    target("cpu").options(op, threads=how.threads)  # it is checked there
     return how

@@ -232,7 +232,9 @@ class Translation:
         return self.builder.values[x.name].dtype
 
     def at_least(self, extent: Expr, least: int) -> None:
-        """Take it that an extent is no less at any call, which torch would refuse: one of one size and a number, or nothing."""
+        """Raise the least value of the size in an extent, so that the extent is `least` or more: torch refuses what is less. Nothing
+        is changed where an extent has several sizes.
+        """
         form = ix.linear(extent)
         if len(form.terms) == 1:
             ((atom, factor),) = form.terms

@@ -52,6 +52,7 @@ def convolution(
 
 
 def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
+    """Take it that images are as large as the window, padding counted."""
     for n, (whole, taps) in enumerate(zip(t.shape(x)[2:], t.shape(w)[2:], strict=True)):
         window = ix.literal(taps)
         if window is not None:

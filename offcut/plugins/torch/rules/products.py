@@ -40,12 +40,7 @@ def bmm(t: Translation, x: Ref, y: Ref) -> Any:
 
 @takes("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    found = multiplied(t, x, y)
-    if alpha != 1:
-        found = t.node("multiply", found, alpha)
-    if beta == 0:
-        return found
-    return t.node("add", found, bias if beta == 1 else t.node("multiply", bias, beta))
+    return _added(t, multiplied(t, x, y), bias, beta, alpha)
 
 
 @takes("matmul")
@@ -70,12 +65,16 @@ def mv(t: Translation, x: Ref, y: Ref) -> Any:
 
 @takes("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    found = mv(t, x, y)
+    return _added(t, mv(t, x, y), bias, beta, alpha)
+
+
+def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
+    """``beta * bias + alpha * product``; without the bias, whatever it holds, where beta is 0."""
     if alpha != 1:
-        found = t.node("multiply", found, alpha)
+        product = t.node("multiply", product, alpha)
     if beta == 0:
-        return found
-    return t.node("add", found, bias if beta == 1 else t.node("multiply", bias, beta))
+        return product
+    return t.node("add", product, bias if beta == 1 else t.node("multiply", bias, beta))
 
 
 @takes("_trilinear")
