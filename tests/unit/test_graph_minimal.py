@@ -155,3 +155,37 @@ def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
         np.testing.assert_allclose(
             model(given)[y.name], interpreted(made.bound, given)[y.name], rtol=1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e36])
+@pytest.mark.parametrize("before", ["", "sigmoid"], ids=["read as it is", "computed as it is read"])
+def test_what_leaves_the_finite_numbers_is_summed_as_it_is(value: float, before: str) -> None:
+    made = Builder("around")
+    n, h = made.size("n", 0, 9), made.size("h", 1, 9)
+    x = made.input("x", "float32", (n, DEEP, h, h))
+    data = made.node("multiply", x, made.node(before, x)) if before else x
+    weights = made.constant("w", floats("w", LANES, DEEP, 3, 3))
+    y = made.node("conv2d", data, weights, padding=1)
+    made.output(made.node("sigmoid", y))
+    model, plain = compiled(made.bound, 1), compiled(made.bound, 1, distributive=False)
+    assert is_minimal(model)
+    (name,) = made.bound.graph.outputs
+    given = arrays(made.bound, 3, n=2, h=6)
+    for at in ((0, 1, 2, 3), (1, 0, 0, 0)):
+        given["x"][at] = value
+        np.testing.assert_array_equal(model(given)[name], plain(given)[name])
+        given["x"][at] = 0.0
+    assert not np.array_equal(model(given)[name], plain(given)[name])  # by fewer products again
+
+
+def test_a_largest_element_is_sought_along_memory() -> None:
+    made = Builder("reduced")
+    n, h = made.size("n", 0, 9), made.size("h", 1, 9)
+    x = made.input("x", "float32", (n, 8, h, h))
+    made.output(made.node("max", x, (3, 1, 2)))
+    model = compiled(made.bound, 1)
+    assert len(model.steps[-1].kernel.loops.buffers[0].shape) == 2
+    for size in (1, 2, 7):
+        given = arrays(made.bound, size, n=3, h=size)
+        (name,) = made.bound.graph.outputs
+        np.testing.assert_array_equal(model(given)[name], given["x"].max((1, 2, 3)))

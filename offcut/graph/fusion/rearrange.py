@@ -33,6 +33,8 @@ from offcut.graph.describing import Dims
 from offcut.graph.sizes import extents
 
 Changed = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+ANY_ORDER = ("max", "min")
+"""Reductions whose result is the same in every order."""
 LARGEST = 400
 """Nodes of an expression that is still written into others."""
 
@@ -157,7 +159,8 @@ def _simpler(expr: Expr) -> Expr | None:
 def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """All tensors by name, the axes of some in another order: axis n of the new is axis ``order[n]`` of the old.
 
-    What a tensor reads at its own place, and is computed as well, takes the tensor's order.
+    What a tensor reads at its own place, and is computed as well, takes the tensor's order. A largest or least one is sought in
+    the order in which the axes are read.
     """
     wanted = dict(orders)
     for tensor in reversed(tensors_of(results)):
@@ -184,9 +187,20 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
         body = rewrite(tensor.definition.body, rule)
         reads = tuple(made[one.name] for one in tensor.definition.reads)
         found = replace(tensor.definition, axes=axes, body=body, reads=reads)
-        return replace(tensor, shape=shape, definition=found)
+        return replace(tensor, shape=shape, definition=_as_read(found))
 
     return rebuilt(results, change)
+
+
+def _as_read(definition: Compute) -> Compute:
+    """The definition, the axes along which it seeks the largest or the least one in the order in which the first array has them."""
+    body, axes = definition.body, {axis.name: axis for axis in definition.reduce_axes}
+    if not isinstance(body, Reduce) or body.op not in ANY_ORDER:
+        return definition
+    read = (part.name for load, _ in loads(body) for part in load.index if isinstance(part, Var))
+    order = tuple(dict.fromkeys((*(name for name in read if name in axes), *axes)))
+    reduce_axes = tuple(axes[name] for name in order)
+    return replace(definition, reduce_axes=reduce_axes, body=replace(body, axes=order))
 
 
 Pair = tuple[str, int]
@@ -205,15 +219,25 @@ def joined_rows(
     """
     tensors = tensors_of(results)
     pairs = _Pairs(tensors, apart)
-    counts: dict[str, tuple[int, ...]] = {}
-    for tensor in tensors:
-        runs = [1] if tensor.shape else []
-        for axis in range(len(tensor.shape) - 1):
-            if pairs.join((tensor.name, axis)):
-                runs[-1] += 1
-            else:
-                runs.append(1)
-        counts[tensor.name] = tuple(runs)
+    counts = {tensor.name: pairs.runs(tensor.name, len(tensor.shape)) for tensor in tensors}
+
+    def long(extents_of: Sequence[Any]) -> Any:
+        """The extent of axes that become one."""
+        if len(extents_of) == 1:
+            return sympify(extents_of[0])
+        return sympify(dims.of(extents.product(map(dims.extent, extents_of))))
+
+    def sought(definition: Compute, name: str) -> Compute:
+        """The definition, axes of its largest or least one joined likewise."""
+        axes, made, at = definition.reduce_axes, list[Axis](), 0
+        if not isinstance(definition.body, Reduce) or definition.body.op not in ANY_ORDER:
+            return definition
+        for count in pairs.runs(name, len(axes), len(definition.axes) + 1):
+            parts = axes[at : at + count]
+            made.append(replace(parts[0], extent=long([axis.extent for axis in parts])))
+            at += count
+        body = replace(definition.body, axes=tuple(axis.name for axis in made))
+        return replace(definition, reduce_axes=tuple(made), body=body)
 
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load):
@@ -224,11 +248,7 @@ def joined_rows(
         runs = counts[tensor.name]
         shape, axes, at = list[Any](), list[Axis](), 0
         for count in runs:
-            parts = tensor.shape[at : at + count]
-            extent = parts[0]
-            if count > 1:
-                extent = dims.of(extents.product(map(dims.extent, parts)))
-            shape.append(sympify(extent))
+            shape.append(long(tensor.shape[at : at + count]))
             if tensor.definition is not None:
                 axes.append(replace(tensor.definition.axes[at], extent=shape[-1]))
             at += count
@@ -236,7 +256,8 @@ def joined_rows(
             return replace(tensor, shape=tuple(shape))
         body = rewrite(tensor.definition.body, rule)
         reads = tuple(made[one.name] for one in tensor.definition.reads)
-        found = replace(tensor.definition, axes=tuple(axes), body=body, reads=reads)
+        found = replace(tensor.definition, body=body, reads=reads)
+        found = replace(sought(found, tensor.name), axes=tuple(axes))
         return replace(tensor, shape=tuple(shape), definition=found)
 
     return rebuilt(results, change), counts
@@ -266,6 +287,16 @@ class _Pairs:
         """Whether the two axes become one."""
         return self.root(pair) not in self.broken
 
+    def runs(self, tensor: str, rank: int, first: int = 0) -> tuple[int, ...]:
+        """How many axes, of so many from the first on, become one each time."""
+        found = [1] if rank else []
+        for axis in range(first, first + rank - 1):
+            if self.join((tensor, axis)):
+                found[-1] += 1
+            else:
+                found.append(1)
+        return tuple(found)
+
     def root(self, pair: Pair) -> Pair:
         """The pair that stands for its class."""
         while pair in self.parent:
@@ -283,16 +314,33 @@ class _Pairs:
     def read(self, tensor: Tensor, definition: Compute) -> None:
         """Take account of what one tensor reads."""
         place = {axis.name: number for number, axis in enumerate(definition.axes)}
-        body = definition.body.value if isinstance(definition.body, Reduce) else definition.body
+        extents_of = dict(enumerate(tensor.shape))
+        body = definition.body
+        if isinstance(body, Reduce):
+            if (
+                body.op in ANY_ORDER
+            ):  # behind the tensor's own, with a number between that is no axis
+                behind = [*enumerate(definition.reduce_axes, len(tensor.shape) + 1)]
+                place |= {axis.name: number for number, axis in behind}
+                extents_of |= {number: axis.extent for number, axis in behind}
+            body = body.value
         beside = _outside_of_loads(body)
         split = {number for name, number in place.items() if name in beside}
         for load, _ in loads(body):
-            self.load(tensor, place, load, split)
+            self.load(tensor.name, place, extents_of, load, split)
         for number in split:
             self.broken |= {self.root((tensor.name, at)) for at in (number - 1, number)}
 
-    def load(self, tensor: Tensor, place: Mapping[str, int], load: Load, split: set[int]) -> None:
+    def load(
+        self,
+        reader: str,
+        place: Mapping[str, int],
+        extents_of: Mapping[int, Any],
+        load: Load,
+        split: set[int],
+    ) -> None:
         """Pairs of what is read are pairs of the reader, or none."""
+        shape = self.shapes[load.buffer]
         found = [place.get(part.name) if isinstance(part, Var) else None for part in load.index]
         for axis, part in enumerate(load.index):
             if found[axis] is None:
@@ -303,19 +351,19 @@ class _Pairs:
             one, other = found[axis], found[axis + 1]
             inner = (load.buffer, axis)
             alike = one is not None and other == one + 1
-            if alike and one is not None and self.whole(load.buffer, axis, tensor.name, one):
-                self.same(inner, (tensor.name, one))
+            if (
+                alike
+                and one is not None
+                and all(shape[axis + n] == extents_of[one + n] for n in range(2))
+            ):
+                self.same(inner, (reader, one))
                 paired.add(one)
             else:
                 self.broken.add(self.root(inner))
         for number in used:
             for at in (number - 1, number):
                 if at not in paired:
-                    self.broken.add(self.root((tensor.name, at)))
-
-    def whole(self, read: str, axis: int, reader: str, own: int) -> bool:
-        """Whether a pair is read in its full extents."""
-        return bool(self.shapes[read][axis : axis + 2] == self.shapes[reader][own : own + 2])
+                    self.broken.add(self.root((reader, at)))
 
 
 def _outside_of_loads(expr: Expr) -> set[str]:

@@ -18,9 +18,9 @@ from offcut.describe.request import Array, own
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
-from offcut.graph.describing import Description, typed
+from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import scaled, with_folded_factors
-from offcut.graph.fusion.minimal import with_fewer_products
+from offcut.graph.fusion.minimal import Assumed, with_fewer_products
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
@@ -32,7 +32,7 @@ from offcut.graph.fusion.rearrange import (
 )
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.split import Taken, Targets, taken
-from offcut.graph.placing.places import ONE, Place, Placed, own_place
+from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
 from offcut.graph.programs import Call, given_to
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel
@@ -65,6 +65,7 @@ class Step:
     sizes   the kernel's sizes, in order, over those of the graph
     target  the name of the target that runs it; refused: those before it, and why they do not
     constants  of the graph: what the kernel calls each, and the order in which it has its axes
+    limits     of its outputs, each of one element: above them, results of the model are not what it says. None for any other step
     """
 
     kernel: Kernel
@@ -78,6 +79,7 @@ class Step:
     target: str
     refused: tuple[tuple[str, str], ...] = ()
     constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    limits: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class _Made:
     runs       how many axes of a value each of its axes is
     constants  what it calls those that it reads, and their names
     derived    the tensors that are computed from the region's constants alone
+    assumed    what its results are compared with, where it measures what another reads
     """
 
     taken: Taken
@@ -97,6 +100,25 @@ class _Made:
     derived: tuple[Tensor, ...]
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
+    assumed: tuple[Assumed, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the tensors of a region are described with.
+
+    given      what they may read: values, and constants
+    derived    those of the constants that are computed from others
+    constants  the arrays of both
+    orders     of the axes of values in memory; apart: pairs of them that do not lie side by side
+    """
+
+    dims: Dims
+    given: Sequence[Tensor]
+    derived: tuple[Tensor, ...]
+    constants: Mapping[str, Array]
+    orders: Mapping[str, tuple[int, ...]]
+    apart: frozenset[Pair]
 
 
 class Kernels:
@@ -122,17 +144,17 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
-        self._known: dict[object, _Made] = {} if like is None else like._known
+        self._known: dict[object, tuple[_Made, ...]] = {} if like is None else like._known
         self._compiled: dict[str, Taken] = {} if like is None else like._compiled
 
-    def step(
+    def steps(
         self,
         placed: Placed,
         unpacked: Collection[str] = (),
         turned: Mapping[str, tuple[int, ...]] | None = None,
         priced: bool = False,
-    ) -> Step:
-        """The call that runs a region.
+    ) -> Iterator[Step]:
+        """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.
 
         unpacked  constants that are read as any other operand is
         turned    orders of the axes of constants, where they are not held as they are
@@ -170,49 +192,54 @@ class Kernels:
         texts = tuple(map(typed, nodes))
         key = self.sizes, nodes, texts, types, fixed, tuple(sorted(orders.items())), apart, before
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
-        made = self._known.get(key)
-        if made is None:
-            made = self._known[key] = self.made(nodes, types, constants, orders, apart, before)
-            kernel = made.taken.kernel
-        else:
-            kernel = made.taken.kernel
-            if constants and not priced:
-                every = constants | _run(made.derived, constants)
-                asked = {name: every[name] for name in made.constants.values()}
-                shaped = _shaped(asked, made.runs, orders)
-                given = {own: shaped[name] for own, name in made.constants.items()}
-                try:
-                    kernel = kernel.with_constants(given) if given else kernel
-                except DescribeError:  # its code is for finite ones
-                    made = self.made(nodes, types, constants, orders, apart, before)
-                    kernel = made.taken.kernel
+        found = self._known.get(key)
+        every: Mapping[str, Array] = constants
+        if found is not None and constants and not priced:
+            every = constants | _run(found[-1].derived, constants)
+            try:
+                kernels = [_rebound(made, every, orders) for made in found]
+            except DescribeError:  # their code is for finite ones
+                found = None
+        elif found is not None:
+            kernels = [made.taken.kernel for made in found]
+        if found is None:
+            found, every = self.made(nodes, types, constants, orders, apart, before)
+            self._known.setdefault(key, found)
+            kernels = [made.taken.kernel for made in found]
 
         own = {new: old for old, new in names.items()}
+        name = region.nodes[-1].results[0].name
 
-        def operand(name: str) -> Operand:
+        def operand(name: str, made: _Made) -> Operand:
             place = places[name]
             order = orders.get(names[name], place.order)
             shape, strides = _joined(place, order, made.runs[names[name]])
             dtype = self.values[name].dtype
             return Operand(name, place.root, dtype, place.offset, shape, strides)
 
-        return Step(
-            kernel,
-            _entry(kernel),
-            made.code,
-            region.nodes[-1].results[0].name,
-            tuple(node.op for node in region.nodes),
-            tuple(operand(own[name]) for name in made.inputs),
-            tuple(operand(name) for name in region.results),
-            tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
-            made.taken.target,
-            made.taken.refused,
-            tuple(
-                (own[x], name, orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
-                for name, x in made.constants.items()
-                if x in own
-            ),
-        )
+        for made, kernel in zip(found, kernels, strict=True):
+            measured = tuple(
+                Operand(f"{name}.{number}", f"{name}.{number}", one.largest.dtype, ZERO, (), ())
+                for number, one in enumerate(made.assumed)
+            )
+            yield Step(
+                kernel,
+                _entry(kernel),
+                made.code,
+                f"{name}.largest" if measured else name,
+                ("largest",) if measured else tuple(node.op for node in region.nodes),
+                tuple(operand(own[name], made) for name in made.inputs),
+                measured or tuple(operand(name, made) for name in region.results),
+                tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
+                made.taken.target,
+                made.taken.refused,
+                tuple(
+                    (own[x], name, orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
+                    for name, x in made.constants.items()
+                    if x in own
+                ),
+                tuple(0.0 if priced else one.limit(every[one.points]) for one in made.assumed),
+            )
 
     def whole(self, place: Place) -> bool:
         """Whether a constant is read as it is."""
@@ -227,8 +254,8 @@ class Kernels:
         orders: Mapping[str, tuple[int, ...]],
         apart: frozenset[Pair],
         before: frozenset[str],
-    ) -> _Made:
-        """The kernel of some nodes."""
+    ) -> tuple[tuple[_Made, ...], Mapping[str, Array]]:
+        """The kernel of some nodes, and before it one that measures what it assumes something of; and all constants of them."""
         description = Description(self.sizes)
         results: tuple[Tensor, ...] = ()
         outside = {value.name: value for value in types}
@@ -238,28 +265,44 @@ class Kernels:
                     description.given(outside[name])
             results = description.node(node.op, node, [value.name for value in node.results])
         for call in description.calls.values():
-            return self.of_program(call, nodes[-1], constants)
+            return (self.of_program(call, nodes[-1], constants),), constants
         given = [description.tensors[name] for name in outside]
         last = [value.name for value in nodes[-1].results]
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
         results = without_single_terms(written_in(results, before))
-        known = {*constants}
         if self.distributive:
             results = with_folded_factors(results, constants)
-        results, derived, made = self.known(results, constants)
-        known |= {tensor.name for tensor in derived}
-        constants = {**constants, **made}
+        results, derived, made, assumed = self.known(results, constants)
+        every = {**constants, **made}
         given += [replace(tensor, definition=None) for tensor in derived]
+        around = _Around(description.dims, given, derived, every, orders, apart)
+        found = self.described(around, results, renames)
+        if not assumed:
+            return (found,), every
+        largest = [one.largest for one in assumed]
+        read = {one.name for one in tensors_of(largest)}
+        around = replace(around, given=[one for one in given if one.name in read])
+        return (replace(self.described(around, largest, {}), assumed=assumed), found), every
+
+    def described(
+        self, around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]
+    ) -> _Made:
+        """The kernel of described tensors.
+
+        renames  what the region calls the results
+        """
+        orders, dims = around.orders, around.dims
         read = {tensor.name for tensor in tensors_of(results)}
-        constants = {name: array for name, array in constants.items() if name in read}
-        given = [one for one in given if one.name in constants or one.name not in known]
+        constants = {name: array for name, array in around.constants.items() if name in read}
+        outside = [one for one in around.given if one.name not in around.constants]
+        given = [*outside, *(one for one in around.given if one.name in constants)]
         moved = {old: orders[new] for old, new in renames.items()}
         moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
         by_name = ordered(results, moved)
         results = tuple(by_name[tensor.name] for tensor in results)
         own = {new: old for old, new in renames.items()}
-        beside = {(own.get(name, name), at) for name, at in apart}
-        by_name, runs = joined_rows(results, description.dims, beside)
+        beside = {(own.get(name, name), at) for name, at in around.apart}
+        by_name, runs = joined_rows(results, dims, beside)
         results = tuple(by_name[tensor.name] for tensor in results)
         inputs = [by_name.get(tensor.name, tensor) for tensor in given]
         by_name, sizes = with_own_sizes(by_name, results, inputs)
@@ -274,31 +317,37 @@ class Kernels:
         )
         every = {t.name: (1,) * len(t.shape) for t in given} | runs
         every |= {new: runs[old] for old, new in renames.items()}
-        extents_of = description.dims.extents
         return _Made(
             found,
             [*self._compiled].index(key),
-            tuple(name for name in outside if name not in known),
+            tuple(one.name for one in outside),
             {name: name for name in constants},
-            derived,
+            around.derived,
             every,
-            {new: extents_of[old] for new, old in sizes.items()},
+            {new: dims.extents[old] for new, old in sizes.items()},
         )
 
     def known(
         self, results: Sequence[Tensor], constants: Mapping[str, Array]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array]]:
-        """The results, the tensors in them that depend on constants alone, and the arrays of these.
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array], tuple[Assumed, ...]]:
+        """The results, the tensors in them that depend on constants alone, the arrays of these, and what is assumed of what is read.
 
         By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
         """
         if self.distributive:
-            fewer, derived = with_known(with_fewer_products(results, constants), constants)
+            fewer, assumed = with_fewer_products(results, constants)
+            measured = tuple(one.largest for one in assumed)
+            found, derived = with_known((*fewer, *measured), constants)
             made = _run(derived, constants)
             if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
-                return fewer, derived, made
+                largest = found[len(fewer) :]
+                assumed = tuple(
+                    replace(one, largest=tensor)
+                    for one, tensor in zip(assumed, largest, strict=True)
+                )
+                return found[: len(fewer)], derived, made, assumed
         plain, derived = with_known(results, constants)
-        return plain, derived, _run(derived, constants)
+        return plain, derived, _run(derived, constants), ()
 
     def of_program(self, call: Call, node: Node, constants: Mapping[str, Array]) -> _Made:
         """The kernel of a loop program."""
@@ -371,6 +420,19 @@ def _run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str,
     made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
     arrays = made if isinstance(made, tuple) else (made,)
     return {tensor.name: own(array) for tensor, array in zip(derived, arrays, strict=True)}
+
+
+def _rebound(
+    made: _Made, constants: Mapping[str, Array], orders: Mapping[str, tuple[int, ...]]
+) -> Kernel:
+    """The kernel with other constants.
+
+    Raises DescribeError where its code is for finite ones, and these are not.
+    """
+    asked = {name: constants[name] for name in made.constants.values()}
+    shaped = _shaped(asked, made.runs, orders)
+    given = {own: shaped[name] for own, name in made.constants.items()}
+    return made.taken.kernel.with_constants(given) if given else made.taken.kernel
 
 
 def _entry(kernel: Kernel) -> Entry | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.kernels import Kernels, Step
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.running import ARENA, Frame, checked, extents_of
+from offcut.graph.models.running import ARENA, Frame, checked, extents_of, limits_of
 from offcut.graph.models.split import Targets, every
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.placing.layouts import beside, orders_of, turned
@@ -86,7 +87,7 @@ class Model:
         laid: Laid,
         notes: Sequence[str],
         asked: Bound,
-        how: tuple[Any, ...],
+        how: Mapping[str, Any],
     ) -> None:
         graph = bound.graph
         self.steps, self.notes, self._how = tuple(steps), tuple(notes), how
@@ -101,17 +102,20 @@ class Model:
         self._fresh = _fresh(
             graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
         )
+        measured = [root for limits in limits_of(steps).values() for root in limits]
+        self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
         bases = (
             *(v.name for v in graph.inputs),
             *self._fresh.values(),
+            *measured,
             *read,
         )
+        self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
         self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
         kept = {place.root for place in laid.outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
-        self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
         numbers = {name: number for number, name in enumerate(self._fresh)}
         self._compact = {name: place.compact for name, place in laid.outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
@@ -122,6 +126,7 @@ class Model:
         self._given = [numbers.get(name) for name in graph.outputs]
         self._arenas: list[tuple[int, int, Array]] = []
         self._lock = threading.Lock()
+        self._as_written: Model | None = None
 
     def __call__(self, *given: Any, **sizes: int) -> Any:
         """The outputs.
@@ -172,7 +177,11 @@ class Model:
         ]
         frame.bases[ARENA : ARENA + len(addresses)] = addresses
         frame.run()
+        within = frame.within
         known.frames.append(frame)
+        if not within:
+            self._arenas.append(memory)
+            return self._plain().outputs(arrays, sizes)
         made = [
             results[place][0]
             if place is not None
@@ -186,7 +195,7 @@ class Model:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
-        return compiled, (self.asked, *self._how)
+        return partial(compiled, **self._how), (self.asked,)
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs: the kernels, in order, and the memory between them; in formulas where no size is given.
@@ -194,6 +203,14 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self.steps, self.arena, self.notes, sizes)
+
+    def _plain(self) -> Model:
+        """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
+        with self._lock:
+            if self._as_written is None:
+                how = {**self._how, "distributive": False}
+                self._as_written = compiled(self.asked, **how)
+            return self._as_written
 
     def _in_order(self, given: Mapping[str, Any]) -> list[Any]:
         names = [value.name for value in self.bound.graph.inputs]
@@ -352,7 +369,14 @@ def compiled(
         least_filled=least_filled,
         distributive=distributive,
     )
-    how = (threads, targets, tuple(passes), least_filled, distributive, orders)
+    how = {
+        "threads": threads,
+        "target": targets,
+        "passes": tuple(passes),
+        "least_filled": least_filled,
+        "distributive": distributive,
+        "orders": orders,
+    }
     return Model(made, *stepped(made, kernels, orders=orders), bound, how)
 
 
@@ -388,11 +412,11 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders)
         try:
-            steps = []
+            steps = list[Step]()
             for one in placed.steps:
                 region = one.region
                 unpacked, turns = _constants(region, readings, made, orders)
-                steps.append(kernels.step(one, unpacked, turns, priced))
+                steps += kernels.steps(one, unpacked, turns, priced)
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 refused.value = region.results[0]

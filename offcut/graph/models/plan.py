@@ -21,8 +21,8 @@ TARGET = 2  # the column of `ModelPlan.rows`
 class ModelPlan:
     """The kernels of a call, in order; ``str`` of it is a table.
 
-    rows     value, operators, target, shapes of the results, slots of the arena; the table shows targets where there are
-             several
+    rows     value, operators, target, shapes of the results, slots of the arena, or how large what is measured may be; the table
+             shows targets where there are several
     kernels  how many of the kernels are distinct
     arena    bytes of the slots, by expressions or numbers
     split    kernels that a target runs after others refused them, and why these did
@@ -80,6 +80,8 @@ def planned(
         shape = ", ".join(_shape(one, shown) for one in step.outputs)
         slots = [arena.of.get(one.root) for one in step.outputs]
         memory = ", ".join("result" if slot is None else f"slot {slot}" for slot in slots)
+        if step.limits:
+            memory = ", ".join(f"at most {limit:.1e}" for limit in step.limits)
         return step.name, " ".join(step.nodes), step.target, shape, memory
 
     slots = tuple(

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
+import numpy as np
+
 from offcut.backends.base import Relation
 from offcut.backends.host import arrays as host
 from offcut.backends.host.in_turn import WORKSPACE, Batch, check_status
-from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.expr import Expr
+from offcut.describe.request import Array
 from offcut.errors import CallError
 from offcut.graph.models.arena import ALIGNMENT, Arena
 from offcut.graph.models.kernels import Operand, Step
@@ -48,7 +51,7 @@ class Frame:
     """The calls of all kernels at one set of sizes.
 
     bases      the numbers of the bases of values that are not in the arena
-    addresses  of the last of these: constants
+    addresses  of the last of these: constants; what is measured has an element here
     number     the values of extents at the sizes
     lengths    elements of the memory of each value that has its own
 
@@ -74,6 +77,12 @@ class Frame:
         self.arena_bytes = self.scratch_at = total
         known = [0] * (ARENA + 1 + len(bases) - len(addresses))
         self.bases = (ctypes.c_int64 * (len(known) + len(addresses)))(*known, *addresses)
+        self._measured = list[tuple[Array, Array]]()
+        for dtype, limits in limits_of(steps).items():
+            found = np.zeros(len(limits), numpy_dtype(dtype))
+            self._measured.append((found, np.array([*limits.values()])))
+            for at, root in zip(_addresses(found), limits, strict=True):
+                self.bases[bases[root]] = at
 
         def place(one: Operand) -> tuple[int, int]:
             base = bases.get(one.root, ARENA)
@@ -105,6 +114,11 @@ class Frame:
             status = run(self._given, scratch)
             if status:
                 check_status(self.name, status)
+
+    @property
+    def within(self) -> bool:
+        """Whether what the last run measured is within its limits."""
+        return all((found <= limits).all() for found, limits in self._measured)
 
     def _batch(self, calls: Sequence[_Call]) -> Batch:
         """Calls of machine code."""
@@ -153,6 +167,20 @@ class Frame:
         known = {name: number(size) for name, size in step.sizes}
         step.kernel(*inputs, out=outs if len(outs) > 1 else outs[0], **known)
         return 0
+
+
+def limits_of(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
+    """Of each element type, the values that are measured, and how large each may be."""
+    found: dict[str, dict[str, float]] = {}
+    for step in steps:
+        for one, limit in zip(step.outputs, step.limits, strict=False):
+            found.setdefault(one.dtype, {})[one.root] = limit
+    return found
+
+
+def _addresses(array: Array) -> range:
+    start: int = array.__array_interface__["data"][0]
+    return range(start, start + array.nbytes, array.itemsize)
 
 
 def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
