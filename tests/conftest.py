@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Before offcut is imported: no records, model or cache of the user's are read or written, and no records that are
 # shipped.
 os.environ["OFFCUT_RECORDS"] = "off"
+os.environ["OFFCUT_PROCESSES"] = "1"  # the suite has the cores
 # The processes of one run share an empty one, which the first of them makes.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["OFFCUT_CACHE"] = tempfile.mkdtemp(prefix="offcut-tests-")

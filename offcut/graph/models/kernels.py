@@ -2,123 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import prod
-
-import numpy as np
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from offcut.backends.base import Entry
-from offcut.backends.target import Target
 from offcut.core.expr import Expr
-from offcut.core.program import Kind, Size
-from offcut.describe.computation import computation
-from offcut.describe.reads import tensors_of
-from offcut.describe.request import Array, own
-from offcut.describe.source import source
-from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, TargetError
-from offcut.graph.describing import Description, Dims, typed
-from offcut.graph.fusion.folding import scaled, with_folded_factors
-from offcut.graph.fusion.minimal import Assumed, with_fewer_products
-from offcut.graph.fusion.rearrange import (
-    Pair,
-    joined_rows,
-    ordered,
-    with_known,
-    with_own_sizes,
-    without_single_terms,
-    written_in,
-)
+from offcut.core.program import Size
+from offcut.describe.request import Array
+from offcut.errors import DescribeError, OffcutError, TargetError
+from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
-from offcut.graph.models.split import Taken, Targets, taken
+from offcut.graph.models.ahead import Ahead, Job
+from offcut.graph.models.split import Taken, Targets, every, taken
+from offcut.graph.models.step import Operand, Step
+from offcut.graph.models.wanted import Asked, Form, Wanted, run, shaped, wanted, zero, zeros
 from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
-from offcut.graph.programs import Call, given_to
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """An array of a call: ``root[offset]`` on, with the kernel's axes.
-
-    offset, strides  in elements, over the sizes of the graph
-    """
-
-    value: str
-    root: str
-    dtype: str
-    offset: Expr
-    shape: tuple[Expr, ...]
-    strides: tuple[Expr, ...]
-
-
-@dataclass(frozen=True)
-class Step:
-    """A call of a kernel.
-
-    code    the number of its code: two kernels of one code differ in constants alone
-    name    of the value that it gives
-    nodes   the operators that it runs
-    inputs  of the kernel, in order; outputs likewise
-    sizes   the kernel's sizes, in order, over those of the graph
-    target  the name of the target that runs it; refused: those before it, and why they do not
-    constants  of the graph: what the kernel calls each, and the order in which it has its axes
-    limits     of its outputs, each of one element: above them, results of the model are not what it says. None for any other step
-    """
-
-    kernel: Kernel
-    entry: Entry | None
-    code: int
-    name: str
-    nodes: tuple[str, ...]
-    inputs: tuple[Operand, ...]
-    outputs: tuple[Operand, ...]
-    sizes: tuple[tuple[str, Expr], ...]
-    target: str
-    refused: tuple[tuple[str, str], ...] = ()
-    constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
-    limits: tuple[float, ...] = ()
-
-
 @dataclass(frozen=True)
 class _Made:
-    """A kernel with what is known of its arrays.
-
-    inputs     the names of the values that it is called with
-    runs       how many axes of a value each of its axes is
-    constants  what it calls those that it reads, and their names
-    derived    the tensors that are computed from the region's constants alone
-    assumed    what its results are compared with, where it measures what another reads
-    """
+    """A kernel of some form; the number of its code."""
 
     taken: Taken
     code: int
-    inputs: tuple[str, ...]
-    constants: Mapping[str, str]
-    derived: tuple[Tensor, ...]
-    runs: Mapping[str, tuple[int, ...]]
-    sizes: Mapping[str, Expr]
-    assumed: tuple[Assumed, ...] = ()
+    form: Form
 
 
 @dataclass(frozen=True)
-class _Around:
-    """What the tensors of a region are described with.
+class Named:
+    """What a region asks for, and what it calls its values; its constants by the former's names."""
 
-    given      what they may read: values, and constants
-    derived    those of the constants that are computed from others
-    constants  the arrays of both
-    orders     of the axes of values in memory; apart: pairs of them that do not lie side by side
-    """
-
-    dims: Dims
-    given: Sequence[Tensor]
-    derived: tuple[Tensor, ...]
-    constants: Mapping[str, Array]
-    orders: Mapping[str, tuple[int, ...]]
-    apart: frozenset[Pair]
+    asked: Asked
+    placed: Placed
+    names: Mapping[str, str]
+    constants: Mapping[str, Array] = field(repr=False)
 
 
 class Kernels:
@@ -147,20 +68,16 @@ class Kernels:
         self._known: dict[object, tuple[_Made, ...]] = {} if like is None else like._known
         self._compiled: dict[str, Taken] = {} if like is None else like._compiled
 
-    def steps(
+    def asked(
         self,
         placed: Placed,
         unpacked: Collection[str] = (),
         turned: Mapping[str, tuple[int, ...]] | None = None,
-        priced: bool = False,
-    ) -> Iterator[Step]:
-        """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.
+    ) -> Named:
+        """What a region asks for.
 
         unpacked  constants that are read as any other operand is
         turned    orders of the axes of constants, where they are not held as they are
-        priced    whether it is asked for its cost alone: it may hold constants of another region
-
-        Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
         """
         region, places = placed.region, placed.places
         known = {
@@ -189,237 +106,115 @@ class Kernels:
         )
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
-        texts = tuple(map(typed, nodes))
-        key = self.sizes, nodes, texts, types, fixed, tuple(sorted(orders.items())), apart, before
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
-        found = self._known.get(key)
-        every: Mapping[str, Array] = constants
+        asked = Asked(self.sizes, nodes, types, fixed, orders, apart, before)
+        return Named(asked, placed, names, constants)
+
+    def ahead(self, regions: Sequence[Named]) -> Ahead:
+        """Helpers for the kernels that are not there yet."""
+        jobs = dict[str, Job]()
+        target, *others = every(self.targets)
+        if others:  # which of them takes it is not known
+            return Ahead(())
+        for one in regions:
+            if one.asked.key in self._known:
+                continue
+            constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
+            with suppress(OffcutError):  # it is refused where it is made
+                found, _ = wanted(one.asked, constants, self.distributive, zeros)
+                for each in found:
+                    kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
+                    asked = each.output, each.inputs, kinds, self.threads, target
+                    jobs.setdefault(each.key, Job(each.key, *asked))
+        return Ahead([job for key, job in jobs.items() if key not in self._compiled])
+
+    def steps(self, region: Named, ahead: Ahead, priced: bool = False) -> Iterator[Step]:
+        """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.
+
+        ahead   who may be making its kernels
+        priced  whether it is asked for its cost alone: it may hold constants of another region
+
+        Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
+        """
+        asked, placed, constants = region.asked, region.placed, region.constants
+        found, known = self._known.get(asked.key), constants
         if found is not None and constants and not priced:
-            every = constants | _run(found[-1].derived, constants)
+            known = {**constants, **run(found[-1].form.derived, constants)}
             try:
-                kernels = [_rebound(made, every, orders) for made in found]
+                kernels = [_rebound(made, known, asked.orders) for made in found]
             except DescribeError:  # their code is for finite ones
                 found = None
         elif found is not None:
             kernels = [made.taken.kernel for made in found]
         if found is None:
-            found, every = self.made(nodes, types, constants, orders, apart, before)
-            self._known.setdefault(key, found)
+            asks, known = wanted(asked, constants, self.distributive, run)
+            found = tuple(self.made(one, ahead) for one in asks)
+            self._known.setdefault(asked.key, found)
             kernels = [made.taken.kernel for made in found]
 
-        own = {new: old for old, new in names.items()}
-        name = region.nodes[-1].results[0].name
-
-        def operand(name: str, made: _Made) -> Operand:
-            place = places[name]
-            order = orders.get(names[name], place.order)
-            shape, strides = _joined(place, order, made.runs[names[name]])
-            dtype = self.values[name].dtype
-            return Operand(name, place.root, dtype, place.offset, shape, strides)
-
+        own = {new: old for old, new in region.names.items()}
+        nodes = placed.region.nodes
+        name = nodes[-1].results[0].name
         for made, kernel in zip(found, kernels, strict=True):
-            measured = tuple(
+            form = made.form
+            outputs = tuple(
                 Operand(f"{name}.{number}", f"{name}.{number}", one.largest.dtype, ZERO, (), ())
-                for number, one in enumerate(made.assumed)
+                for number, one in enumerate(form.assumed)
             )
             yield Step(
                 kernel,
                 _entry(kernel),
                 made.code,
-                f"{name}.largest" if measured else name,
-                ("largest",) if measured else tuple(node.op for node in region.nodes),
-                tuple(operand(own[name], made) for name in made.inputs),
-                measured or tuple(operand(name, made) for name in region.results),
-                tuple((facts.name, made.sizes[facts.name]) for facts in kernel.signature.sizes),
+                f"{name}.largest" if outputs else name,
+                ("largest",) if outputs else tuple(node.op for node in nodes),
+                tuple(self.operand(own[name], region, form) for name in form.inputs),
+                outputs or tuple(self.operand(n, region, form) for n in placed.region.results),
+                tuple((facts.name, form.sizes[facts.name]) for facts in kernel.signature.sizes),
                 made.taken.target,
                 made.taken.refused,
                 tuple(
-                    (own[x], name, orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
-                    for name, x in made.constants.items()
+                    (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
+                    for name, x in form.constants.items()
                     if x in own
                 ),
-                tuple(0.0 if priced else one.limit(every[one.points]) for one in made.assumed),
+                tuple(0.0 if priced else one.limit(known[one.points]) for one in form.assumed),
             )
+
+    def operand(self, name: str, region: Named, form: Form) -> Operand:
+        """A value as an array of a kernel."""
+        place, own = region.placed.places[name], region.names[name]
+        order = region.asked.orders.get(own, place.order)
+        shape, strides = _joined(place, order, form.runs[own])
+        return Operand(name, place.root, self.values[name].dtype, place.offset, shape, strides)
 
     def whole(self, place: Place) -> bool:
         """Whether a constant is read as it is."""
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(
-        self,
-        nodes: Sequence[Node],
-        types: Sequence[Value],
-        constants: Mapping[str, Array],
-        orders: Mapping[str, tuple[int, ...]],
-        apart: frozenset[Pair],
-        before: frozenset[str],
-    ) -> tuple[tuple[_Made, ...], Mapping[str, Array]]:
-        """The kernel of some nodes, and before it one that measures what it assumes something of; and all constants of them."""
-        description = Description(self.sizes)
-        results: tuple[Tensor, ...] = ()
-        outside = {value.name: value for value in types}
-        for node in _in_order(nodes, before):
-            for name in node.operands:
-                if name not in description.tensors:
-                    description.given(outside[name])
-            results = description.node(node.op, node, [value.name for value in node.results])
-        for call in description.calls.values():
-            return (self.of_program(call, nodes[-1], constants),), constants
-        given = [description.tensors[name] for name in outside]
-        last = [value.name for value in nodes[-1].results]
-        renames = {r.name: name for r, name in zip(results, last, strict=True)}
-        results = without_single_terms(written_in(results, before))
-        if self.distributive:
-            results = with_folded_factors(results, constants)
-        results, derived, made, assumed = self.known(results, constants)
-        every = {**constants, **made}
-        given += [replace(tensor, definition=None) for tensor in derived]
-        around = _Around(description.dims, given, derived, every, orders, apart)
-        found = self.described(around, results, renames)
-        if not assumed:
-            return (found,), every
-        largest = [one.largest for one in assumed]
-        read = {one.name for one in tensors_of(largest)}
-        around = replace(around, given=[one for one in given if one.name in read])
-        return (replace(self.described(around, largest, {}), assumed=assumed), found), every
-
-    def described(
-        self, around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]
-    ) -> _Made:
-        """The kernel of described tensors.
-
-        renames  what the region calls the results
-        """
-        orders, dims = around.orders, around.dims
-        read = {tensor.name for tensor in tensors_of(results)}
-        constants = {name: array for name, array in around.constants.items() if name in read}
-        outside = [one for one in around.given if one.name not in around.constants]
-        given = [*outside, *(one for one in around.given if one.name in constants)]
-        moved = {old: orders[new] for old, new in renames.items()}
-        moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
-        by_name = ordered(results, moved)
-        results = tuple(by_name[tensor.name] for tensor in results)
-        own = {new: old for old, new in renames.items()}
-        beside = {(own.get(name, name), at) for name, at in around.apart}
-        by_name, runs = joined_rows(results, dims, beside)
-        results = tuple(by_name[tensor.name] for tensor in results)
-        inputs = [by_name.get(tensor.name, tensor) for tensor in given]
-        by_name, sizes = with_own_sizes(by_name, results, inputs)
-        results = tuple(by_name[tensor.name] for tensor in results)
-        inputs = [by_name[tensor.name] for tensor in inputs]
-        shaped = _shaped(constants, runs, orders)
-        key = str(source(computation(results, inputs, tuple(constants))))
-        found = self.compiled(
-            key,
-            lambda target: compile(results, inputs, shaped, threads=self.threads, target=target),
-            shaped,
-        )
-        every = {t.name: (1,) * len(t.shape) for t in given} | runs
-        every |= {new: runs[old] for old, new in renames.items()}
-        return _Made(
-            found,
-            [*self._compiled].index(key),
-            tuple(one.name for one in outside),
-            {name: name for name in constants},
-            around.derived,
-            every,
-            {new: dims.extents[old] for new, old in sizes.items()},
-        )
-
-    def known(
-        self, results: Sequence[Tensor], constants: Mapping[str, Array]
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array], tuple[Assumed, ...]]:
-        """The results, the tensors in them that depend on constants alone, the arrays of these, and what is assumed of what is read.
-
-        By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
-        """
-        if self.distributive:
-            fewer, assumed = with_fewer_products(results, constants)
-            measured = tuple(one.largest for one in assumed)
-            found, derived = with_known((*fewer, *measured), constants)
-            made = _run(derived, constants)
-            if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
-                largest = found[len(fewer) :]
-                assumed = tuple(
-                    replace(one, largest=tensor)
-                    for one, tensor in zip(assumed, largest, strict=True)
-                )
-                return found[: len(fewer)], derived, made, assumed
-        plain, derived = with_known(results, constants)
-        return plain, derived, _run(derived, constants), ()
-
-    def of_program(self, call: Call, node: Node, constants: Mapping[str, Array]) -> _Made:
-        """The kernel of a loop program."""
-        inputs = dict(zip((b.name for b in given_to(call.program)), call.operands, strict=True))
-        updated = {one.name for one in call.program.buffers if one.kind is Kind.INOUT}
-        fixed = {
-            own: name for own, name in inputs.items() if name in constants and own not in updated
-        }
-        key = f"{call.program}\n{', '.join(fixed)}"
-        arrays = {own: constants[name] for own, name in fixed.items()}
-        found = self.compiled(
-            key,
-            lambda target: compile(
-                call.program, constants=arrays, threads=self.threads, target=target
-            ),
-            arrays,
-        )
-        values = (*call.operands, *(value.name for value in node.results))
-        ranks = (*given_to(call.program), *call.program.results)
-        return _Made(
-            found,
-            [*self._compiled].index(key),
-            tuple(name for own, name in inputs.items() if own not in fixed),
-            fixed,
-            (),
-            {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)},
-            call.sizes,
-        )
-
-    def compiled(
-        self, key: str, made: Callable[[str | Target], Kernel], constants: Mapping[str, Array]
-    ) -> Taken:
-        """A kernel, compiled where none of that text is, with its constants."""
-        found = self._compiled.get(key)
-        if found is None:
-            found = self._compiled[key] = taken(self.targets, made, self.least_filled)
-        elif constants:
+    def made(self, asked: Wanted, ahead: Ahead) -> _Made:
+        """A kernel, compiled where none that computes the same is, with its constants."""
+        found = self._compiled.get(asked.key)
+        if found is not None and asked.constants:
             try:
-                found = replace(found, kernel=found.kernel.with_constants(constants))
+                found = replace(found, kernel=found.kernel.with_constants(asked.constants))
             except DescribeError:  # its code is for finite ones
-                found = taken(self.targets, made, self.least_filled)
-        return found
-
-
-def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:
-    """The nodes, each after what it reads; those that are written into others as late as can be.
-
-    A product's extents are described first, so that what follows it is described by the same.
-    """
-    maker = {value.name: node for node in nodes for value in node.results}
-    done = set[str]()
-
-    def with_operands(node: Node) -> Iterator[Node]:
-        for name in node.operands:
-            if name in maker and name not in done:
-                yield from with_operands(maker[name])
-        done.update(value.name for value in node.results)
-        yield node
-
-    for node in nodes:
-        if node.results[0].name not in before and node.results[0].name not in done:
-            yield from with_operands(node)
-
-
-def _run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
-    """What is computed from constants alone."""
-    if not derived:
-        return {}
-    read = [tensor for tensor in tensors_of(derived) if tensor.definition is None]
-    made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
-    arrays = made if isinstance(made, tuple) else (made,)
-    return {tensor.name: own(array) for tensor, array in zip(derived, arrays, strict=True)}
+                found = None
+        if found is None:
+            with ahead.making(asked.key):
+                found = taken(
+                    self.targets,
+                    lambda target: compile(
+                        asked.output,
+                        asked.inputs,
+                        asked.constants,
+                        threads=self.threads,
+                        target=target,
+                    ),
+                    self.least_filled,
+                )
+            self._compiled.setdefault(asked.key, found)
+        return _Made(found, [*self._compiled].index(asked.key), asked.form)
 
 
 def _rebound(
@@ -429,9 +224,9 @@ def _rebound(
 
     Raises DescribeError where its code is for finite ones, and these are not.
     """
-    asked = {name: constants[name] for name in made.constants.values()}
-    shaped = _shaped(asked, made.runs, orders)
-    given = {own: shaped[name] for own, name in made.constants.items()}
+    form = made.form
+    arrays = shaped({name: constants[name] for name in form.constants.values()}, form.runs, orders)
+    given = {own: arrays[name] for own, name in form.constants.items()}
     return made.taken.kernel.with_constants(given) if given else made.taken.kernel
 
 
@@ -462,22 +257,3 @@ def _joined(
         strides.append(place.strides[long[-1]] if long else ONE)
         at += count
     return tuple(shape), tuple(strides)
-
-
-def _shaped(
-    constants: Mapping[str, Array],
-    runs: Mapping[str, tuple[int, ...]],
-    orders: Mapping[str, tuple[int, ...]],
-) -> dict[str, Array]:
-    """Constants with their axes in order, and joined."""
-    made = dict(constants)
-    for name, held in constants.items():
-        array = held.transpose(orders[name]) if name in orders else held
-        shape, at = list[int](), 0
-        for count in runs.get(name, (1,) * array.ndim):
-            shape.append(prod(array.shape[at : at + count]))
-            at += count
-        made[name] = array.reshape(shape)
-        if not np.may_share_memory(made[name], held):
-            own(made[name])
-    return made

@@ -20,11 +20,12 @@ from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
-from offcut.graph.models.kernels import Kernels, Step
+from offcut.graph.models.kernels import Kernels, Named
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.running import ARENA, Frame, checked, extents_of, limits_of
 from offcut.graph.models.split import Targets, every
+from offcut.graph.models.step import Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.placing.layouts import beside, orders_of, turned
 from offcut.graph.placing.places import ONE, ZERO, Laid, Place, laid
@@ -412,11 +413,14 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders)
         try:
-            steps = list[Step]()
-            for one in placed.steps:
-                region = one.region
-                unpacked, turns = _constants(region, readings, made, orders)
-                steps += kernels.steps(one, unpacked, turns, priced)
+            steps, asked = list[Step](), list[Named]()
+            for part in placed.steps:
+                region = part.region
+                asked.append(kernels.asked(part, *_constants(region, readings, made, orders)))
+            with kernels.ahead(asked) as ahead:
+                for one in asked:
+                    region = one.placed.region
+                    steps += kernels.steps(one, ahead, priced)
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 refused.value = region.results[0]

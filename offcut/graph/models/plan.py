@@ -11,7 +11,7 @@ from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 from offcut.graph.graph import Graph
 from offcut.graph.models.arena import ALIGNMENT, Arena
-from offcut.graph.models.kernels import Operand, Step
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.sizes.extents import Numbers
 
 TARGET = 2  # the column of `ModelPlan.rows`

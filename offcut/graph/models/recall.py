@@ -9,7 +9,7 @@ import numpy as np
 
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, own, settled
-from offcut.graph.models.kernels import Step
+from offcut.graph.models.step import Step
 
 
 def from_kernels(

@@ -23,7 +23,7 @@ from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError
 from offcut.graph.models.arena import ALIGNMENT, Arena
-from offcut.graph.models.kernels import Operand, Step
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.placing.places import Place
 from offcut.graph.sizes.extents import Numbers
 

@@ -1,0 +1,178 @@
+"""Kernels of a model that other processes compile before they are asked for: what they make lies in the cache.
+
+A kernel takes a core for a second or less, and a model has dozens. So where the code of several is not in the cache yet, helpers are
+started, as many as there are further cores: each takes jobs from the end of the list while the model takes them from its front, and
+waits for one that a helper has begun. A helper that fails, or cannot be started, costs time alone: the model compiles what it
+does not find.
+
+``OFFCUT_PROCESSES`` says how many may compile at once, the model's own among them; by default as many as the process may use cores.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+import offcut
+from offcut import debug
+from offcut.backends.host import cache
+from offcut.backends.target import Target
+from offcut.core.program import Program
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError, InternalError, OffcutError
+from offcut.pipeline import compile
+
+LEAST = 3
+"""Kernels for which a helper is started: to import offcut takes it as long as one."""
+MOST = 8
+"""Processes, where nobody says how many: models have few kernels that take long."""
+_DONE = b"\n"
+
+
+class Job(NamedTuple):
+    """A kernel to be made.
+
+    key        of its text
+    output, inputs, threads, target  as `offcut.compile` has them
+    constants  the element type and the shape of each
+    """
+
+    key: str
+    output: Sequence[Tensor] | Program
+    inputs: Sequence[Tensor] | None
+    constants: Mapping[str, tuple[Any, tuple[int, ...]]]
+    threads: int | None
+    target: str | Target
+
+    @property
+    def mark(self) -> str:
+        """The name of what says in the cache that its code is there."""
+        return cache.key("ahead", self.key, repr(self.threads), repr(self.target))
+
+    def run(self) -> None:
+        """Compile it, with zeros for constants.
+
+        Raises what `offcut.compile` does.
+        """
+        zeros = {name: np.zeros(shape, dtype) for name, (dtype, shape) in self.constants.items()}
+        compile(self.output, self.inputs, zeros, threads=self.threads, target=self.target)
+
+
+class Ahead:
+    """Jobs, some of which helpers do."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        """Start as many helpers as are worth it."""
+        self._missing = dict[str, Job]()
+        self._begun = dict[str, threading.Event]()
+        self._left, self._lock = dict[str, Job](), threading.Lock()
+        told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
+        if cache.folder() is None or debug.verifies() or told or processes() == 1:
+            return
+        self._missing = {job.key: job for job in jobs if cache.read(job.mark) is None}
+        self._left = dict(self._missing)
+        for _ in range(min(processes() - 1, len(self._missing) // LEAST)):
+            with suppress(OSError):
+                self._start()
+
+    @contextmanager
+    def making(self, key: str) -> Iterator[None]:
+        """While the kernel of that text is made here: no helper begins it, and one that has is waited for."""
+        job = self._missing.get(key)
+        if job is not None:
+            with self._lock:
+                self._left.pop(key, None)
+                begun = self._begun.get(key)
+            if begun is not None:
+                begun.wait()
+        yield
+        if job is not None:
+            cache.write(job.mark, b"")
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Let no helper begin another."""
+        with self._lock:
+            self._left.clear()
+
+    def _start(self) -> None:
+        roots = [os.path.dirname(os.path.dirname(offcut.__file__)), *sys.path]
+        code = f"import sys; sys.path[:] = {roots!r}; from {__name__} import helper; helper()"
+        helper = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
+
+    def _feed(self, helper: subprocess.Popen[bytes]) -> None:
+        """Give a helper one job after the other, until there is none or it ends."""
+        assert helper.stdin is not None
+        assert helper.stdout is not None
+        while True:
+            with self._lock:
+                if not self._left:
+                    break
+                key, job = self._left.popitem()
+                begun = self._begun[key] = threading.Event()
+            try:
+                _send(helper.stdin, job)
+                if helper.stdout.readline() != _DONE:
+                    break
+            except (OSError, ValueError, TypeError, AttributeError, pickle.PicklingError):
+                break  # it was ended, or what it would be sent cannot be
+            finally:
+                begun.set()
+        with suppress(OSError):
+            helper.stdin.close()
+        helper.wait()
+
+
+def processes() -> int:
+    """How many processes may compile at once.
+
+    Raises DescribeError where ``OFFCUT_PROCESSES`` is no number from 1 on.
+    """
+    asked = os.environ.get("OFFCUT_PROCESSES", "")
+    if not asked:
+        own = getattr(os, "sched_getaffinity", None)
+        return min(MOST, len(own(0)) if own else os.cpu_count() or 1)
+    if not asked.isdecimal() or int(asked) < 1:
+        raise DescribeError(
+            "OFFCUT_PROCESSES",
+            f"cannot compile in {asked!r} processes",
+            because="it is no number from 1 on",
+            help=("OFFCUT_PROCESSES=1 starts none",),
+        )
+    return int(asked)
+
+
+def helper() -> None:
+    """Do the jobs that come in, and answer each when it is done, well or not."""
+    jobs, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a compiler prints is no answer
+    while True:
+        try:
+            job: Job = pickle.load(jobs)
+        except EOFError:
+            return
+        with suppress(OffcutError, InternalError):
+            job.run()
+        answers.write(_DONE)
+        answers.flush()
+
+
+def _send(to: IO[bytes], job: Job) -> None:
+    to.write(pickle.dumps(job))
+    to.flush()

@@ -1,0 +1,285 @@
+"""Regions as computations: what `offcut.compile` is asked for, and how its arrays are those of the region.
+
+A description is rewritten until it is as kernels want it: constants are computed, sums take fewer products, axes are in the order of
+memory, and those that lie side by side are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr
+from offcut.core.program import Kind, Program, Size
+from offcut.describe.computation import computation
+from offcut.describe.reads import tensors_of
+from offcut.describe.request import Array, own
+from offcut.describe.source import source
+from offcut.describe.tensor import Tensor
+from offcut.graph.describing import Description, Dims, typed
+from offcut.graph.fusion.folding import with_folded_factors
+from offcut.graph.fusion.minimal import Assumed, with_fewer_products
+from offcut.graph.fusion.rearrange import (
+    Pair,
+    joined_rows,
+    ordered,
+    with_known,
+    with_own_sizes,
+    without_single_terms,
+    written_in,
+)
+from offcut.graph.graph import Node, Value
+from offcut.graph.programs import Call, given_to
+
+Run = Callable[[Sequence[Tensor], Mapping[str, Array]], dict[str, Array]]
+"""From tensors that depend on constants alone, and these, to their arrays by name."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A region by names of its own: two that compute the same ask for the same.
+
+    types    what it reads; constant: the names of those of them that are known
+    orders   of the axes of values in memory; apart: pairs of them that do not lie side by side
+    before   the values that are written into others
+    """
+
+    sizes: tuple[Size, ...]
+    nodes: tuple[Node, ...]
+    types: tuple[Value, ...]
+    constant: frozenset[str]
+    orders: Mapping[str, tuple[int, ...]]
+    apart: frozenset[Pair]
+    before: frozenset[str]
+
+    @property
+    def key(self) -> object:
+        """What tells it from others."""
+        texts, orders = tuple(map(typed, self.nodes)), tuple(sorted(self.orders.items()))
+        parts = self.sizes, self.nodes, texts, self.types, self.constant
+        return *parts, orders, self.apart, self.before
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a kernel's arrays are those of a region.
+
+    inputs     the names of the values that it is called with
+    constants  what it calls those that it reads, and their names
+    derived    the tensors that are computed from the region's constants alone
+    runs       how many axes of a value each of its axes is
+    sizes      its sizes, over those of the graph
+    assumed    what its results are compared with, where it measures what another reads
+    """
+
+    inputs: tuple[str, ...]
+    constants: Mapping[str, str]
+    derived: tuple[Tensor, ...]
+    runs: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, Expr]
+    assumed: tuple[Assumed, ...] = ()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A kernel to be made.
+
+    key        of what it computes: constants may differ
+    output, inputs, constants  as `offcut.compile` has them
+    """
+
+    key: str
+    output: tuple[Tensor, ...] | Program
+    inputs: tuple[Tensor, ...] | None
+    constants: Mapping[str, Array]
+    form: Form
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What the tensors of a region are described with.
+
+    given      what they may read: values, and constants
+    derived    those of the constants that are computed from others
+    constants  the arrays of both
+    """
+
+    dims: Dims
+    given: Sequence[Tensor]
+    derived: tuple[Tensor, ...]
+    constants: Mapping[str, Array]
+    asked: Asked
+
+
+def wanted(
+    asked: Asked, constants: Mapping[str, Array], distributive: bool, run: Run
+) -> tuple[tuple[Wanted, ...], Mapping[str, Array]]:
+    """The kernel of a region, and before it one that measures what that assumes something of; and all constants of them.
+
+    distributive  as `offcut.graph.compiled` says
+    """
+    description = Description(asked.sizes)
+    results: tuple[Tensor, ...] = ()
+    outside = {value.name: value for value in asked.types}
+    for node in _in_order(asked.nodes, asked.before):
+        for name in node.operands:
+            if name not in description.tensors:
+                description.given(outside[name])
+        results = description.node(node.op, node, [value.name for value in node.results])
+    for call in description.calls.values():
+        return (_of_program(call, asked.nodes[-1], constants),), constants
+    given = [description.tensors[name] for name in outside]
+    last = [value.name for value in asked.nodes[-1].results]
+    renames = {r.name: name for r, name in zip(results, last, strict=True)}
+    results = without_single_terms(written_in(results, asked.before))
+    if distributive:
+        results = with_folded_factors(results, constants)
+    results, derived, made, assumed = _known(results, constants, distributive, run)
+    every = {**constants, **made}
+    given += [replace(tensor, definition=None) for tensor in derived]
+    around = _Around(description.dims, given, derived, every, asked)
+    found = _described(around, results, renames)
+    if not assumed:
+        return (found,), every
+    largest = [one.largest for one in assumed]
+    read = {one.name for one in tensors_of(largest)}
+    around = replace(around, given=[one for one in given if one.name in read])
+    measured = _described(around, largest, {})
+    measured = replace(measured, form=replace(measured.form, assumed=assumed))
+    return (measured, found), every
+
+
+def _described(around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]) -> Wanted:
+    """The kernel of described tensors.
+
+    renames  what the region calls the results
+    """
+    orders, dims = around.asked.orders, around.dims
+    read = {tensor.name for tensor in tensors_of(results)}
+    constants = {name: array for name, array in around.constants.items() if name in read}
+    outside = [one for one in around.given if one.name not in around.constants]
+    given = [*outside, *(one for one in around.given if one.name in constants)]
+    moved = {old: orders[new] for old, new in renames.items()}
+    moved |= {tensor.name: orders[tensor.name] for tensor in given if tensor.name in orders}
+    by_name = ordered(results, moved)
+    results = tuple(by_name[tensor.name] for tensor in results)
+    own = {new: old for old, new in renames.items()}
+    beside = {(own.get(name, name), at) for name, at in around.asked.apart}
+    by_name, runs = joined_rows(results, dims, beside)
+    results = tuple(by_name[tensor.name] for tensor in results)
+    inputs = [by_name.get(tensor.name, tensor) for tensor in given]
+    by_name, sizes = with_own_sizes(by_name, results, inputs)
+    results = tuple(by_name[tensor.name] for tensor in results)
+    inputs = [by_name[tensor.name] for tensor in inputs]
+    arrays = shaped(constants, runs, orders)
+    key = str(source(computation(results, inputs, tuple(constants))))
+    every = {t.name: (1,) * len(t.shape) for t in given} | runs
+    every |= {new: runs[old] for old, new in renames.items()}
+    form = Form(
+        tuple(one.name for one in outside),
+        {name: name for name in constants},
+        around.derived,
+        every,
+        {new: dims.extents[old] for new, old in sizes.items()},
+    )
+    return Wanted(key, results, tuple(inputs), arrays, form)
+
+
+def _known(
+    results: Sequence[Tensor], constants: Mapping[str, Array], distributive: bool, run: Run
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array], tuple[Assumed, ...]]:
+    """The results, the tensors in them that depend on constants alone, the arrays of these, and what is assumed of what is read.
+
+    By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
+    """
+    if distributive:
+        fewer, assumed = with_fewer_products(results, constants)
+        measured = tuple(one.largest for one in assumed)
+        found, derived = with_known((*fewer, *measured), constants)
+        made = run(derived, constants)
+        if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
+            largest = found[len(fewer) :]
+            assumed = tuple(
+                replace(one, largest=tensor) for one, tensor in zip(assumed, largest, strict=True)
+            )
+            return found[: len(fewer)], derived, made, assumed
+    plain, derived = with_known(results, constants)
+    return plain, derived, run(derived, constants), ()
+
+
+def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> Wanted:
+    """The kernel of a loop program."""
+    inputs = dict(zip((b.name for b in given_to(call.program)), call.operands, strict=True))
+    updated = {one.name for one in call.program.buffers if one.kind is Kind.INOUT}
+    fixed = {own: name for own, name in inputs.items() if name in constants and own not in updated}
+    key = f"{call.program}\n{', '.join(fixed)}"
+    arrays = {own: constants[name] for own, name in fixed.items()}
+    values = (*call.operands, *(value.name for value in node.results))
+    ranks = (*given_to(call.program), *call.program.results)
+    runs = {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)}
+    own_names = tuple(name for own, name in inputs.items() if own not in fixed)
+    form = Form(own_names, fixed, (), runs, call.sizes)
+    return Wanted(key, call.program, None, arrays, form)
+
+
+def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:
+    """The nodes, each after what it reads; those that are written into others as late as can be.
+
+    A product's extents are described first, so that what follows it is described by the same.
+    """
+    maker = {value.name: node for node in nodes for value in node.results}
+    done = set[str]()
+
+    def with_operands(node: Node) -> Iterator[Node]:
+        for name in node.operands:
+            if name in maker and name not in done:
+                yield from with_operands(maker[name])
+        done.update(value.name for value in node.results)
+        yield node
+
+    for node in nodes:
+        if node.results[0].name not in before and node.results[0].name not in done:
+            yield from with_operands(node)
+
+
+def run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
+    """What is computed from constants alone."""
+    if not derived:
+        return {}
+    read = [tensor for tensor in tensors_of(derived) if tensor.definition is None]
+    made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
+    arrays = made if isinstance(made, tuple) else (made,)
+    return {tensor.name: own(array) for tensor, array in zip(derived, arrays, strict=True)}
+
+
+def zeros(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
+    """In place of what is computed from constants alone: zeros that take no memory."""
+    return {one.name: zero(one.dtype, tuple(map(int, one.shape))) for one in derived}
+
+
+def zero(dtype: str, shape: tuple[int, ...]) -> Array:
+    """Zeros that take no memory."""
+    return np.broadcast_to(numpy_dtype(dtype).type(0), shape)
+
+
+def shaped(
+    constants: Mapping[str, Array],
+    runs: Mapping[str, tuple[int, ...]],
+    orders: Mapping[str, tuple[int, ...]],
+) -> dict[str, Array]:
+    """Constants with their axes in order, and joined."""
+    made = dict(constants)
+    for name, held in constants.items():
+        array = held.transpose(orders[name]) if name in orders else held
+        shape, at = list[int](), 0
+        for count in runs.get(name, (1,) * array.ndim):
+            shape.append(prod(array.shape[at : at + count]))
+            at += count
+        made[name] = array.reshape(shape)
+        if not np.may_share_memory(made[name], held):
+            own(made[name])
+    return made

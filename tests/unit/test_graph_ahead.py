@@ -1,0 +1,111 @@
+"""Other processes compile kernels of a model ahead; what they make, or fail to make, changes no result."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from offcut.backends.cpu.target import Cpu
+from offcut.errors import DescribeError
+from offcut.graph import Bound, Builder, compiled, interpreted
+from offcut.graph.models.ahead import Ahead, Job, processes
+from tests.compiled import floats
+from tests.graphs import arrays
+
+WIDTHS = (8, 12, 20, 24)
+
+
+@pytest.fixture
+def cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No code is kept, and two processes may compile."""
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path))
+    monkeypatch.setenv("OFFCUT_PROCESSES", "2")
+
+
+def layers() -> Bound:
+    made = Builder("layers")
+    x = made.input("x", "float32", (made.size("n", 0, 9), WIDTHS[-1]))
+    for number, (depth, width) in enumerate(zip((WIDTHS[-1], *WIDTHS), WIDTHS, strict=False)):
+        x = made.node("dense", x, made.constant(f"w{number}", floats(f"w{number}", depth, width)))
+    made.output(x)
+    return made.bound
+
+
+def check(bound: Bound) -> None:
+    given = arrays(bound, 1, n=3)
+    (name,) = bound.graph.outputs
+    wanted = interpreted(bound, given)[name]
+    np.testing.assert_allclose(compiled(bound, 1)(given)[name], wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.usefixtures("cold")
+def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[Ahead]()
+
+    class Waited(Ahead):
+        def __init__(self, jobs: list[Job]) -> None:
+            super().__init__(jobs)
+            started.append(self)
+            end = time.monotonic() + 100
+            while self._left or not all(one.is_set() for one in self._begun.values()):
+                assert time.monotonic() < end, "the helper has not answered"
+                time.sleep(0.01)
+
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("it is compiled here")
+
+    monkeypatch.setattr("offcut.graph.models.kernels.Ahead", Waited)
+    monkeypatch.setattr(Cpu, "lower", refuse)
+    check(layers())
+    assert len(started[0]._begun) == len(WIDTHS)
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("instead", ["false", "true", "nothing that is there"])
+def test_a_helper_that_fails_costs_time_alone(
+    instead: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", instead)
+    check(layers())
+
+
+@pytest.mark.usefixtures("cold")
+def test_none_is_started_for_what_is_kept_or_little_or_where_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started = list[object]()
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *args, **named: started.append(args) or popen(*args, **named)
+    )
+    compiled(layers(), 1)
+    assert len(started) == 1
+    compiled(layers(), 1)
+    assert len(started) == 1
+    small = Builder("small")
+    x = small.input("x", "float32", (small.size("n", 0, 9), 4))
+    small.output(small.node("dense", x, small.constant("w", floats("w", 4, 4))))
+    compiled(small.bound, 1)
+    assert len(started) == 1
+    monkeypatch.setenv("OFFCUT_PROCESSES", "1")
+    compiled(layers(), 2)
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "many", "1.5"])
+def test_what_is_no_number_of_processes_is_refused(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFCUT_PROCESSES", asked)
+    with pytest.raises(DescribeError) as refused:
+        processes()
+    assert str(refused.value) == (
+        f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
+        "  because  it is no number from 1 on\n"
+        "  help     OFFCUT_PROCESSES=1 starts none"
+    )
