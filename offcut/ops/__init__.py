@@ -79,6 +79,7 @@ from offcut.ops.groups import groupnorm, instancenorm
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
+from offcut.ops.ordering import leading, merged
 from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize, requantize
@@ -141,6 +142,7 @@ __all__ = [
     "interpolate",
     "iota",
     "layernorm",
+    "leading",
     "leaky_relu",
     "less",
     "less_equal",
@@ -158,6 +160,7 @@ __all__ = [
     "maximum",
     "mean",
     "merge_axes",
+    "merged",
     "min",
     "minimum",
     "multiply",

@@ -154,7 +154,7 @@ class _Copy:
         """The program."""
         if self.sums != self.result:
             self._every(self.result, self.sums, self.x.dtype)
-        return self.text.made(_LETTERS)
+        return self.text.made()
 
     def _every(self, into: str, of: str, dtype: str) -> None:
         """Copy all elements, as another type where that is another."""

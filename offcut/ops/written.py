@@ -6,6 +6,7 @@ What one iteration reads of the iteration before is no tensor of expressions. Su
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,13 +22,15 @@ from offcut.describe.reads import sizes_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
+_ITERATOR = re.compile(r"\$(\w+)")
+
 
 class Written:
     """A loop program as far as it is written.
 
     operands  by label; each is checked already but for being a placeholder
     given     what the program calls each operand, by label
-    lines     its statements; ``$i`` stands for an iterator of its own, one for each letter
+    lines     its statements; ``$i`` stands for an iterator of its own, one for each such name
 
     Raises DescribeError where an operand is computed, or two of one name are not one.
     """
@@ -97,8 +100,8 @@ class Written:
         inner = "  " * (depth + len(letters))
         self.lines += [inner + line for line in body]
 
-    def made(self, letters: str) -> Program:
-        """The whole program, whose iterators are called by `letters`."""
+    def made(self) -> Program:
+        """The whole program."""
         buffers = [
             Buffer(name, tensor.dtype, tuple(map(self.extent, tensor.shape)), Kind.INPUT)
             for tensor, name in self.called.items()
@@ -112,6 +115,6 @@ class Written:
             (),
         )
         text = "\n".join([str(head).rstrip(), *self.lines, ""])
-        for letter in letters:
-            text = text.replace(f"${letter}", self.names.fresh(letter))
+        for wish in dict.fromkeys(_ITERATOR.findall(text)):
+            text = re.sub(rf"\${wish}\b", self.names.fresh(wish), text)
         return parse(text)

@@ -250,10 +250,11 @@ def writes(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor) -> Results:
 def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
     return (
         *torch.sort(i, stable=True),
-        *torch.sort(x, dim=0, stable=True),
         *x.sort(-1, descending=True),
         *i.cummax(1),
         x.cumprod(-1),
+        *x.topk(1, 1),
+        *(part[..., :2] for part in x.transpose(1, 2).topk(x.shape[1], largest=False)),
     )
 
 

@@ -115,7 +115,7 @@ class Layer:
             )
         ]
         self.text.lines += [*start, f"for $t in 0:{self.steps}", *self.lines]
-        return self.text.made("tijk")
+        return self.text.made()
 
 
 def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
