@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Binary
 from offcut.graph import Ref
-from offcut.graph.composed import first_in_order, in_order
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
@@ -195,39 +194,6 @@ def _running_extreme(op: str) -> Callable[..., Any]:
 
 takes("cummax")(_running_extreme("cummax"))
 takes("cummin")(_running_extreme("cummin"))
-
-
-@takes("sort", "sort.stable")
-def sort(
-    t: Translation,
-    x: Ref,
-    dim: int = -1,
-    descending: bool = False,
-    *,
-    stable: bool | None = None,
-) -> Any:
-    if not t.rank(x):
-        raise Left("it is of a number")
-    dtype = t.dtype(x)
-    given = t.cast(x, "uint8") if dtype == "bool" else x
-    axis = t.axis(x, dim)
-    values, places = in_order(t.node, given, t.shape(x)[axis], axis, descending)
-    return t.cast(values, dtype), places
-
-
-@takes("topk")
-def topk(
-    t: Translation,
-    x: Ref,
-    k: Expr | int,
-    axis: int = -1,
-    largest: bool = True,
-    ordered: bool = True,
-) -> Any:
-    if not t.rank(x):
-        raise Left("it is of a number")
-    place = t.axis(x, axis)
-    return first_in_order(t.node, t.slice, x, t.shape(x)[place], k, place, largest)
 
 
 def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:
