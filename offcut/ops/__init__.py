@@ -75,6 +75,7 @@ from offcut.ops.elementwise import (
     where,
 )
 from offcut.ops.folding import fold
+from offcut.ops.grouped import grouped_matmul
 from offcut.ops.groups import groupnorm, instancenorm
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
@@ -134,6 +135,7 @@ __all__ = [
     "global_avg_pool",
     "greater",
     "greater_equal",
+    "grouped_matmul",
     "groupnorm",
     "gru",
     "hardsigmoid",

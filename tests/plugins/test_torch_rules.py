@@ -278,6 +278,7 @@ def scaled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Results:
         torch.baddbmm(z, x, y, beta=n),
         F.avg_pool2d(x[None], 2, padding=1, divisor_override=3),
         F.adaptive_max_pool2d(x, (2, 2)),
+        *(torch.histc(x, 7, -0.75, 1), torch.histc((8 * x).round(), 5, 0, 4)),
     )
 
 

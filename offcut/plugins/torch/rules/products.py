@@ -8,7 +8,7 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation, product
 
 
@@ -77,6 +77,22 @@ def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> An
     if beta == 0:
         return product
     return binary(t, "add", product, bias if beta == 1 else binary(t, "multiply", bias, beta))
+
+
+@takes("_grouped_mm")
+@takes_of_others("transformers::grouped_mm_fallback")
+def grouped_mm(
+    t: Translation,
+    x: Ref,
+    w: Ref,
+    ends: Ref | None = None,
+    bias: Ref | None = None,
+    dtype: Any = None,
+) -> Any:
+    """Groups of rows, each with a matrix of its own."""
+    if ends is None or bias is not None or (t.rank(x), t.rank(w)) != (2, 3):
+        raise Left("it is no product of groups of rows with a matrix for each")
+    return t.as_result(t.node("grouped_matmul", x, w, ends))
 
 
 @takes("_trilinear")
