@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from compiled import Array, build, poisoned
 
-from offcut import Kernel, Tensor
+from offcut import Kernel, Program, Tensor
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 
 # Half a unit in the last place of a result near 1, and what a sum of some dozens of terms near 1 may
@@ -91,9 +91,11 @@ def within(ulps: float, found: Array, exact: Array) -> None:
 class Operator:
     """An operator's result as a kernel, and as loops of the reference interpreter."""
 
-    def __init__(self, output: Tensor, inputs: Sequence[Tensor]) -> None:
-        self.output, self.inputs = output, tuple(inputs)
-        self.kernel: Kernel = build(output, inputs=self.inputs)
+    def __init__(self, output: Tensor | Program, inputs: Sequence[Tensor]) -> None:
+        self.inputs = tuple(inputs)
+        whole = isinstance(output, Program)
+        self.dtype = output.results[0].dtype if isinstance(output, Program) else output.dtype
+        self.kernel: Kernel = build(output) if whole else build(output, inputs=self.inputs)
 
     def check(self, arrays: Sequence[Array], exact: Array, interpreted: bool = False) -> Array:
         """The kernel's result, written over poison, near `exact`; so is that of its loops, interpreted."""
@@ -102,6 +104,6 @@ class Operator:
         if interpreted:
             named = {t.name: a for t, a in zip(self.inputs, arrays, strict=True)}
             result = np.asarray(self.kernel.loops.run(named))
-            assert result.dtype == numpy_dtype(self.output.dtype)
+            assert result.dtype == numpy_dtype(self.dtype)
             near(result, exact)
         return found

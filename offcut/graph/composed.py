@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr
@@ -14,6 +14,12 @@ Make: TypeAlias = Callable[..., Ref]
 """``make(op, *arguments, **options)``: the result of an operator."""
 
 Extent: TypeAlias = "Expr | int"
+
+Several: TypeAlias = Callable[..., Any]
+"""The same of an operator of several results."""
+
+SHORT = 64
+"""Elements along an axis, of which each is compared with all; in longer ones, runs of them are merged."""
 
 
 def counted(make: Make, extent: Extent, dtype: str) -> Ref:
@@ -36,6 +42,43 @@ def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent])
     pairs = zip(counts, shape, strict=True)
     spread = make("broadcast_to", apart, tuple(one for pair in pairs for one in pair))
     return make("reshape", spread, tuple(merged))
+
+
+def in_order(make: Several, x: Any, extent: Extent, axis: int, descending: bool) -> Any:
+    """The elements along an axis in ascending order, and their places.
+
+    extent  of the axis
+    """
+    op = "sort" if _is_short(extent) else "merged"
+    return make(op, x, axis=axis, descending=descending)
+
+
+def first_in_order(
+    make: Several,
+    cut: Callable[..., Any],
+    x: Any,
+    extent: Extent,
+    k: Extent,
+    axis: int,
+    largest: bool,
+) -> tuple[Any, ...]:
+    """The `k` greatest elements along an axis in descending order, or the least in ascending order, and their places.
+
+    cut     ``cut(value, axis, start, stop)``: a part of an axis
+    extent  of the axis, which is no less than `k`
+    """
+    few = isinstance(k, int) and k <= SHORT
+    if few and (_is_short(extent) or k == 0):
+        return tuple(make("topk", x, k, axis=axis, largest=largest))
+    if few:
+        return tuple(make("leading", x, k, axis=axis, largest=largest))
+    every = in_order(make, x, extent, axis, largest)
+    return tuple(cut(one, axis, 0, k) for one in every)
+
+
+def _is_short(extent: Extent) -> bool:
+    found = _plain(extent)
+    return isinstance(found, int) and found <= SHORT
 
 
 def _sum(*parts: Extent) -> Expr:

@@ -75,10 +75,12 @@ from offcut.ops.elementwise import (
     where,
 )
 from offcut.ops.folding import fold
+from offcut.ops.grouped import grouped_matmul
 from offcut.ops.groups import groupnorm, instancenorm
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
+from offcut.ops.ordering import leading, merged
 from offcut.ops.padding import pad
 from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
 from offcut.ops.quantization import dequantize, quantize, requantize
@@ -133,6 +135,7 @@ __all__ = [
     "global_avg_pool",
     "greater",
     "greater_equal",
+    "grouped_matmul",
     "groupnorm",
     "gru",
     "hardsigmoid",
@@ -141,6 +144,7 @@ __all__ = [
     "interpolate",
     "iota",
     "layernorm",
+    "leading",
     "leaky_relu",
     "less",
     "less_equal",
@@ -158,6 +162,7 @@ __all__ = [
     "maximum",
     "mean",
     "merge_axes",
+    "merged",
     "min",
     "minimum",
     "multiply",

@@ -1,37 +1,21 @@
-"""Elements put where integers say, into a copy.
-
-A tensor has one expression for each of its elements, so that each looks for what is put there: of m updates along an axis
-of n elements that takes ``n * m`` comparisons a line, side by side. For a few updates, or short axes.
-"""
+"""Elements put where integers say, into a copy, as loop programs: update after update, a step for each of their elements."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.dtypes import INTEGERS, neutral
-from offcut.describe.functions import index, maximum, minimum, reduce_axis, where
-from offcut.describe.functions import max as max_over
-from offcut.describe.functions import min as min_over
-from offcut.describe.functions import sum as sum_over
-from offcut.describe.tensor import Tensor, compute
-from offcut.describe.value import Value, cast
+from offcut.core.dtypes import INTEGERS
+from offcut.core.program import Program
+from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of
 from offcut.ops.naming import named
-from offcut.ops.operands import (
-    axis_letters,
-    axis_number,
-    check_dtype,
-    check_shape,
-    check_tensor,
-    element,
-    same_extent,
-    wider,
-)
-from offcut.ops.selection import wrapped
+from offcut.ops.operands import axis_number, check_dtype, check_shape, check_tensor, wider
+from offcut.ops.written import Written
 
-REDUCTIONS = ("add", "max", "min")
+_REDUCED = {"add": "{} + {}", "max": "max({}, {})", "min": "min({}, {})"}
+_LETTERS = "bhijklmnopqrstuvw"
 
 
 def scatter_elements(
@@ -42,18 +26,17 @@ def scatter_elements(
     reduction: str | None = None,
     *,
     name: str | None = None,
-) -> Tensor:
-    """`x`, but ``result[…, indices[…, k, …], …] = updates[…, k, …]``, in ascending order of k.
+) -> Program:
+    """A program of `x`, but ``result[…, indices[…, k, …], …] = updates[…, k, …]``, in ascending order of k.
 
     x           of any element type, with at least one axis of n elements along `axis`
     indices     integers of the rank of `x`, -n … n - 1, those below 0 counted from the end; one that is no
-                place changes nothing. On other axes it has at most the extents of `x`
+                place changes nothing. On other axes it has at most the extents of `x`, else a call is refused
     updates     of the shape of `indices` and the type of `x`
     reduction   None: of several updates of one place the last stays; "add", "max" or "min": all of them
-                and the element of `x`, summed as in `sum`
+                and the element of `x`, small types summed in the type that `sum` takes
 
-    It takes n comparisons an update. Raises DescribeError where there is no such axis, or ranks, shapes or
-    element types do not fit.
+    Raises DescribeError where there is no such axis, ranks, shapes or element types do not fit, or an operand is computed.
     """
     op = "scatter_elements"
     check_tensor(op, "x", x, least=1)
@@ -61,30 +44,13 @@ def scatter_elements(
     check_tensor(op, "indices", indices, rank)
     _check_updates(op, x, indices, updates, indices.shape, reduction)
     name = named(op, name, [x, indices, updates], ("axis", position, 0), ("", reduction, None))
-    k = reduce_axis(indices.shape[position], "k")
-    shape = (*indices.shape[:position], x.shape[position], *indices.shape[position + 1 :])
-
-    def along(at: Sequence[Value], place: Value) -> tuple[Value, ...]:
-        return (*at[:position], place, *at[position + 1 :])
-
-    def here(*at: Value) -> Value:
-        number = wrapped(indices[along(at, k)], x.shape[position])
-        return number == cast(at[position], number.dtype)
-
-    narrow = [n for n in range(rank) if n != position and not same_extent(shape[n], x.shape[n])]
-
-    def within(value: Value, nothing: Any, at: Sequence[Value]) -> Value:
-        for n in narrow:
-            value = where(at[n] < shape[n], value, nothing)
-        return value
-
-    found = _Found(x.shape, here, k, reduction, name, within)
-    found.reduced(updates, along)
-
-    def result(*at: Value) -> Value:
-        return found.after(x[at], lambda place: updates[along(at, place)], at)
-
-    return compute(x.shape, result, name, axis_letters(rank))
+    into = _Copy(op, name, x, indices, updates, reduction)
+    own = [f"${letter}" for letter in _LETTERS[:rank]]
+    condition, place = into.place(f"[{', '.join(own)}]", x.shape[position])
+    to = [*own[:position], place, *own[position + 1 :]]
+    body = (f"if {condition}", "  " + into.put(to, own))
+    into.text.nest(0, _LETTERS[:rank], indices.shape, *body)
+    return into.made()
 
 
 def scatter_nd(
@@ -94,16 +60,15 @@ def scatter_nd(
     reduction: str | None = None,
     *,
     name: str | None = None,
-) -> Tensor:
-    """`x`, but ``result[indices[k, 0], …, indices[k, q - 1], …] = updates[k, …]``, in ascending order of k.
+) -> Program:
+    """A program of `x`, but ``result[indices[k, 0], …, indices[k, q - 1], …] = updates[k, …]``, in ascending order of k.
 
     x           of any element type, with at least q axes
     indices     (m, q) of integers, q an int of at least 1; as in `scatter_elements`
     updates     (m, …), of the axes of `x` from axis q on, and of its type
     reduction   as in `scatter_elements`
 
-    It takes as many comparisons an update as the first q axes have places. Raises DescribeError where ranks,
-    shapes or element types do not fit.
+    Raises DescribeError where ranks, shapes or element types do not fit, or an operand is computed.
     """
     op = "scatter_nd"
     check_tensor(op, "x", x, least=1)
@@ -119,79 +84,84 @@ def scatter_nd(
     count = int(columns)
     _check_updates(op, x, indices, updates, (indices.shape[0], *x.shape[count:]), reduction)
     name = named(op, name, [x, indices, updates], ("", reduction, None))
-    k = reduce_axis(indices.shape[0], "k")
-
-    def here(*at: Value) -> Value:
-        joined: Value | None = None
-        for n in range(count):
-            number = wrapped(indices[k, n], x.shape[n])
-            equal = number == cast(at[n], number.dtype)
-            joined = equal if joined is None else joined & equal
-        assert joined is not None
-        return joined
-
-    def row(at: Sequence[Value], place: Value) -> tuple[Value, ...]:
-        return (place, *at[count:])
-
-    whole = reduction is not None
-    places = x.shape if whole else x.shape[:count]
-    found = _Found(places, here, k, reduction, name, lambda value, nothing, at: value)
-    found.reduced(updates, row)
-
-    def result(*at: Value) -> Value:
-        own = at if whole else at[:count]
-        return found.after(x[at], lambda place: updates[row(at, place)], own)
-
-    return compute(x.shape, result, name, axis_letters(rank))
+    into = _Copy(op, name, x, indices, updates, reduction)
+    found = [into.place(f"[$b, {n}]", x.shape[n]) for n in range(count)]
+    into.text.nest(
+        0, "b", indices.shape[:1], f"if {' and '.join(condition for condition, _ in found)}"
+    )
+    letters = _LETTERS[1 : 1 + rank - count]
+    rest = [f"${letter}" for letter in letters]
+    put = into.put([*(place for _, place in found), *rest], ["$b", *rest])
+    into.text.nest(2, letters, x.shape[count:], put)
+    return into.made()
 
 
-class _Found:
-    """What is put at each place: the last update, or all of them reduced.
-
-    shape    of the places that are asked
-    here     whether update k is for a place
-    within   a value where there are updates, and what is nothing, by place
-    """
+class _Copy:
+    """A program that copies `x` and writes to the copy, which has a type that is wide enough for sums."""
 
     def __init__(
         self,
-        shape: Sequence[Any],
-        here: Callable[..., Value],
-        k: Value,
-        reduction: str | None,
+        op: str,
         name: str,
-        within: Callable[[Value, Any, Sequence[Value]], Value],
+        x: Tensor,
+        indices: Tensor,
+        updates: Tensor,
+        reduction: str | None,
     ) -> None:
-        self.shape, self.here, self.k = tuple(shape), here, k
-        self.reduction, self.name, self.within = reduction, name, within
-        self.tensor: Tensor | None = None
+        operands = {"x": x, "indices": indices, "updates": updates}
+        self.text, self.x, self.reduction = Written(op, name, operands), x, reduction
+        self.index = indices.dtype
+        self.type = x.dtype if reduction is None else wider(x.dtype)
+        if self.type == "bool":
+            self.type = "int32" if reduction else "bool"
+        self.result = self.text.result(name, x.dtype, x.shape)
+        self.sums = self.result
+        if self.type != x.dtype:
+            self.sums = self.text.local(f"{name}_sum", self.type, x.shape)
+        self._every(self.sums, self.given("x"), self.type)
 
-    def reduced(self, updates: Tensor, at_update: Callable[..., tuple[Value, ...]]) -> None:
-        """Make the tensor of the last update, or of the reduced ones, by place."""
-        letters, end = axis_letters(len(self.shape)), self.reduction
+    def given(self, label: str) -> str:
+        """What the program calls an operand."""
+        return self.text.given[label]
 
-        def term(*at: Value) -> Value:
-            if end is None:
-                last = where(self.here(*at), cast(self.k, "int32"), -1)
-                return max_over(self.within(last, -1, at), axis=self.k)
-            total = wider(updates.dtype) if end == "add" else updates.dtype
-            value = element(updates, at_update(at, self.k), total)
-            nothing = cast(0 if end == "add" else neutral(end, total), total)
-            over = {"add": sum_over, "max": max_over, "min": min_over}[end]
-            chosen = where(self.here(*at), value, nothing)
-            return over(self.within(chosen, nothing, at), axis=self.k)
+    def place(self, at: str, extent: Any) -> tuple[str, str]:
+        """Whether an index is a place along an axis, and which."""
+        number, count = f"{self.given('indices')}{at}", self.text.shown(extent)
+        wide = "int64" if self.index == "int64" else "int32"
+        if self.index != wide:
+            number = f"{wide}({number})"
+        condition = f"{number} < {wide}({count})"
+        if self.index == "uint8":
+            return condition, f"index({number})"
+        from_end = f"{number} + {wide}({count})"
+        return (
+            f"{from_end} >= {wide}(0) and {condition}",
+            f"index(where({number} < {wide}(0), {from_end}, {number}))",
+        )
 
-        self.tensor = compute(self.shape, term, f"{self.name}_found", letters)
+    def put(self, to: Sequence[str], own: Sequence[str]) -> str:
+        """The store of an update to a place."""
+        element = f"{self.sums}[{', '.join(to)}]"
+        update = f"{self.given('updates')}[{', '.join(own)}]"
+        if self.type != self.x.dtype:
+            update = f"{self.type}({update})"
+        value = update
+        if self.reduction is not None:
+            value = _REDUCED[self.reduction].format(element, update)
+        return f"{element} = {value}"
 
-    def after(self, own: Value, update: Callable[[Value], Value], at: Sequence[Value]) -> Value:
-        """The element of the result for `own`, the one that was there."""
-        assert self.tensor is not None
-        found = self.tensor[tuple(at)]
-        if self.reduction is None:
-            return where(found >= 0, update(index(found)), own)
-        if self.reduction == "add":
-            return cast(cast(own, found.dtype) + found, own.dtype)
-        return (maximum if self.reduction == "max" else minimum)(own, found)
+    def made(self) -> Program:
+        """The program."""
+        if self.sums != self.result:
+            self._every(self.result, self.sums, self.x.dtype)
+        return self.text.made()
+
+    def _every(self, into: str, of: str, dtype: str) -> None:
+        """Copy all elements, as another type where that is another."""
+        letters = _LETTERS[: len(self.x.shape)]
+        at = f"[{', '.join(f'${letter}' for letter in letters)}]"
+        value = f"{of}{at}" if self.type == self.x.dtype else f"{dtype}({of}{at})"
+        self.text.nest(0, letters, self.x.shape, f"{into}{at} = {value}")
 
 
 def _check_updates(
@@ -206,9 +176,9 @@ def _check_updates(
     check_tensor(op, "updates", updates, len(shape))
     check_shape(op, "updates", updates, shape)
     check_dtype(op, "updates", updates, (x.dtype,))
-    if reduction is not None and not is_one_of(reduction, REDUCTIONS):
+    if reduction is not None and not is_one_of(reduction, [*_REDUCED]):
         raise DescribeError(
             op,
             f"cannot take reduction={reduction!r}",
-            because=f"reductions are {', '.join(REDUCTIONS)}, or None",
+            because=f"reductions are {', '.join(_REDUCED)}, or None",
         )

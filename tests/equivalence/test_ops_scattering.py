@@ -74,3 +74,34 @@ def test_elements_of_any_type_are_put(dtype: str) -> None:
     exact = a.copy()
     exact[[3, 0, 16, 3]] = u[[0, 1, 2, 4]]
     op.check([a, np.array([3, 0, 16, 200, 3], "uint8"), u], exact, interpreted=True)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "dtype", "exact"),
+    [
+        ("add", "float16", [2049.0 + 1.0, 0.0, 2.0]),  # 2049 is no float16: the sum is rounded once
+        ("add", "int8", [-128, 0, 2]),
+        ("add", "bool", [True, False, True]),
+        ("min", "bool", [False, False, True]),
+    ],
+)
+def test_what_is_reduced_is_rounded_once(
+    reduction: str, dtype: str, exact: list[float | bool]
+) -> None:
+    x, ids = oc.placeholder((n,), dtype, "X"), oc.placeholder((m,), "int32", "I")
+    updates = oc.placeholder((m,), dtype, "U")
+    kernel = oc.compile(ops.scatter_elements(x, ids, updates, 0, reduction))
+    first = {"float16": 2048, "int8": 126}.get(dtype, 1)
+    a = np.array([first, 0, 2]).astype(dtype)
+    u = np.array([1, 1]).astype(dtype)
+    if reduction == "min":
+        u[1] = False
+    found = kernel(a, np.zeros(2, "int32"), u)
+    np.testing.assert_array_equal(found, np.array(exact).astype(dtype))
+
+
+def test_an_operand_that_is_computed_is_refused() -> None:
+    x, ids = oc.placeholder((n,), name="X"), oc.placeholder((m,), "int32", "I")
+    updates = oc.placeholder((m,), name="U")
+    with pytest.raises(oc.DescribeError, match="computed, and a program reads placeholders"):
+        ops.scatter_elements(ops.relu(x), ids, updates)

@@ -87,16 +87,30 @@ def test_the_first_of_the_extremes_is_found(which: str, dtype: str) -> None:
         assert (nothing == LAST).all()
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def whole(made: Any, x: Any) -> oc.Kernel:
+    """The kernel of tensors of `x`, or of a program."""
+    return oc.compile(made) if isinstance(made, oc.Program) else oc.compile(made, inputs=[x])
+
+
 @pytest.mark.parametrize(
-    ("axis", "largest", "count"), [(-1, True, 5), (0, True, 3), (0, False, 5), (-1, True, 11)]
+    ("op", "axis", "largest", "count", "dtype"),
+    [
+        *(
+            ("topk", *case, dtype)
+            for case in [(-1, True, 5), (0, True, 3), (0, False, 5), (-1, True, 11)]
+            for dtype in ("float32", "bfloat16", "int8")
+        ),
+        ("leading", -1, True, 5, "float32"),
+        ("leading", 0, False, 11, "float32"),
+        ("leading", -1, False, 1, "bfloat16"),
+        ("leading", 0, True, 3, "int8"),
+    ],
 )
 def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
-    axis: int, largest: bool, count: int, dtype: str
+    op: str, axis: int, largest: bool, count: int, dtype: str
 ) -> None:
     x = oc.placeholder((m, n), dtype, "X")
-    made = ops.topk(x, count, axis, largest)
-    kernel = oc.compile(made, inputs=[x])
+    kernel = whole(getattr(ops, op)(x, count, axis, largest), x)
     for length, other in [*product(LENGTHS, (1, 17)), (17, 0)]:
         a = tied(dtype, *((other, length) if axis else (length, other)))
         values, places = kernel(a)
@@ -115,13 +129,24 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize(("axis", "descending"), [(-1, False), (0, False), (-1, True)])
+@pytest.mark.parametrize(
+    ("op", "axis", "descending", "dtype"),
+    [
+        *(
+            ("sort", *case, dtype)
+            for case in [(-1, False), (0, False), (-1, True)]
+            for dtype in ("float32", "bfloat16", "int8")
+        ),
+        ("merged", -1, False, "float32"),
+        ("merged", 0, True, "bfloat16"),
+        ("merged", 0, False, "int8"),
+    ],
+)
 def test_all_are_sorted_and_equal_ones_as_they_come(
-    axis: int, descending: bool, dtype: str
+    op: str, axis: int, descending: bool, dtype: str
 ) -> None:
     x = oc.placeholder((m, n), dtype, "X")
-    kernel = oc.compile(ops.sort(x, axis, descending), inputs=[x])
+    kernel = whole(getattr(ops, op)(x, axis, descending), x)
     for length, other in [*product(LENGTHS, (1, 17)), (17, 0)]:
         a = tied(dtype, *((other, length) if axis else (length, other)))
         wide = a.astype("f8")

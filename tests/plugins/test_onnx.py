@@ -88,6 +88,7 @@ def test_sizes_are_bounded_or_fixed_by_the_names_of_the_file() -> None:
     fixed = oc.from_onnx(mlp(), sizes={"batch": 4}, threads=1)
     assert fixed.sizes == ()
     agrees(mlp(), fixed, {"x": drawn(0, 4, 16)})
+    assert str(bounded.plan(batch=3)) == str(bounded.model.plan(batch=3))
 
 
 def test_an_axis_without_a_name_is_a_size_of_its_own_and_a_sum_of_names_is_their_sum() -> None:

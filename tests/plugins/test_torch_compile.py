@@ -483,3 +483,33 @@ def test_a_copy_of_a_model_is_another() -> None:
     with torch.no_grad():
         other[0].weight.add_(1)
     held(fast(other), other, [(torch.randn(3, 40),)])
+
+
+def test_a_layer_of_experts_is_one_region() -> None:
+    @torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+    def grouped(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+        starts = [0, *offs.tolist()]
+        parts = [input[a:b] @ w for a, b, w in zip(starts, starts[1:], weight, strict=False)]
+        return torch.cat(parts)
+
+    @grouped.register_fake
+    def _(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+        return input.new_empty(input.shape[0], weight.shape[2])
+
+    router, experts = torch.randn(4, 8), torch.randn(4, 8, 12)
+
+    def layer(x: torch.Tensor) -> torch.Tensor:
+        weights, chosen = torch.softmax(x @ router.T, -1).topk(2, -1)
+        order = torch.argsort(chosen.flatten())
+        counts = torch.histc(chosen.flatten()[order].float(), 4, 0, 3)
+        found = grouped(x[order // 2], experts, counts.cumsum(0).int())
+        found = found * weights.flatten()[order, None]
+        return torch.empty_like(found).index_copy(0, order, found).view(-1, 2, 12).sum(1)
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        run = torch.compile(layer, backend="offcut", dynamic=True)
+        for tokens in (5, 1, 13):
+            x = torch.randn(tokens, 8)
+            torch.testing.assert_close(run(x), layer(x), rtol=1e-4, atol=1e-4)
+    assert plugin.programs()[-1].report().endswith("0 operators by torch")

@@ -290,6 +290,24 @@ from_torch: cannot export Sequential
   because  it is not known what it is called with
   help     from_torch(model, (torch.randn(2, 3, 224, 224),))"""
     )
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(mlp(), torch.randn(3, 40))  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+from_torch: cannot take arguments that are a Tensor
+  because  they are a tuple of what the module is called with
+  help     from_torch(model, (x,))"""
+    )
+
+
+def test_a_gradient_that_results_would_not_carry_is_refused() -> None:
+    model = oc.from_torch(mlp(), (torch.randn(3, 40),))
+    x = torch.randn(3, 40, requires_grad=True)
+    with pytest.raises(CallError, match="that asks for a gradient\n  because  results carry none"):
+        model(x)
+    with torch.no_grad():
+        assert not model(x).requires_grad
 
 
 def test_a_module_that_cannot_be_exported_is_refused() -> None:

@@ -250,10 +250,35 @@ def writes(x: torch.Tensor, mask: torch.Tensor, y: torch.Tensor) -> Results:
 def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
     return (
         *torch.sort(i, stable=True),
-        *torch.sort(x, dim=0, stable=True),
         *x.sort(-1, descending=True),
         *i.cummax(1),
         x.cumprod(-1),
+        *x.topk(1, 1),
+        *(part[..., :2] for part in x.transpose(1, 2).topk(x.shape[1], largest=False)),
+    )
+
+
+def middles(x: torch.Tensor) -> Results:
+    holed = torch.where(x > 1, torch.nan, x)
+    return (
+        *(torch.nan_to_num(one) for one in torch.median(holed, -1)),
+        *torch.nanmedian(holed, -1, keepdim=True),
+        *torch.kthvalue(x, 2, dim=-1),
+        torch.nan_to_num(torch.median(x[..., 0])),
+        *(torch.fmax(holed, x), torch.fmin(x, holed)),
+        *(torch.round(x, decimals=2), torch.round(100 * x, decimals=-1)),
+    )
+
+
+def scaled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Results:
+    n = x.shape[1]
+    return (
+        torch.addmm(z, x[0], y[0], beta=0.5, alpha=n),
+        torch.addbmm(z, x, y, alpha=2),
+        torch.baddbmm(z, x, y, beta=n),
+        F.avg_pool2d(x[None], 2, padding=1, divisor_override=3),
+        F.adaptive_max_pool2d(x, (2, 2)),
+        *(torch.histc(x, 7, -0.75, 1), torch.histc((8 * x).round(), 5, 0, 4)),
     )
 
 
@@ -338,6 +363,11 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "volumes": (volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
     "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
     "orders": (orders, lambda b, n: (floats(b, n, 6), ints(b, n))),
+    "middles": (middles, lambda b, n: (floats(b, n, 6),)),
+    "scaled": (
+        scaled,
+        lambda b, n: (floats(b + 1, n + 1, 5), floats(b + 1, 5, n + 1), floats(n + 1, 1)),
+    ),
     "inverses": (inverses, lambda b, n: (floats(b, n), floats(b, n))),
     "truths": (truths, lambda b, n: (floats(b, n), ints(b, n))),
     "distances": (distances, lambda b, n: (floats(b, n, 6), floats(b, n + 2, 6))),

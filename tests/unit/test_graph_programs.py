@@ -217,3 +217,19 @@ def test_a_program_that_does_not_fit_is_refused(case: str) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         made.node("program", text, x, **sizes)
     assert str(refused.value) == said
+
+
+def test_what_a_program_reads_may_end_in_an_axis_of_one() -> None:
+    made = Builder("places")
+    n, m = made.size("n", 1, 64), made.size("m", 0, 64)
+    x, ids = made.input("x", "float32", (n, 4)), made.input("ids", "int32", (m, 1))
+    updates = made.input("u", "float32", (m, 4))
+    made.output(made.node("scatter_nd", x, made.node("add", ids, 1), updates))
+    model = compiled(made.bound, threads=1)
+    for rows, count in (1, 0), (7, 1), (7, 13):
+        a, u = floats("a", rows, 4), floats("u", count, 4)
+        places = np.arange(count, dtype="int32").reshape(count, 1) * 3 % rows
+        exact = a.copy()
+        for place, row in zip(places[:, 0], u, strict=True):
+            exact[place] = row
+        np.testing.assert_array_equal(model(a, places - 1, u), exact)

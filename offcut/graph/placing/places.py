@@ -305,7 +305,8 @@ class _Laying:
         for name in region.operands:
             place = self.places[name]
             last = len(place.shape) - 1
-            if last >= 0 and (place.unit != last if opaque else place.unit is None):
+            lies = place.shape[last:] == (ONE,) or place.unit == last
+            if last >= 0 and (not lies if opaque else place.unit is None):
                 self.copy(name)
         orders = dict[str, tuple[int, ...]]()
         for name in region.results:

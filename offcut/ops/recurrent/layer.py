@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, substitute
-from offcut.core.program import Buffer, Kind, Program, Size
-from offcut.core.sizes import condition_of, facts_about, index_of
-from offcut.core.text.parser import parse
-from offcut.core.text.printer import format_expr
-from offcut.describe.axes import checked_name
-from offcut.describe.computation import Names
-from offcut.describe.reads import sizes_of
+from offcut.core.program import Kind, Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag
 from offcut.ops.operands import check_dtype, check_shape, check_tensor
+from offcut.ops.written import Written
 
 STATES = ("float32", "float64")
 COUNTS = ("int32", "int64")
@@ -41,55 +34,31 @@ class Layer:
         operands: Mapping[str, tuple[Tensor | None, Sequence[Any]]],
         states: Mapping[str, int],
     ) -> None:
-        self.op, self.name, self.states = op, checked_name(op, name), dict(states)
-        backwards = flag(op, "reverse", reverse)
+        backwards, self.states = flag(op, "reverse", reverse), dict(states)
         given = {label: one for label, (one, _) in operands.items() if one is not None}
         self.x = given["x"]
         for label, one in given.items():
             _check(op, label, one, operands[label][1], self.x)
-        distinct = list(dict.fromkeys(given.values()))
-        called = [tensor.name for tensor in distinct]
-        if len(set(called)) != len(called):
-            raise DescribeError(
-                op,
-                "cannot tell its operands apart",
-                because=f"they are called {', '.join(called)}",
-                help=("a name of its own for each",),
-            )
-        self.names = Names()  # operands keep theirs, sizes where they can
-        self.called = {tensor: self.names.fresh(tensor.name) for tensor in distinct}
-        self.given = {label: self.called[tensor] for label, tensor in given.items()}
-        self.dims = sizes_of(distinct)
-        self.sizes: dict[str, Expr] = {d.name: Var(self.names.fresh(d.name)) for d in self.dims}
-        self.output = self.names.fresh(name)
-        self.results = {one: self.names.fresh(f"{name}_{one}") for one in states}
-        self.locals: list[Buffer] = []
-        self.steps, self.batch = map(self.shown, self.x.shape[:2])
+        self.text = Written(op, name, given)
+        self.given, rows = self.text.given, self.x.shape[:2]
+        self.output = self.text.result(name, self.x.dtype, (*rows, states["h"]))
+        self.results = {
+            one: self.text.result(f"{name}_{one}", self.x.dtype, (rows[1], width))
+            for one, width in states.items()
+        }
+        self.steps, self.batch = map(self.text.shown, rows)
         self.step = f"{self.steps} - 1 - $t" if backwards else "$t"
         self.lines: list[str] = []
 
-    def extent(self, size: Any) -> Expr:
-        """An extent in the names of the program."""
-        found = index_of(size)
-        assert found is not None
-        return ix.simplify(substitute(found, self.sizes))
-
-    def shown(self, size: Any) -> str:
-        """An extent as text."""
-        return format_expr(self.extent(size))
-
     def local(self, wish: str, width: int, kind: Kind = Kind.LOCAL) -> str:
         """An array of the step alone: so many columns for each row of the batch."""
-        shape = self.extent(self.x.shape[1]), ix.const(width)
-        made = Buffer(self.names.fresh(wish), self.x.dtype, shape, kind)
-        self.locals.append(made)
-        return made.name
+        return self.text.local(wish, self.x.dtype, (self.x.shape[1], width), kind)
 
     def product(self, into: str, given: str | None, weights: str, state: str) -> None:
         """``into = given at the step + state @ weights.T``; without `given`, the product alone."""
         inner, width = next(
-            map(self.shown, reversed(tensor.shape))
-            for tensor, name in self.called.items()
+            map(self.text.shown, reversed(tensor.shape))
+            for tensor, name in self.text.called.items()
             if name == weights
         )
         sums = into
@@ -133,28 +102,8 @@ class Layer:
 
     def program(self, state: str) -> Program:
         """The whole program, which keeps each element of `state` where it was stored last."""
-        x = self.x
-        width = next(w for one, w in self.states.items() if self.results[one] == state)
         shown = self._within(f"{state}[$i, $j]", "0.0")
         self.lines.append(f"      {self.output}[{self.step}, $i, $j] = {shown}")
-        rows = tuple(map(self.extent, x.shape[:2]))
-        buffers = [
-            Buffer(name, tensor.dtype, tuple(map(self.extent, tensor.shape)), Kind.INPUT)
-            for tensor, name in self.called.items()
-        ]
-        buffers.append(Buffer(self.output, x.dtype, (*rows, ix.const(width)), Kind.OUTPUT))
-        buffers += [
-            Buffer(self.results[one], x.dtype, (rows[1], ix.const(w)), Kind.OUTPUT)
-            for one, w in self.states.items()
-        ]
-        conditions = [condition_of(fact) for fact in facts_about(self.dims)]
-        head = Program(
-            self.name,
-            tuple(Size(self.shown(d), d.min, d.max, d.multiple_of) for d in self.dims),
-            tuple(substitute(one, self.sizes) for one in conditions if one is not None),
-            (*buffers, *self.locals),
-            (),
-        )
         start = [
             line
             for one, w in self.states.items()
@@ -165,11 +114,8 @@ class Layer:
                 + (f"{self.given[one]}[$i, $j]" if one in self.given else "0.0"),
             )
         ]
-        steps = f"for $t in 0:{self.steps}"
-        text = "\n".join([str(head).rstrip(), *start, steps, *self.lines, ""])
-        for mark in "tijk":
-            text = text.replace(f"${mark}", self.names.fresh(mark))
-        return parse(text)
+        self.text.lines += [*start, f"for $t in 0:{self.steps}", *self.lines]
+        return self.text.made()
 
 
 def width_of(op: str, r: Tensor, projection: Tensor | None = None) -> int:
@@ -202,10 +148,3 @@ def _check(op: str, label: str, given: Tensor, shape: Sequence[Any], x: Tensor) 
     check_shape(op, label, given, shape)
     if label != "lengths":
         check_dtype(op, label, given, (x.dtype,))
-    if given.definition is not None:
-        raise DescribeError(
-            op,
-            f"cannot take {label} = {given.name}",
-            because="it is computed, and a program reads placeholders",
-            help=(f'placeholder(…, name="{given.name}")',),
-        )

@@ -14,6 +14,7 @@ from offcut.errors import DescribeError, TargetError
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
+    from offcut.graph.models.plan import ModelPlan
     from offcut.plugins.onnx.importing import Imported
 
 OP = "from_onnx"
@@ -49,6 +50,10 @@ class OnnxModel:
         """
         given = self.imported.given(feed)
         return self.imported.named(self.model(given, **sizes))
+
+    def plan(self, **sizes: int) -> ModelPlan:
+        """What a call runs, as `Model.plan` says it."""
+        return self.model.plan(**sizes)
 
 
 def from_onnx(

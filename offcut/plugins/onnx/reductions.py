@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from offcut.core.expr import Expr
+from offcut.graph.composed import first_in_order
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
@@ -163,14 +164,13 @@ def _top(g: Context, call: Call) -> Results:
     whole = g.shape(x)[axis]
     if isinstance(k, Expr):
         refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
-        every = g.several("sort", x, axis=axis, descending=largest)
-        return tuple(g.slice(one, axis, 0, k) for one in every)
+        return first_in_order(g.several, g.slice, x, whole, k, axis, largest)
     if not isinstance(whole, Expr) and k > whole:
         raise Refused(f"the first {k} of {said(whole)}")
     rest = extent(whole, -int(k))
     raise_sizes(g, rest)
     refuse_negative(g, rest, f"beyond the first {k} there is")
-    return g.several("topk", x, int(k), axis=axis, largest=largest)
+    return first_in_order(g.several, g.slice, x, whole, int(k), axis, largest)
 
 
 REDUCTIONS: Mapping[str, Operator] = {

@@ -156,6 +156,13 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
                 because="it is not known what it is called with",
                 help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
             )
+        if not isinstance(args, tuple):
+            raise DescribeError(
+                "from_torch",
+                f"cannot take arguments that are a {type(args).__name__}",
+                because="they are a tuple of what the module is called with",
+                help=("from_torch(model, (x,))",),
+            )
         try:
             mine = Copied(model)
         except Exception:  # it holds what cannot be copied: its weights are, and it is traced once

@@ -22,6 +22,17 @@ F = TypeVar("F", bound=Rule)
 TABLE: dict[Any, Rule] = {}
 """By operator of torch, with its overload."""
 
+_OTHERS: dict[str, Rule] = {}
+"""Rules for operators of packages that may be loaded later, by their names."""
+
+
+def rule_for(operator: Any) -> Rule | None:
+    """The rule for an operator; None where there is none."""
+    found = TABLE.get(operator)
+    if found is None and isinstance(operator, torch._ops.OpOverload):
+        found = _OTHERS.get(operator.name())
+    return found
+
 
 def check_taken(rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
     """Raises Left where an operator is called with what its rule does not take."""
@@ -45,6 +56,16 @@ def takes(*names: str) -> Callable[[F], F]:
 def takes_prim(*names: str) -> Callable[[F], F]:
     """The same for torch's primitive operators, which its decompositions are written in."""
     return _entering(torch.ops.prims, names)
+
+
+def takes_of_others(*names: str) -> Callable[[F], F]:
+    """The same for operators that a package registers with torch, ``"package::name"``."""
+
+    def enter(rule: F) -> F:
+        _OTHERS.update(dict.fromkeys(names, rule))
+        return rule
+
+    return enter
 
 
 def _entering(namespace: Any, names: tuple[str, ...]) -> Callable[[F], F]:

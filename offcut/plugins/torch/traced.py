@@ -182,6 +182,13 @@ class Given:
                     f"of {given.dtype} and shape {tuple(given.shape)}",
                     f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
                 )
+            if given.requires_grad and torch.is_grad_enabled():
+                raise self._refused(
+                    "that asks for a gradient",
+                    "results carry none",
+                    "with torch.no_grad(): …",
+                    'torch.compile(model, backend="offcut", dynamic=True), whose backward graph torch runs',
+                )
             for axis, extent in self.fixed:
                 if given.shape[axis] != extent:
                     raise self._refused(

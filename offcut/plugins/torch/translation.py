@@ -28,7 +28,7 @@ from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
 from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import extent_of, is_size_symbol, sympy_of
-from offcut.plugins.torch.table import TABLE, Rule, check_taken
+from offcut.plugins.torch.table import Rule, check_taken, rule_for
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 
@@ -64,7 +64,7 @@ class Translation:
         if node.target is operator.getitem:
             self.held[node] = self.several(node.args[0])[node.args[1]]
             return
-        rule = TABLE.get(node.target)
+        rule = rule_for(node.target)
         if rule is None:
             raise Left("there is no rule for it")
         before = len(self.builder.nodes)

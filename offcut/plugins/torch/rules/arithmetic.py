@@ -87,6 +87,22 @@ for _name, _op in (
     takes(f"{_name}.Tensor", f"{_name}.Scalar")(_comparison(_op))
 
 
+def _but_for_nan(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Ref, y: Ref) -> Any:
+        """One of two, the other where the one is NaN."""
+        x, y = t.as_result(x), t.as_result(y)
+        if "float" not in t.result:
+            return binary(t, op, x, y)
+        one = t.node("where", t.node("equal", x, x), x, y)
+        return t.node(op, one, t.node("where", t.node("equal", y, y), y, one))
+
+    return rule
+
+
+takes("fmax")(_but_for_nan("maximum"))
+takes("fmin")(_but_for_nan("minimum"))
+
+
 @takes("add.Tensor", "add.Scalar")
 def add(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
     return binary(t, "add", x, _times(t, y, alpha))

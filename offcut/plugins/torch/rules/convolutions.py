@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -145,6 +146,10 @@ def avg_pool(
     count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Any:
+    if divisor is not None and not ceil:  # of all elements of a window, those of the padding are 0
+        whole = avg_pool(t, x, window, stride, padding)
+        elements = math.prod(spread(window, 2))
+        return t.node("multiply", whole, elements / divisor)
     each = averaged(spread(padding, 2), ceil, count_include_pad, divisor)
     return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
 
@@ -210,18 +215,20 @@ def pooled(
 def adaptive(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
     if list(size) == [1, 1]:
         return t.node("mean", x, axis=(-2, -1), keepdims=True)
-    if t.rank(x) != 4:
-        raise Left("it is without a batch")
-    return t.node("adaptive_avg_pool2d", x, tuple(size))
+    return _adapted(t, "adaptive_avg_pool2d", x, size)
 
 
 @takes("adaptive_max_pool2d")
 def adaptive_max(t: Translation, x: Ref, size: Sequence[Any]) -> Any:
     if list(size) == [1, 1]:
         return t.node("max", x, axis=(-2, -1), keepdims=True), None
-    if t.rank(x) != 4:
-        raise Left("it is without a batch")
-    return t.node("adaptive_max_pool2d", x, tuple(size)), None
+    return _adapted(t, "adaptive_max_pool2d", x, size), None
+
+
+def _adapted(t: Translation, op: str, x: Ref, size: Sequence[Any]) -> Any:
+    batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
+    found = t.node(op, batch, tuple(size))
+    return found if t.rank(x) == 4 else without_batch(t, found)
 
 
 @takes("upsample_nearest2d.vec", "upsample_nearest1d.vec")

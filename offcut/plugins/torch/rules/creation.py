@@ -22,7 +22,9 @@ def full(t: Translation, *given: Any, **_: Any) -> Any:
 
 
 @takes("zeros", "zeros_like", "new_zeros")
+@takes("empty.memory_format", "empty_permuted", "new_empty")
 def zeros(t: Translation, *_: Any, **__: Any) -> Any:
+    """What is said to be empty may hold anything, so that it may be 0."""
     return filled(t, 0)
 
 

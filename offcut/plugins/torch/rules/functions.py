@@ -132,6 +132,17 @@ def signbit(t: Translation, x: Ref) -> Any:
     return inverses.is_negative(t.node, x)
 
 
+@takes("round.decimals")
+def round_decimals(t: Translation, x: Ref, *, decimals: Any = 0) -> Any:
+    if not isinstance(decimals, int):
+        raise Left("how many digits it keeps is a size")
+    if "float" not in t.result or not decimals:
+        return x if "float" not in t.result else t.node("round", x)
+    scale, ways = float(10 ** abs(decimals)), ("multiply", "divide")
+    into, back = ways if decimals > 0 else ways[::-1]
+    return t.node(back, t.node("round", t.node(into, x, scale)), scale)
+
+
 @takes("trunc", "fix")
 def trunc(t: Translation, x: Ref) -> Any:
     if not t.result.startswith(("float", "bfloat")):

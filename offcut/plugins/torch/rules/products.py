@@ -8,7 +8,7 @@ from typing import Any
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
-from offcut.plugins.torch.table import takes
+from offcut.plugins.torch.table import takes, takes_of_others
 from offcut.plugins.torch.translation import Translation, product
 
 
@@ -19,13 +19,10 @@ def mm(t: Translation, x: Ref, w: Ref) -> Any:
 
 @takes("addmm")
 def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    if alpha != 1 or beta not in (0, 1):
-        raise Left(f"alpha is {alpha}, beta {beta}")
-    if beta == 0:
-        return layer(t, x, w, None)
-    if t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
+    plain = alpha == 1 and beta == 1
+    if plain and t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
         return layer(t, x, w, bias)
-    return binary(t, "add", layer(t, x, w, None), bias)
+    return _added(t, layer(t, x, w, None), bias, beta, alpha)
 
 
 @takes("linear")
@@ -41,6 +38,11 @@ def bmm(t: Translation, x: Ref, y: Ref) -> Any:
 @takes("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return _added(t, multiplied(t, x, y), bias, beta, alpha)
+
+
+@takes("addbmm")
+def addbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added(t, t.node("sum", multiplied(t, x, y), axis=0), bias, beta, alpha)
 
 
 @takes("matmul")
@@ -71,10 +73,27 @@ def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: An
 def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
     """``beta * bias + alpha * product``; without the bias, whatever it holds, where beta is 0."""
     if alpha != 1:
-        product = t.node("multiply", product, alpha)
+        product = binary(t, "multiply", product, alpha)
     if beta == 0:
         return product
-    return t.node("add", product, bias if beta == 1 else t.node("multiply", bias, beta))
+    return binary(t, "add", product, bias if beta == 1 else binary(t, "multiply", bias, beta))
+
+
+@takes("_grouped_mm")
+@takes_of_others("transformers::grouped_mm_fallback")
+def grouped_mm(
+    t: Translation,
+    x: Ref,
+    w: Ref,
+    ends: Ref | None = None,
+    bias: Ref | None = None,
+    dtype: Any = None,
+) -> Any:
+    """Groups of rows, each with a matrix of its own."""
+    if ends is None or bias is not None or (t.rank(x), t.rank(w)) != (2, 3):
+        raise Left("it is no product of groups of rows with a matrix for each")
+    w = t.restated(w, (*t.shape(ends), t.shape(x)[1], t.shape(w)[2]))
+    return t.as_result(t.node("grouped_matmul", x, w, ends))
 
 
 @takes("_trilinear")

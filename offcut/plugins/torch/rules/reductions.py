@@ -196,28 +196,21 @@ takes("cummax")(_running_extreme("cummax"))
 takes("cummin")(_running_extreme("cummin"))
 
 
-@takes("sort", "sort.stable")
-def sort(
-    t: Translation,
-    x: Ref,
-    dim: int = -1,
-    descending: bool = False,
-    *,
-    stable: bool | None = None,
-) -> Any:
-    if not t.rank(x):
-        raise Left("it is of a number")
-    dtype = t.dtype(x)
-    given = t.cast(x, "uint8") if dtype == "bool" else x
-    values, places = t.node("sort", given, axis=t.axis(x, dim), descending=descending)
-    return t.cast(values, dtype), places
-
-
-@takes("topk")
-def topk(
-    t: Translation, x: Ref, k: int, axis: int = -1, largest: bool = True, ordered: bool = True
-) -> Any:
-    return t.node("topk", x, k, axis=t.axis(x, axis), largest=largest)
+@takes("histc")
+def histogram(t: Translation, x: Ref, bins: int = 100, least: Any = 0, most: Any = 0) -> Any:
+    """How many elements lie in each of as wide parts of a range, of which the last holds its end."""
+    if not all(isinstance(one, int | float) for one in (bins, least, most)) or least >= most:
+        raise Left("its range depends on data, or is a size")
+    flat = t.reshape(x, (-1,))
+    ends = t.node("greater_equal", flat, least), t.node("less_equal", flat, most)
+    scaled = t.node(
+        "divide", t.node("multiply", t.node("subtract", flat, least), bins), most - least
+    )
+    places = t.node("minimum", t.node("floor", scaled), float(bins - 1))
+    inside = t.node("where", t.node("logical_and", *ends), places, -1.0)
+    each = t.node("iota", bins, t.dtype(x))
+    found = t.node("equal", t.reshape(inside, (*t.shape(flat), 1)), each)
+    return t.node("sum", t.cast(found, t.result), axis=0)
 
 
 def spread(t: Translation, x: Ref, axes: Axes, correction: Any, keepdims: bool) -> tuple[Any, Any]:

@@ -1,0 +1,201 @@
+"""Orders along wide axes, as loop programs: what takes each element once or a few times, where `topk` and `sort` compare it with all."""
+
+from __future__ import annotations
+
+from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.program import Program
+from offcut.describe.tensor import Tensor
+from offcut.errors import DescribeError
+from offcut.ops.arguments import flag, whole
+from offcut.ops.naming import named
+from offcut.ops.operands import axis_number, check_dtype, check_tensor
+from offcut.ops.written import Written
+
+LANES = 16
+ROWS = 4
+BLOCK = LANES * ROWS
+"""Elements whose extreme is looked at first; as many lanes of them are compared side by side."""
+
+_NONE = 2**31 - 1  # the place of no element
+
+
+def leading(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
+) -> Program:
+    """A program of what `topk` gives: the `k` greatest elements along `axis` in descending order, and their places, of int64.
+
+    x, k, axis, largest   as in `topk`
+
+    A list of the k first so far is kept in order. A block of 64 elements is looked through where its extreme comes before the
+    last of the list: of n elements in no order, about ``k * log(n / k)`` are put into the list, by k comparisons each;
+    of n in ascending order, all are.
+
+    Raises DescribeError where there is no such axis or k, or `x` is computed.
+    """
+    check_tensor("leading", "x", x, least=1)
+    check_dtype("leading", "x", x, NUMBERS)
+    position, largest = axis_number("leading", x, axis), flag("leading", "largest", largest)
+    count, rank = whole(k), len(x.shape)
+    if count is None or count < 1:
+        raise DescribeError("leading", f"cannot take k={k!r}", because="k is an int of at least 1")
+    options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
+    name = named("leading", name, [x], *options)
+    order = _Order(x, position, not largest)
+    text, extent = Written("leading", name, {"x": x}), x.shape[position]
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
+    values = text.result(name, x.dtype, shape)
+    places = text.result(f"{name}_places", "int64", shape)
+    blocks = (extent + BLOCK - 1) // BLOCK
+    lanes = text.local("lanes", x.dtype, (blocks, LANES))
+    best = text.local("best", x.dtype, (blocks,))
+    first, at = text.local("first", x.dtype, (count,)), text.local("at", "int32", (count,))
+    over, nothing = (
+        ("max" if largest else "min"),
+        str(neutral("max" if largest else "min", x.dtype)),
+    )
+    shown, many = text.shown(extent), text.shown(blocks)
+    given = text.given["x"]
+
+    def element(place: str) -> str:
+        return f"{given}{order.at(place)}"
+
+    def into(slot: str, value: str) -> str:
+        """Whether a value belongs before what a slot of the list holds."""
+        return f"({at}[{slot}] == {_NONE} or {order.before(value, f'{first}[{slot}]')})"
+
+    spread = f"{BLOCK}*$q + {LANES}*$r + $c"
+    seen = element(spread)
+    if x.dtype in FLOATS and not largest:  # the least but for NaN, which is the greatest
+        seen = f"where({seen} == {seen}, {seen}, {nothing})"
+    seen = f"where({spread} < {shown}, {seen}, {nothing})"
+    value, own, last = element("$r"), f"{BLOCK}*$q:min({BLOCK}*$q + {BLOCK}, {shown})", count - 1
+    order.lines(
+        text,
+        f"for $t in 0:{count}",
+        f"  {first}[$t] = {nothing}",
+        f"  {at}[$t] = {_NONE}",
+        f"for $q in 0:{many}",
+        f"  for $c in 0:{LANES}",
+        f"    {lanes}[$q, $c] = {nothing}",
+        f"    for $r in 0:{ROWS}",
+        f"      {lanes}[$q, $c] = {over}({lanes}[$q, $c], {seen})",
+        f"for $q in 0:{many}",
+        f"  {best}[$q] = {nothing}",
+        f"  for $c in 0:{LANES}",
+        f"    {best}[$q] = {over}({best}[$q], {lanes}[$q, $c])",
+        f"for $q in 0:{many}",
+        f"  if {into(str(last), f'{best}[$q]')}",
+        f"    for $r in {own}",
+        f"      if {into(str(last), value)}",
+        f"        for $t in 0:{last}",
+        f"          if {into(f'{last - 1} - $t', value)}",
+        f"            {first}[{last} - $t] = {first}[{last - 1} - $t]",
+        f"            {at}[{last} - $t] = {at}[{last - 1} - $t]",
+        "          else",
+        f"            if {into(f'{last} - $t', value)}",
+        f"              {first}[{last} - $t] = {value}",
+        f"              {at}[{last} - $t] = int32($r)",
+        f"        if {into('0', value)}",
+        f"          {first}[0] = {value}",
+        f"          {at}[0] = int32($r)",
+        f"for $t in 0:{count}",
+        f"  {values}{order.at('$t')} = {first}[$t]",
+        f"  {places}{order.at('$t')} = int64({at}[$t])",
+    )
+    return text.made()
+
+
+def merged(
+    x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
+) -> Program:
+    """A program of what `sort` gives: the elements along `axis` in ascending order, and their places, of int64.
+
+    x, axis, descending   as in `sort`
+
+    Runs of 1, 2, 4, … elements are merged in pairs: ``n * log2(n)`` steps for n elements.
+
+    Raises DescribeError where there is no such axis, or `x` is computed.
+    """
+    check_tensor("merged", "x", x, least=1)
+    check_dtype("merged", "x", x, NUMBERS)
+    position = axis_number("merged", x, axis)
+    descending = flag("merged", "descending", descending)
+    options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
+    name = named("merged", name, [x], *options)
+    order = _Order(x, position, not descending)
+    text, extent = Written("merged", name, {"x": x}), x.shape[position]
+    values = text.result(name, x.dtype, x.shape)
+    places = text.result(f"{name}_places", "int64", x.shape)
+    own, new = (text.local(wish, x.dtype, (extent,)) for wish in ("own", "new"))
+    from_, to = (text.local(wish, "int32", (extent,)) for wish in ("from", "to"))
+    next_, run = text.local("next", "int64", (2,)), text.local("run", "int64", (1,))
+    shown, width = text.shown(extent), f"{run}[0]"
+    count, pair = f"int64({shown})", f"({width} + {width})"
+    begin = f"int64($q)*{pair}"
+    left, right = f"{next_}[0]", f"{next_}[1]"
+    middle, end = f"{begin} + {width}", f"min({begin} + {pair}, {count})"
+    earlier = order.before(f"{own}[index({right})]", f"{own}[index({left})]")
+
+    def taken(side: str) -> tuple[str, ...]:
+        return (
+            f"{new}[$t] = {own}[index({side})]",
+            f"{to}[$t] = {from_}[index({side})]",
+            f"{side} += int64(1)",
+        )
+
+    first, second = taken(left), taken(right)
+    order.lines(
+        text,
+        f"for $t in 0:{shown}",
+        f"  {own}[$t] = {text.given['x']}{order.at('$t')}",
+        f"  {from_}[$t] = int32($t)",
+        f"{width} = int64(1)",
+        "for $l in 0:31",
+        f"  if {width} < {count}",
+        f"    for $q in 0:index(({count} + {pair} - int64(1)) // max({pair}, int64(1)))",
+        f"      {left} = {begin}",
+        f"      {right} = {middle}",
+        f"      for $t in index({begin}):index({end})",
+        f"        if {left} < {middle} and ({right} >= {end} or "
+        f"where({right} < {count}, not {earlier}, {left} < int64(0)))",
+        *(f"          {line}" for line in first),
+        "        else",
+        *(f"          {line}" for line in second),
+        f"    for $t in 0:{shown}",
+        f"      {own}[$t] = {new}[$t]",
+        f"      {from_}[$t] = {to}[$t]",
+        f"    {width} += {width}",
+        f"for $t in 0:{shown}",
+        f"  {values}{order.at('$t')} = {own}[$t]",
+        f"  {places}{order.at('$t')} = int64({from_}[$t])",
+    )
+    return text.made()
+
+
+class _Order:
+    """An order of elements along an axis of `x`, NaN being the greatest.
+
+    ascending  whether the least comes first
+    """
+
+    def __init__(self, x: Tensor, position: int, ascending: bool) -> None:
+        self.x, self.position, self.ascending = x, position, ascending
+        letters = [f"z{n}" for n in range(len(x.shape))]
+        self.others = [name for n, name in enumerate(letters) if n != position]
+
+    def at(self, place: str) -> str:
+        """The index of a place along the axis."""
+        others = [f"${name}" for name in self.others]
+        return f"[{', '.join([*others[: self.position], place, *others[self.position :]])}]"
+
+    def before(self, a: str, b: str) -> str:
+        """Whether `a` comes before `b`."""
+        less, greater = (a, b) if self.ascending else (b, a)
+        if self.x.dtype not in FLOATS:
+            return f"({less} < {greater})"
+        return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
+
+    def lines(self, text: Written, *body: str) -> None:
+        """Write what is done for each line along the axis."""
+        extents = [e for n, e in enumerate(self.x.shape) if n != self.position]
+        text.nest(0, self.others, extents, *body)
