@@ -47,6 +47,7 @@ class Case:
     given   for a count: of images, tokens or sentences
     labels  of the counts, and the sizes that they stand for
     free    the names of the axes that vary, by argument: as ``torch.onnx.export`` takes them
+    traced  whether its file comes from ``torch.export``, not from TorchScript
     """
 
     make: Callable[[], torch.nn.Module]
@@ -54,7 +55,7 @@ class Case:
     given: Callable[..., Inputs]
     cells: Mapping[str, tuple[int, ...]]
     free: Mapping[str, Mapping[int, str]]
-    names: tuple[str, ...] = ()
+    traced: bool = False
 
     @cached_property
     def model(self) -> torch.nn.Module:
@@ -70,6 +71,40 @@ class Case:
     def example(self) -> Inputs:
         """What it is exported with."""
         return self.given(*(2 + n for n in next(iter(self.cells.values()))))
+
+    @cached_property
+    def taken(self) -> Any:
+        """The one line."""
+        free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free.values())
+        return oc.from_torch(self.model, self.example, dynamic_shapes=free)
+
+    @cached_property
+    def file(self) -> bytes:
+        """The model as ONNX, with symbolic sizes."""
+        made, names = io.BytesIO(), list(self.free)
+        free = {name: dict(axes) for name, axes in self.free.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.traced:
+                torch.onnx.export(
+                    self.model,
+                    self.example,
+                    made,
+                    input_names=names,
+                    dynamic_shapes=tuple(free.values()),
+                    external_data=False,
+                    verbose=False,
+                )
+            else:
+                torch.onnx.export(
+                    self.model,
+                    self.example,
+                    made,
+                    dynamo=False,
+                    input_names=names,
+                    dynamic_axes=free,
+                )
+        return made.getvalue()
 
 
 @dataclass(frozen=True)
@@ -141,10 +176,8 @@ class Taken:
 
 
 def by_offcut(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any]]:
-    """The one line."""
-    free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in case.free.values())
-    model = oc.from_torch(case.model, case.example, dynamic_shapes=free)
-    return lambda given: partial(model, *given)
+    """All from torch."""
+    return lambda given: partial(case.taken, *given)
 
 
 def by_torch(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any]]:
@@ -167,7 +200,7 @@ def by_onnxruntime(threads: int, case: Case) -> Callable[[Inputs], Callable[[], 
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
-    session = onnxruntime.InferenceSession(file_of(case), options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(case.file, options, ["CPUExecutionProvider"])
 
     def bound(given: Inputs) -> Callable[[], Any]:
         feed = dict(zip(case.free, (one.numpy() for one in given), strict=True))
@@ -187,7 +220,7 @@ def by_openvino(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    model = core.compile_model(core.read_model(file_of(case)), "CPU", options)
+    model = core.compile_model(core.read_model(case.file), "CPU", options)
 
     def bound(given: Inputs) -> Callable[[], Any]:
         request = model.create_infer_request()
@@ -203,22 +236,6 @@ def by_openvino(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any
         return call
 
     return bound
-
-
-def file_of(case: Case) -> bytes:
-    """The model as ONNX, with symbolic sizes."""
-    made = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            case.model,
-            case.example,
-            made,
-            dynamo=False,
-            input_names=list(case.free),
-            dynamic_axes={name: dict(axes) for name, axes in case.free.items()},
-        )
-    return made.getvalue()
 
 
 def images(count: int, height: int = 224, width: int = 224) -> Inputs:
