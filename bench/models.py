@@ -34,7 +34,7 @@ from offcut.experiment.table import Asked, Line, Row
 COUNTS = (1, 2, 3, 5, 7, 8, 13)
 QUICK_COUNTS = (1, 3)
 CLOSE = 1e-4
-"""Of the largest element of a result: what an element may be off."""
+"""`Case.close` where nothing else is said."""
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -48,6 +48,7 @@ class Case:
     labels  of the counts, and the sizes that they stand for
     free    the names of the axes that vary, by argument: as ``torch.onnx.export`` takes them
     traced  whether its file comes from ``torch.export``, not from TorchScript
+    close   what an element may be off, of the largest one of a result
     """
 
     make: Callable[[], torch.nn.Module]
@@ -56,6 +57,7 @@ class Case:
     cells: Mapping[str, tuple[int, ...]]
     free: Mapping[str, Mapping[int, str]]
     traced: bool = False
+    close: float = CLOSE
 
     @cached_property
     def model(self) -> torch.nn.Module:
@@ -133,7 +135,9 @@ class Task:
         """The first result in float64."""
         wide = (one.double() if one.is_floating_point() else one for one in self.given)
         exact = first(self.case.exact(*wide))
-        return Reference(exact, np.full_like(exact, CLOSE * max(np.abs(exact).max(), 1e-30)))
+        return Reference(
+            exact, np.full_like(exact, self.case.close * max(np.abs(exact).max(), 1e-30))
+        )
 
 
 def of_recurrence(
