@@ -34,7 +34,7 @@ from offcut.experiment.table import Asked, Line, Row
 COUNTS = (1, 2, 3, 5, 7, 8, 13)
 QUICK_COUNTS = (1, 3)
 CLOSE = 1e-4
-"""Of the largest element of a result: what an element may be off."""
+"""`Case.close` where nothing else is said."""
 
 Inputs = tuple[torch.Tensor, ...]
 
@@ -47,6 +47,8 @@ class Case:
     given   for a count: of images, tokens or sentences
     labels  of the counts, and the sizes that they stand for
     free    the names of the axes that vary, by argument: as ``torch.onnx.export`` takes them
+    traced  whether its file comes from ``torch.export``, not from TorchScript
+    close   what an element may be off, of the largest one of a result
     """
 
     make: Callable[[], torch.nn.Module]
@@ -54,7 +56,8 @@ class Case:
     given: Callable[..., Inputs]
     cells: Mapping[str, tuple[int, ...]]
     free: Mapping[str, Mapping[int, str]]
-    names: tuple[str, ...] = ()
+    traced: bool = False
+    close: float = CLOSE
 
     @cached_property
     def model(self) -> torch.nn.Module:
@@ -70,6 +73,40 @@ class Case:
     def example(self) -> Inputs:
         """What it is exported with."""
         return self.given(*(2 + n for n in next(iter(self.cells.values()))))
+
+    @cached_property
+    def taken(self) -> Any:
+        """The one line."""
+        free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in self.free.values())
+        return oc.from_torch(self.model, self.example, dynamic_shapes=free)
+
+    @cached_property
+    def file(self) -> bytes:
+        """The model as ONNX, with symbolic sizes."""
+        made, names = io.BytesIO(), list(self.free)
+        free = {name: dict(axes) for name, axes in self.free.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.traced:
+                torch.onnx.export(
+                    self.model,
+                    self.example,
+                    made,
+                    input_names=names,
+                    dynamic_shapes=tuple(free.values()),
+                    external_data=False,
+                    verbose=False,
+                )
+            else:
+                torch.onnx.export(
+                    self.model,
+                    self.example,
+                    made,
+                    dynamo=False,
+                    input_names=names,
+                    dynamic_axes=free,
+                )
+        return made.getvalue()
 
 
 @dataclass(frozen=True)
@@ -98,7 +135,9 @@ class Task:
         """The first result in float64."""
         wide = (one.double() if one.is_floating_point() else one for one in self.given)
         exact = first(self.case.exact(*wide))
-        return Reference(exact, np.full_like(exact, CLOSE * max(np.abs(exact).max(), 1e-30)))
+        return Reference(
+            exact, np.full_like(exact, self.case.close * max(np.abs(exact).max(), 1e-30))
+        )
 
 
 def of_recurrence(
@@ -141,10 +180,8 @@ class Taken:
 
 
 def by_offcut(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any]]:
-    """The one line."""
-    free = tuple(dict.fromkeys(axes, torch.export.Dim.AUTO) for axes in case.free.values())
-    model = oc.from_torch(case.model, case.example, dynamic_shapes=free)
-    return lambda given: partial(model, *given)
+    """All from torch."""
+    return lambda given: partial(case.taken, *given)
 
 
 def by_torch(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any]]:
@@ -167,7 +204,7 @@ def by_onnxruntime(threads: int, case: Case) -> Callable[[Inputs], Callable[[], 
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
-    session = onnxruntime.InferenceSession(file_of(case), options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(case.file, options, ["CPUExecutionProvider"])
 
     def bound(given: Inputs) -> Callable[[], Any]:
         feed = dict(zip(case.free, (one.numpy() for one in given), strict=True))
@@ -187,7 +224,7 @@ def by_openvino(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any
         "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": "f32",
     }
-    model = core.compile_model(core.read_model(file_of(case)), "CPU", options)
+    model = core.compile_model(core.read_model(case.file), "CPU", options)
 
     def bound(given: Inputs) -> Callable[[], Any]:
         request = model.create_infer_request()
@@ -203,22 +240,6 @@ def by_openvino(threads: int, case: Case) -> Callable[[Inputs], Callable[[], Any
         return call
 
     return bound
-
-
-def file_of(case: Case) -> bytes:
-    """The model as ONNX, with symbolic sizes."""
-    made = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            case.model,
-            case.example,
-            made,
-            dynamo=False,
-            input_names=list(case.free),
-            dynamic_axes={name: dict(axes) for name, axes in case.free.items()},
-        )
-    return made.getvalue()
 
 
 def images(count: int, height: int = 224, width: int = 224) -> Inputs:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 def drawn(make: Callable[[], nn.Module]) -> nn.Module:
     """A model with the same weights each time, whose layers keep the size of what they are given."""
     torch.manual_seed(0)
-    model = make().eval()
+    model = make().eval().requires_grad_(False)
     for one in model.modules():
         if isinstance(one, nn.Conv2d):
             nn.init.kaiming_normal_(one.weight)

@@ -116,10 +116,9 @@ def ranges() -> dict[str, tuple[tuple[int, int], ...]]:
 
 def written(folder: Path, case: Any, within: tuple[tuple[int, int], ...], calls: int) -> list[Any]:
     """The file of a model, and the arguments of each call; the last of these in torch."""
-    import models
     import torch
 
-    (folder / "model.onnx").write_bytes(models.file_of(case))
+    (folder / "model.onnx").write_bytes(case.file)
     rng = np.random.default_rng(0)
     torch.manual_seed(0)
     stream = [

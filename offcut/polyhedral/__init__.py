@@ -7,6 +7,7 @@ from offcut.polyhedral.affine import (
     coefficient,
     coordinates,
     lane_step,
+    lanes_alike,
     space_of,
 )
 from offcut.polyhedral.bounds import (
@@ -72,6 +73,7 @@ __all__ = [
     "in_pass",
     "instances",
     "lane_step",
+    "lanes_alike",
     "outside_window",
     "over_sizes",
     "sizes_inside",

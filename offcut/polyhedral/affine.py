@@ -178,6 +178,28 @@ def lane_step(part: Expr, axis: str, width: int, multiple: int) -> int | None:
     return total
 
 
+def lanes_alike(part: Expr, axis: str, width: int, multiple: int) -> int | None:
+    """How many neighbouring lanes along `axis` share each of the places side by side that an index takes: 2 for ``i // 2 + 5``.
+
+    None where it is no such index, or groups of lanes are not whole.
+
+    width     of the lanes; multiple  of what the first one's coordinate is known to be
+    """
+    found = None
+    for atom, factor in linear(part).terms:
+        if axis not in variables(atom):
+            continue
+        match atom:
+            case Binary("//", a, Const(by)) if found is None and factor == 1:
+                rest = sub(a, Var(axis))
+                if axis in variables(rest) or gcd(width, multiple, multiple_of(rest)) % int(by):
+                    return None
+                found = int(by)
+            case _:
+                return None
+    return found
+
+
 def _parts(expr: Expr, op: str) -> list[Expr]:
     """The operands of nested `op`."""
     match expr:

@@ -58,3 +58,36 @@ for i in 0:n
 
 def test_blocks_are_no_gathers() -> None:
     assert "gather" not in heads(12, 64).source("llvm")
+
+
+def repeated(share: int, moved: int = 0) -> tuple[oc.Kernel, int]:
+    X = oc.placeholder((oc.dim("n", min=0), 64), name="X")
+    width = 96 if share < 5 else 80
+    C = oc.compute((X.shape[0], width), lambda i, j: X[i, (j + moved) // share] + 1.0, name="C")
+    return oc.compile(C, inputs=[X]), width
+
+
+@pytest.mark.parametrize(
+    ("share", "moved"), [(2, 0), (4, 0), (16, 0), (2, 6), (2, 3), (3, 0), (32, 0)]
+)
+def test_elements_that_lanes_share_are_read_where_they_lie(share: int, moved: int) -> None:
+    kernel, width = repeated(share, moved)
+    for rows in (0, 1, 5):
+        x = np.arange(rows * 64, dtype=np.float32).reshape(rows, 64)
+        wanted = x[:, (np.arange(width) + moved) // share] + 1
+        np.testing.assert_array_equal(kernel(x), wanted)
+
+
+def test_what_lanes_share_is_spread_and_not_gathered() -> None:
+    assert "gather" not in repeated(2)[0].source("llvm")
+    assert "gather" in repeated(3)[0].source("llvm")
+
+
+def test_shared_elements_past_the_last_lane_are_not_read() -> None:
+    X = oc.placeholder((oc.dim("m", min=1),), name="X")
+    n = X.shape[0]
+    kernel = oc.compile(oc.compute((n * 2,), lambda j: X[j // 2] * 2.0, name="C"), inputs=[X])
+    for m in (1, 7, 8, 9, 33):
+        page = np.full(m + 1, np.nan, dtype=np.float32)
+        page[:m] = np.arange(m)
+        np.testing.assert_array_equal(kernel(page[:m]), np.repeat(2 * page[:m], 2))

@@ -562,6 +562,28 @@ loop j as lanes of vectors"""
     )
 
 
+def test_nests_of_a_loop_are_lanes_however_many_statements_it_holds() -> None:
+    nests = "\n".join(
+        f"  for j in {4 * k}:{4 * k + 4}\n    S[i, j] = 0.0\n    for r in 0:3\n"
+        f"      S[i, j] += X[i, j + r] * {k + 1}.0\n    Y[i, j] = S[i, j] + X[i, j]"
+        for k in range(12)
+    )
+    text = f"""\
+program pieces
+size n in 0:100
+input X: float32[n, 50]
+local S: float32[n, 48]
+output Y: float32[n, 48]
+for i in 0:n
+{nests}"""
+    kernel = oc.compile(oc.parse(text))
+    assert kernel.source("loops").count("tile j") == 12
+    x = floats("x", 5, 50)
+    sums = (x[:, :48] + x[:, 1:49]) + x[:, 2:]
+    wanted = sums * (np.arange(48) // 4 + 1) + x[:, :48]
+    np.testing.assert_allclose(kernel(x), wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_a_pasted_matrix_product_is_packed_and_run_by_microkernels() -> None:
     kernel = oc.compile(CASES["matrix product, a scalar for each element"].program)
     assert "@microkernel" in kernel.source("loops")

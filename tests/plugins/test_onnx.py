@@ -356,6 +356,11 @@ def test_an_image_is_padded_to_a_multiple_of_a_window() -> None:
     each(proto, [{"x": drawn(0, n, 2, h, 5)} for n, h in ((1, 1), (2, 4), (3, 7), (1, 9))])
 
 
+def test_one_array_side_by_side_is_that_array() -> None:
+    text = "g (float[n, 3] x) => (float[n, 3] y) { one = Concat <axis = 1> (x)  y = Relu (one) }"
+    each(parsed(text), [{"x": drawn(0, n, 3)} for n in (1, 4)])
+
+
 def test_an_image_that_was_halved_and_doubled_is_cut_to_what_it_was() -> None:
     text = """g (float[n, 2, h, 5] x) => (float[n, 4, h, 5] y)
     {

@@ -101,6 +101,25 @@ def test_an_exported_program_leaves_out_an_axis_in_the_call_in_which_it_is_1() -
     held(oc.from_torch(program), Row(), [(torch.randn(b, 4),) for b in (3, 1, 2)])
 
 
+class Causal(nn.Module):
+    """Attention that says whether it is causal by the length, as models of transformers do."""
+
+    def forward(self, q: torch.Tensor) -> torch.Tensor:
+        causal = q.shape[2] > 1 and q.shape[1] == 2
+        return nn.functional.scaled_dot_product_attention(q, q, q, is_causal=causal)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_size_of_1_that_torch_may_settle_is_a_number_where_it_is_traced_again(
+    named: bool,
+) -> None:
+    free = dict.fromkeys((0, 2), torch.export.Dim.AUTO)
+    example = torch.randn(2, 2, 5, 8)
+    model = oc.from_torch(Causal(), (example,), dynamic_shapes={"q": free} if named else (free,))
+    held(model, Causal(), [(torch.randn(b, 2, n, 8),) for b, n in ((1, 1), (3, 7), (2, 1))])
+    assert "by torch:" not in model.report
+
+
 def test_sizes_that_torch_was_asked_to_find_start_at_0() -> None:
     module, auto = mlp(), torch.export.Dim.AUTO
     program = torch.export.export(module, (torch.randn(3, 40),), dynamic_shapes=({0: auto},))

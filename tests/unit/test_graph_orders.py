@@ -79,6 +79,30 @@ def test_a_transposed_view_is_read_as_it_lies() -> None:
     assert "8, h" not in str(compiled(made.bound, threads=1).plan())
 
 
+def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
+    made = Blocks("rows")
+    n, side = made.size("n", 0, 8), 6
+    x = made.input("x", "float32", (n, side * side, 8))
+    rows = made.node("relu", made.node("dense", x, made.constant("u", floats("u", 8, 16))))
+    turned = made.node("transpose", rows, axes=(0, 2, 1))
+    image = made.convolved(made.node("reshape", turned, (n, 16, side, side)), 16, 3, groups=16)
+    back = made.node("transpose", made.node("reshape", image, (n, 16, side * side)), axes=(0, 2, 1))
+    made.output(made.node("dense", made.node("relu", back), made.constant("v", floats("v", 16, 8))))
+    agrees(made.bound)
+    plan = str(compiled(made.bound, threads=1).plan())
+    assert "[n, 6, 6, 16]" in plan
+    assert "[n, 16, 6, 6]" not in plan
+
+
+def test_a_sum_of_one_term_is_no_product_of_a_microkernel() -> None:
+    made, x = images(8)
+    wide = made.node("relu", made.convolved(x, 16))
+    scaled = made.convolved(wide, 16, groups=16)  # a number for each channel
+    made.output(made.node("relu", made.node("add", scaled, made.convolved(wide, 16, 3, groups=16))))
+    agrees(made.bound)
+    assert "cover" not in str(compiled(made.bound, threads=1).steps[-1].kernel.schedule)
+
+
 def test_an_output_is_stored_in_the_order_that_is_asked_for() -> None:
     made, x = images(3)
     y = made.node("relu", x)

@@ -131,7 +131,7 @@ def _found(same: Alike) -> Reading:
                     inside.add(load.buffer)
             elif not whole:
                 beside |= reach[load.buffer]
-    kind = kind_of(results)
+    kind = kind_of(simple)
     own = frozenset(name for name in given if name not in apart and read[name])
     pointwise = not beside & own and kind is Kind.INJECTIVE and len(results) == 1
     strided = None

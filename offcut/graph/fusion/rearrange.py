@@ -124,9 +124,10 @@ def with_known(
 
 
 def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The results, where no sum of several axes runs along one of a single term: a window of one by one is no window.
+    """The results, where no sum runs along an axis of a single term: a window of one by one is no window, and a sum of one term
+    is that term.
 
-    Before: ``sum over c, r of x[y + r, c]`` with one ``r``. After: ``sum over c of x[y, c]``.
+    Before: ``sum over c, r of x[y + r, c]`` with one ``r``. After: ``sum over c of x[y, c]``; with one ``c`` as well, ``x[y, 0]``.
     """
 
     def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
@@ -135,14 +136,12 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
             return tensor
         reads = tuple(made[one.name] for one in definition.reads)
         single = [axis for axis in definition.reduce_axes if axis.extent == 1]
-        if len(single) == len(definition.reduce_axes):
-            single = single[1:]
         body, left = definition.body, definition.reduce_axes
         if single and isinstance(body, Reduce):
             names = dict.fromkeys((axis.name for axis in single), cast("Expr", ix.const(0)))
             left = tuple(axis for axis in left if axis not in single)
             value = rewrite(substitute(body.value, names), _simpler)
-            body = Reduce(body.op, value, tuple(axis.name for axis in left))
+            body = Reduce(body.op, value, tuple(axis.name for axis in left)) if left else value
         found = replace(definition, reads=reads, reduce_axes=left, body=body)
         return replace(tensor, definition=found)
 

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from offcut.graph.fusion.reading import Reading, Readings
 from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind
+from offcut.graph.placing.places import Place, own_place, reshaped, strided
 from offcut.graph.views import VIEWS
 
 Order = tuple[int, ...]
@@ -44,15 +45,23 @@ def orders_of(graph: Graph, readings: Readings) -> dict[str, Order]:
 
 
 def lying_of(graph: Graph, readings: Readings) -> dict[str, Order]:
-    """The orders in which transpositions of values that are stored as they are lie in memory."""
-    found: dict[str, Order] = {}
+    """The orders in which views of values that are stored as they are lie in memory: transpositions, also of other shape."""
+    places, found = dict[str, Place](), dict[str, Order]()
     for node in graph.nodes:
-        if node.op in VIEWS or len(node.results) != 1:
+        if len(node.results) != 1:
             continue
-        strided = readings.of(node).strided
-        order = None if strided is None else strided.order
-        if order is not None:
-            found[node.results[0].name] = tuple(order.index(axis) for axis in range(len(order)))
+        (value,), place = node.results, None
+        of = places.get(node.operands[0]) if node.operands else None
+        if node.op == "reshape":
+            place = None if of is None else reshaped(of, value.shape)
+        elif node.op not in VIEWS and (taken := readings.of(node).strided) is not None:
+            (name,) = node.operands
+            place = strided(of or own_place(name, graph.values[name].shape), taken, value.shape)
+        if place is not None:
+            places[value.name] = place
+            order = place.lying
+            if order is not None and order != tuple(range(len(order))):
+                found[value.name] = order
     return found
 
 

@@ -69,6 +69,22 @@ class Place:
         return tuple(reversed(found))
 
     @property
+    def lying(self) -> tuple[int, ...] | None:
+        """The axes as they lie, outermost first, where the elements lie side by side; None where they do not."""
+        left, found = list(range(len(self.shape))), list[int]()
+        run: Expr = ONE
+        while left:
+            next_ = [axis for axis in left if self.strides[axis] == run]
+            ones = [axis for axis in left if self.shape[axis] == ONE]
+            if not next_ and not ones:
+                return None
+            axis = max(next_, key=lambda one: (self.shape[one] != ONE, one)) if next_ else ones[-1]
+            left.remove(axis)
+            found.append(axis)
+            run = extents.product((run, self.shape[axis]))
+        return tuple(reversed(found))
+
+    @property
     def compact(self) -> bool:
         """Whether the elements lie side by side, the last axis innermost."""
         return all(

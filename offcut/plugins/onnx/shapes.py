@@ -112,9 +112,8 @@ def _transpose(g: Context, call: Call) -> Results:
 
 def _concat(g: Context, call: Call) -> Results:
     parts = call.present
-    if len(parts) == 1:
-        return parts[0]
-    return g.op("concat", tuple(parts), axis=g.axis(parts[0], call.get("axis", 1)))
+    axis = g.axis(parts[0], call.get("axis", 1))
+    return parts[0] if len(parts) == 1 else g.op("concat", tuple(parts), axis=axis)
 
 
 def _split(g: Context, call: Call) -> Results:

@@ -222,10 +222,12 @@ def _exported(
     again  for a call of other sizes: those of 0 and 1 are numbers as dynamo takes them
     """
     try:
+        given = inspect.signature(model.forward).bind(*args).arguments
         if dynamic_shapes is None:
-            given = inspect.signature(model.forward).bind(*args).arguments
             free = partial(_free, numbers=again)
             dynamic_shapes = {name: pytree.tree_map(free, one) for name, one in given.items()}
+        elif again:
+            dynamic_shapes = _settled(given, dynamic_shapes)
         with torch.no_grad(), oblivious(), whole(), branches() as conditions:
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes), conditions
     except Exception as failed:
@@ -245,3 +247,29 @@ def _free(given: Any, numbers: bool) -> Any:
         torch.export.Dim.STATIC if numbers and is_number(axis, size) else torch.export.Dim.AUTO
         for axis, size in enumerate(given.shape)
     ]
+
+
+def _settled(given: dict[str, Any], dynamic_shapes: Any) -> Any:
+    """Shapes as a user gave them, where a size that torch may settle is settled if it is a number."""
+
+    def of(one: Any, shape: Any) -> Any:
+        if not isinstance(one, torch.Tensor) or not isinstance(shape, dict | list | tuple):
+            return shape
+        axes = dict(shape) if isinstance(shape, dict) else dict(enumerate(shape))
+        return {
+            axis: torch.export.Dim.STATIC
+            if free is torch.export.Dim.AUTO and is_number(axis, one.shape[axis])
+            else free
+            for axis, free in axes.items()
+        }
+
+    named = isinstance(dynamic_shapes, dict)
+    shapes = dynamic_shapes.values() if named else dynamic_shapes
+    names = dynamic_shapes if named else given
+    try:
+        return {
+            name: pytree.tree_map(of, given[name], shape)
+            for name, shape in zip(names, shapes, strict=True)
+        }
+    except (KeyError, TypeError, ValueError):  # not shaped as the arguments are: torch says so
+        return dynamic_shapes

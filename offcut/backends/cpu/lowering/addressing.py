@@ -16,10 +16,10 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
-from offcut.core.expr import Expr, Var
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Panels, Program
 from offcut.costmodel.statements import FEW_APART
-from offcut.polyhedral import coefficient, lane_step
+from offcut.polyhedral import coefficient, lane_step, lanes_alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,8 @@ class Addressing(Scalars, ABC):
                 raw = self.reversed(stored, raw, lanes)
         elif (step := self.step(memory, index, lanes)) is not None:
             raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
+        elif (share := self.sharing(memory, index, lanes)) is not None:
+            raw = self.spread(share, self.address(memory, index), dtype, mask, lanes)
         else:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
@@ -261,6 +263,41 @@ class Addressing(Scalars, ABC):
             both = f"{stored} {found}, {stored} {vector}"
             found = f.let(f"shufflevector {both}, <{width} x i32> {_listed('i32', taken)}")
         return found
+
+    def sharing(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
+        """How many lanes side by side share each element of one row of an array; None where they do not."""
+        if lanes.axis is None or not memory.strides or memory.layout is not None:
+            return None
+        beside = memory.strides[-1] == str(item_bytes(memory.dtype))
+        alone = not any(lanes.axis in variables(part) for part in index[:-1])
+        found = lanes_alike(index[-1], lanes.axis, lanes.width, lanes.multiple)
+        return found if beside and alone else None
+
+    def spread(self, share: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
+        """Elements from `first` on, each in `share` lanes side by side; nothing is read for lanes that are off."""
+        f, count, align = self.f, lanes.width // share, item_bytes(dtype)
+        stored = self.elements(count).stored(dtype)
+        if mask is None:
+            raw = f.let(f"load {stored}, ptr {first}, align {align}")
+        else:
+            bits, some = f"<{count} x i1>", ""
+            for member in range(share):
+                places = _listed("i32", (share * group + member for group in range(count)))
+                every = f"<{lanes.width} x i1>"
+                one = f.let(
+                    f"shufflevector {every} {mask}, {every} poison, <{count} x i32> {places}"
+                )
+                some = f.let(f"or {bits} {some}, {one}") if some else one
+            raw = f.call(
+                stored,
+                f"llvm.masked.load.v{count}{_SUFFIX[STORED[dtype]]}.p0",
+                f"ptr {first}, i32 {align}, {bits} {some}, {stored} zeroinitializer",
+                f"ptr, i32, {bits}, {stored}",
+            )
+        owners = _listed("i32", (lane // share for lane in range(lanes.width)))
+        return f.let(
+            f"shufflevector {stored} {raw}, {stored} poison, <{lanes.width} x i32> {owners}"
+        )
 
     def turned_back(
         self, first: str, mask: str | None, item: int, lanes: Lanes

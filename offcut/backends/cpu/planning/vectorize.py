@@ -13,7 +13,7 @@ A loop that is marked to run as lanes of its own reductions (`row_reductions`) d
 are left alone.
 
 What stays as it is: a loop that carries a dependence, and every nest that holds tiles already; where nests of products
-were cut, those beside them are taken alone.
+were cut, those beside them are taken alone, as are those in a loop of more statements than are compared in pairs.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
     body: list[Stmt] = []
     for position, stmt in enumerate(program.body):
         inner = {name: path for name, path in scopes.items() if path[:1] == (position,)}
-        if beside and not inner and isinstance(stmt, For) and _is_around_tiles(stmt):
+        entered = _is_of_many(stmt) or (beside and _is_around_tiles(stmt))
+        if entered and not inner and isinstance(stmt, For):
             within = vectorized(alone(program, stmt.body, (stmt,)), isa, beside)
             body.append(replace(stmt, body=within.program.body))
             notes += within.notes
@@ -104,9 +105,19 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
     return Vectorized(program, tuple(notes))
 
 
-def _is_around_tiles(loop: For) -> bool:
+def _is_of_many(stmt: Stmt) -> bool:
+    """Whether a loop whose iterations run in turn holds more statements than are compared at once: what is in it is taken alone."""
+    if not isinstance(stmt, For) or stmt.execution is not Execution.SERIAL:
+        return False
+    inside = [*statements((stmt,))]
+    if any(isinstance(inner, Tile | Choose) for inner in inside):
+        return False
+    return sum(isinstance(inner, Store) for inner in inside) > MOST_STORES
+
+
+def _is_around_tiles(loop: Stmt) -> bool:
     """Whether tiles stand in a loop whose iterations run in turn, beside loops."""
-    if loop.execution is not Execution.SERIAL:
+    if not isinstance(loop, For) or loop.execution is not Execution.SERIAL:
         return False
     tiled = [any(isinstance(inner, Tile) for inner in statements((s,))) for s in loop.body]
     return any(tiled) and not all(tiled)
