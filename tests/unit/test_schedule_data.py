@@ -297,6 +297,29 @@ schedule: cannot take float64(z) as a cost
   at       line 3: way ladder
   because  a cost is told by the sizes alone, which are n""",
     ),
+    "a cost below 0": (
+        ("    split i ladder 14", "    costs float64(n) - 2.5\n    split i ladder 14"),
+        """\
+schedule: cannot take float64(n) - 2.5 as a cost
+  at       line 3: way ladder
+  because  with n = 0, it is -2.5, and seconds are at least 0""",
+    ),
+    "a cost that is no number": (
+        ("    split i ladder 14", "    costs nan\n    split i ladder 14"),
+        """\
+schedule: cannot take nan as a cost
+  at       line 3: way ladder
+  because  it is nan, and seconds are at least 0""",
+    ),
+    "a cost that divides by what may be 0": (
+        ("    split i ladder 14", "    costs float64(1//(n-29))\n    split i ladder 14"),
+        """\
+schedule: cannot take float64(1//(n - 29)) as a cost
+  at       line 3: way ladder
+  because  it divides by n - 29; with n = 0, it is -29
+  help     max(n - 29, 1)
+  help     where(…), around the division""",
+    ),
     "words of a machine of queues": (
         ("    split i ladder 14", "    words columns j\n    split i ladder 14"),
         """\

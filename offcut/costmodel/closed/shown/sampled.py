@@ -60,7 +60,8 @@ class Sampled:
     @cached_property
     def cycles(self) -> Numbers:
         """Of a call."""
-        return np.sum(list(self.binding.values()), axis=0)
+        found: Numbers = np.sum(list(self.binding.values()), axis=0)
+        return found
 
     @cached_property
     def binding(self) -> dict[str, Numbers]:
