@@ -66,6 +66,7 @@ class Step:
     target  the name of the target that runs it; refused: those before it, and why they do not
     constants  of the graph: what the kernel calls each, and the order in which it has its axes
     limits     of its outputs, each of one element: above them, results of the model are not what it says. None for any other step
+    distributed  whether products are distributed over sums in it
     """
 
     kernel: Kernel
@@ -80,6 +81,7 @@ class Step:
     refused: tuple[tuple[str, str], ...] = ()
     constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     limits: tuple[float, ...] = ()
+    distributed: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class _Made:
     constants  what it calls those that it reads, and their names
     derived    the tensors that are computed from the region's constants alone
     assumed    what its results are compared with, where it measures what another reads
+    distributed  whether products are distributed over sums
     """
 
     taken: Taken
@@ -101,6 +104,7 @@ class _Made:
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
     assumed: tuple[Assumed, ...] = ()
+    distributed: bool = False
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,7 @@ class Kernels:
                     if x in own
                 ),
                 tuple(0.0 if priced else one.limit(every[one.points]) for one in made.assumed),
+                made.distributed,
             )
 
     def whole(self, place: Place) -> bool:
@@ -270,13 +275,15 @@ class Kernels:
         last = [value.name for value in nodes[-1].results]
         renames = {r.name: name for r, name in zip(results, last, strict=True)}
         results = without_single_terms(written_in(results, before))
+        described = {tensor.name for tensor in tensors_of(results)}
         if self.distributive:
             results = with_folded_factors(results, constants)
         results, derived, made, assumed = self.known(results, constants)
         every = {**constants, **made}
         given += [replace(tensor, definition=None) for tensor in derived]
         around = _Around(description.dims, given, derived, every, orders, apart)
-        found = self.described(around, results, renames)
+        distributed = described != {tensor.name for tensor in tensors_of((*results, *derived))}
+        found = replace(self.described(around, results, renames), distributed=distributed)
         if not assumed:
             return (found,), every
         largest = [one.largest for one in assumed]
