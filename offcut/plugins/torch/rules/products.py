@@ -7,7 +7,6 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
-from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, product
 
@@ -19,13 +18,9 @@ def mm(t: Translation, x: Ref, w: Ref) -> Any:
 
 @takes("addmm")
 def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    if alpha != 1 or beta not in (0, 1):
-        raise Left(f"alpha is {alpha}, beta {beta}")
-    if beta == 0:
-        return layer(t, x, w, None)
-    if t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
+    if alpha == beta == 1 and t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
         return layer(t, x, w, bias)
-    return binary(t, "add", layer(t, x, w, None), bias)
+    return _added(t, layer(t, x, w, None), bias, beta, alpha)
 
 
 @takes("linear")
