@@ -32,7 +32,9 @@ from offcut.describe.computation import Computation, Stage
 from offcut.schedule import Nest, Schedule, Way
 
 COMBINATIONS = 16
-"""Of the ways of all nests, at most: each is proved. Nests behind those that have them are had in one way."""
+"""Of the ways of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
+without ways. Nests behind those that have several have one.
+"""
 
 
 def planned(

@@ -23,8 +23,8 @@ from offcut.core.program import Size
 from offcut.describe.computation import StageAxis
 
 BETTER = 1.25
-"""How many times as well another layout fills words at one end of the sizes, so that it stands beside the first: each one is
-compiled, proved, and counted at a call.
+"""How many times as well another layout fills words at one end of the sizes, so that it stands beside the first. A choice, no
+measurement: each layout is compiled, proved, and counted at a call, which a few words that are filled better do not pay for.
 """
 
 
