@@ -47,6 +47,16 @@ def product(extents: Iterable[Expr]) -> Expr:
     return normal(total)
 
 
+def places(extent: Expr | int, reach: int, stride: int) -> Expr:
+    """How many places a window has along an axis.
+
+    extent  of the axis, with its padding
+    reach   elements from the first that a window reads to the last
+    """
+    last = Binary("//", Binary("+", normal(extent), ix.const(-reach)), ix.const(stride))
+    return normal(Binary("+", last, ix.const(1)))
+
+
 def quotient(extent: Expr, by: Expr) -> Expr | None:
     """The extent that gives `extent` times `by`; None where none is seen."""
     left, divisor = dict(_terms(extent)), _terms(by)
