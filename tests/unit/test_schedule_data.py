@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -61,11 +62,16 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     return found
 
 
+@cache
+def compiled(what: str, threads: int = 1) -> oc.Kernel:
+    return oc.compile(CASES[what](), threads=threads)
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
 def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
-    kernel = oc.compile(CASES[what](), threads=threads)
+    kernel = compiled(what, threads)
     text = str(kernel.schedule)
     parsed = oc.Schedule.parse(f"# a comment\n\n{text}\n")
     assert parsed == kernel.schedule
@@ -79,7 +85,7 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
 
 
 def test_schedules_that_differ_have_different_digests() -> None:
-    found = {oc.compile(make()).schedule.digest for make in CASES.values()}
+    found = {compiled(what).schedule.digest for what in CASES}
     assert len(found) == len(CASES)
 
 
