@@ -27,7 +27,9 @@ from offcut.costmodel.machine import Machine, Operations
 from offcut.polyhedral import lane_step, lanes_alike
 
 FEW_APART = 4
-"""Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out."""
+"""Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out: up to here a gather was
+measured to take two to five times as long, on Zen 4; further apart nothing was measured.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,12 @@ class TileCycles:
 def tile_cycles(kernel: Microkernel) -> TileCycles:
     """Those of a microkernel."""
     tallest = kernel.max_rows
-    widest = np.array([0, *(kernel.columns_for(height) for height in range(1, tallest + 1))])
-    term, start = (np.zeros((tallest + 1, int(widest.max()) + 1)) for _ in range(2))
-    for height in range(1, tallest + 1):
-        for width in range(1, int(widest[height]) + 1):
-            shape = kernel.tile(height, width)
-            term[height, width], start[height, width] = shape.cycles, shape.startup
+    widest = np.zeros(tallest + 1, np.int64)
+    most = max(shape.columns for shape in kernel.tiles)
+    term, start = (np.zeros((tallest + 1, most + 1)) for _ in range(2))
+    # Of the tiles of a height each holds the columns that the narrower ones do not.
+    for shape in sorted(kernel.tiles, key=lambda shape: (shape.rows, shape.columns)):
+        own = slice(int(widest[shape.rows]) + 1, shape.columns + 1)
+        term[shape.rows, own], start[shape.rows, own] = shape.cycles, shape.startup
+        widest[shape.rows] = max(int(widest[shape.rows]), shape.columns)
     return TileCycles(widest, term, start)

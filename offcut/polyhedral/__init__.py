@@ -27,7 +27,7 @@ from offcut.polyhedral.dependences import (
     dependences,
     statements,
 )
-from offcut.polyhedral.divisors import check_divisors
+from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.extremes import greatest
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.inside import sizes_inside
@@ -81,5 +81,6 @@ __all__ = [
     "space_of",
     "statements",
     "unbounded",
+    "unsafe_divisor",
     "windows_left",
 ]

@@ -32,6 +32,7 @@ from offcut.core.program import (
     If,
     Let,
     Program,
+    Size,
     Stmt,
     Tile,
     expressions,
@@ -66,6 +67,16 @@ def check_divisors(program: Program, op: str) -> None:
                 )
     with bounded(op, f"cannot tell whether the divisors of {program.name} are positive"):
         _check_divisors(program, op)
+
+
+def unsafe_divisor(
+    expr: Expr, sizes: Sequence[Size], assumptions: Sequence[Expr]
+) -> tuple[Expr, str] | None:
+    """The first divisor in an expression over sizes that is not shown to be positive where it divides, and why."""
+    for divisor, here in _divisors(expr, Facts(Space(tuple(sizes), tuple(assumptions)))):
+        if not _is_positive(divisor, here):
+            return divisor, _because(divisor, here)
+    return None
 
 
 def _check_divisors(program: Program, op: str) -> None:

@@ -69,7 +69,8 @@ from offcut.proof.forms.windows import without_windows
 from offcut.proof.forms.zeros import without_zeros
 
 _MOST_ALTERNATIVES = 256
-_MOST_REQUESTS = 4  # whose work a proof may take where options are compared one by one
+# Where options are compared one by one, a proof may do the work of so many before it gives up: what a refusal takes at most.
+_MOST_REQUESTS = 4
 _MOST_ATTEMPTS = 16
 _PROVED = (
     ("instances", "every emitted instance is one of the source"),

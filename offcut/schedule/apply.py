@@ -39,7 +39,8 @@ from offcut.partition import (
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.checks import check_cost, check_panels, check_splits
+from offcut.schedule.checks import check_panels, check_splits
+from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import (
     Convert,
     Copy,
@@ -258,7 +259,7 @@ class Applying:
         cost = way.cost
         if cost is not None:
             with self.line(way):
-                check_cost(cost, self.given.sizes)
+                check_cost(cost, self.given.sizes, self.given.assumptions)
         elif asked:
             rows = None if found is None else found.rows
             with self.line(next((cut for cut in way.splits if cut.axis == rows), way)):

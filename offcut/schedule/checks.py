@@ -1,4 +1,4 @@
-"""What the numbers of a decision must be before loops, layouts and costs are made of them."""
+"""What the numbers of a decision must be before loops and layouts are made of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, variables, walk
-from offcut.core.program import Panels, Size
-from offcut.core.text.printer import format_expr
+from offcut.core.program import Panels
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, AxisCut, Strategy, checked_tiles, segments
@@ -97,15 +95,3 @@ def check_panels(op: str, buffer: str, panels: Panels, kernels: Sequence[Microke
         because = f"no microkernel reads {panels_text(panels)}"
         help = tuple(map(panels_text, read))
         raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because, help=help)
-
-
-def check_cost(cost: Expr, sizes: Sequence[Size]) -> None:
-    """Refuse predicted seconds that are no expression in the sizes alone."""
-    known = [size.name for size in sizes]
-    if variables(cost) <= set(known) and not any(isinstance(one, Load) for one in walk(cost)):
-        return
-    raise PartitionError(
-        "schedule",
-        f"cannot take {format_expr(cost)} as a cost",
-        because=f"a cost is told by the sizes alone, which are {', '.join(known) or 'none'}",
-    )

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Choose, Option, Program, Size, walk
+from offcut.core.program import Choose, Option, Program, walk
 from offcut.core.sizes import real_of
 from offcut.errors import DescribeError
-from offcut.schedule.checks import check_cost
+from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Nest, Schedule, Step, Together
 
 # the loops of one way to run a nest -> seconds of a call: a number, or an expression over the sizes
@@ -67,6 +67,8 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
             because="a price is seconds: a number that is at least 0, or an expression over the sizes",
             help=("lambda loops: 2e-9 * n",),
         )
-    check_cost(node, [Size(user) for user in users])
-    names: dict[str, Expr] = {user: Var(name) for user, name in users.items()}
-    return substitute(node, names)
+    called: dict[str, Expr] = {name: Var(user) for user, name in users.items()}
+    own = {name: user for user, name in users.items()}
+    sizes = [replace(size, name=own.get(size.name, size.name)) for size in loops.sizes]
+    check_cost(node, sizes, [substitute(fact, called) for fact in loops.assumptions])
+    return substitute(node, {user: Var(name) for user, name in users.items()})

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.program import Form
+from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -32,17 +32,9 @@ class Cuts:
         """Those of both."""
         return _ordered((*self.options, *other.options), None)
 
+    @remembered
     def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
-        if cut not in self._near:
-            self._near[cut] = self._beside(cut)
-        return self._near[cut]
-
-    @cached_property
-    def _near(self) -> dict[AxisCut, tuple[AxisCut, ...]]:
-        return {}
-
-    def _beside(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         found = [one for one in self.options if _differ(one, cut) == (True, False, False)]
         for place in (1, 2):
             alike = [
@@ -56,23 +48,18 @@ class Cuts:
             found += [*below[-1:], *above[:1]]
         return tuple(found)
 
+    @remembered
     def nearest(self, cut: AxisCut) -> AxisCut:
         """The one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
-        if cut not in self._nearest:
-            tile, group = _tile(cut), _group(cut)
-            self._nearest[cut] = min(
-                self.options,
-                key=lambda one: (
-                    one.strategy != cut.strategy,
-                    abs(_tile(one) - tile),
-                    abs(_group(one) - group),
-                ),
-            )
-        return self._nearest[cut]
-
-    @cached_property
-    def _nearest(self) -> dict[AxisCut, AxisCut]:
-        return {}
+        tile, group = _tile(cut), _group(cut)
+        return min(
+            self.options,
+            key=lambda one: (
+                one.strategy != cut.strategy,
+                abs(_tile(one) - tile),
+                abs(_group(one) - group),
+            ),
+        )
 
 
 def row_cuts(axis: str, kernel: Microkernel, own: AxisCut | None) -> Cuts:

@@ -8,9 +8,10 @@ the instances of the inner one, whatever its strategy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from offcut.core.program import For, Form, Program, walk
+from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
@@ -31,7 +32,6 @@ class LoopCuts:
 
     program: Program
     machine: Machine
-    known: dict[frozenset[str], bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.loops = tuple(
@@ -57,15 +57,12 @@ class LoopCuts:
             if loop not in self.ordered or not tile_forms(one) & _TOGETHER
         ]
 
+    @remembered
     def together(self, loops: frozenset[str]) -> bool:
         """Whether these loops may be cut in one schedule; not where the proof does not say so in bounded work."""
         if len(loops) < 2 or not loops & self.ordered:
             return True
-        if loops not in self.known:
-            self.known[loops] = all(self.together(loops - {one}) for one in loops) and self._legal(
-                loops
-            )
-        return self.known[loops]
+        return all(self.together(loops - {one}) for one in loops) and self._legal(loops)
 
     def _legal(self, loops: frozenset[str]) -> bool:
         wanted = {loop: LoopCut((2,), CUT) for loop in loops}

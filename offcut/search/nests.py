@@ -10,6 +10,7 @@ from math import comb
 from random import Random
 
 from offcut.core.hashed import Hashed
+from offcut.core.remembered import remembered
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 
@@ -92,15 +93,10 @@ class NestSpace:
             found.append((plain, tuple(packed)))
         return tuple(found)
 
+    @remembered
     def near(self, chosen: Chosen) -> tuple[Chosen, ...]:
         """Those that differ in one choice: of one way, of its form, or in one way more or less."""
-        if chosen not in self._near:
-            self._near[chosen] = tuple(self._beside(chosen))
-        return self._near[chosen]
-
-    @cached_property
-    def _near(self) -> dict[Chosen, tuple[Chosen, ...]]:
-        return {}
+        return tuple(self._beside(chosen))
 
     def _beside(self, chosen: Chosen) -> Iterator[Chosen]:
         ways = chosen.ways
@@ -118,16 +114,10 @@ class NestSpace:
             if form.lay != chosen.lay:
                 yield Chosen(tuple(dict.fromkeys(map(form.nearest, ways))), form.lay)
 
+    @remembered
     def moves(self, way: Way, lay: Lay | None) -> tuple[Way, ...]:
         """The ways that differ from `way` in one choice, or in their form."""
-        key = way, lay
-        if key not in self._moves:
-            self._moves[key] = tuple(self._moved(way, lay))
-        return self._moves[key]
-
-    @cached_property
-    def _moves(self) -> dict[tuple[Way, Lay | None], tuple[Way, ...]]:
-        return {}
+        return tuple(self._moved(way, lay))
 
     def _moved(self, way: Way, lay: Lay | None) -> Iterator[Way]:
         own = self.form(way, lay)
@@ -166,24 +156,14 @@ class NestSpace:
         """The ways in an order that depends on them alone, those of `first` as they stand there, each with a label
         of its own.
         """
-        if chosen.ways not in self._written:
-            self._written[chosen.ways] = self._in_order(chosen.ways)
-        return self._written[chosen.ways]
+        return self._in_order(chosen.ways)
 
-    @cached_property
-    def _written(self) -> dict[tuple[Way, ...], tuple[Way, ...]]:
-        return {}
-
-    @cached_property
-    def _texts(self) -> dict[Way, str]:
-        return {}
-
+    @remembered
     def _text(self, way: Way) -> str:
-        if way not in self._texts:
-            self._texts[way] = repr(way)
-        return self._texts[way]
+        return repr(way)
 
-    def _in_order(self, ways: Sequence[Way]) -> tuple[Way, ...]:
+    @remembered
+    def _in_order(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
         own = {way: place for place, way in enumerate(self.first.ways)}
         found: list[Way] = []
         for way in sorted(ways, key=lambda way: (own.get(way, len(own)), self._text(way))):

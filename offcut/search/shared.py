@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from offcut.core.remembered import remembered
 from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]
@@ -65,16 +66,10 @@ class Tree:
 
         return tuple(parts(self.parts, (), 0))
 
+    @remembered
     def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
         """The nest in these ways, which run in further plain loops."""
-        key = nest.stage, loops, ways
-        if key not in self._made:
-            self._made[key] = replace(nest, ways=tuple(_inside(way, loops) for way in ways))
-        return self._made[key]
-
-    @cached_property
-    def _made(self) -> dict[tuple[str, tuple[str, ...], tuple[Way, ...]], Nest]:
-        return {}
+        return replace(nest, ways=tuple(_inside(way, loops) for way in ways))
 
     @cached_property
     def _leaves(self) -> dict[int, Leaves]:

@@ -21,6 +21,7 @@ from random import Random
 
 from offcut.core.hashed import Hashed
 from offcut.core.program import Program
+from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -192,21 +193,9 @@ class Space:
                 found.append(partial(Point, dropped, point.steps, kept, nests))
         return found
 
+    @remembered
     def _written(self, point: Point) -> Schedule:
         """The schedule that says so, its decisions in the order of `first`."""
-        if point not in self._schedules:
-            self._schedules[point] = self._said(point)
-        return self._schedules[point]
-
-    @cached_property
-    def _schedules(self) -> dict[Point, Schedule]:
-        return {}
-
-    @cached_property
-    def _points(self) -> dict[Schedule, Point]:
-        return {}
-
-    def _said(self, point: Point) -> Schedule:
         variant = self._variants[point.dropped]
         lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
         pairs = zip(variant.nests, point.nests, strict=True)
@@ -227,13 +216,9 @@ class Space:
                     pass
         return Schedule(self.first.name, (*steps, *said))
 
+    @remembered
     def _read(self, schedule: Schedule) -> Point:
         """What `_written` has made `schedule` of."""
-        if schedule not in self._points:
-            self._points[schedule] = self._found(schedule)
-        return self._points[schedule]
-
-    def _found(self, schedule: Schedule) -> Point:
         missing = (p for p in self._stage_steps if self.first.steps[p] not in schedule.steps)
         steps: Options = tuple(
             next((option for option in options if option in schedule.steps), None)
@@ -251,7 +236,7 @@ class Space:
                 for n in variant.nests
             )
             point = Point(dropped, steps, kept, tuple(chosen))
-            if self._said(point) == schedule:
+            if self._written(point) == schedule:
                 return point
         raise DescribeError(
             "tune",

@@ -1,29 +1,71 @@
-"""A bar that shows how far tuning is: the best so far, against the default, and the regret that is expected."""
+"""How far tuning is, on standard error: the best so far, against the default, and the regret that is expected.
+
+On a terminal it is a bar; elsewhere a line from time to time, as a log of some hours is read too.
+"""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import isfinite
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import TextIO
 
 from offcut.tuning.campaign import Progress
 
 Tell = Callable[[Progress], None]
+
+EVERY = 10.0
+"""Seconds between two lines: as often as one looks at a log."""
+
+
+@dataclass
+class Lines:
+    """Writes a line of the first trial, of the last, and of one every `EVERY` seconds between.
+
+    name    of what is tuned
+    trials  that there will be, at most; None: nobody knows
+    out     where lines go
+    clock   seconds that have passed
+    """
+
+    name: str
+    trials: int | None
+    out: TextIO
+    clock: Callable[[], float] = time.monotonic
+    last: float = field(default=-inf, init=False)
+
+    def __call__(self, progress: Progress) -> None:
+        """Write it, where its time has come."""
+        now = self.clock()
+        if now - self.last < EVERY and progress.trial != self.trials:
+            return
+        self.last = now
+        of = "" if self.trials is None else f" of {self.trials}"
+        print(
+            f"tune {self.name}: trial {progress.trial}{of}, {line(progress)}",
+            file=self.out,
+            flush=True,
+        )
 
 
 @contextmanager
 def shown(asked: bool | Tell | None, name: str, trials: int | None) -> Iterator[Tell]:
     """What to tell of each trial.
 
-    asked   a function of `Progress`; whether a bar is drawn on standard error; None: where that is a terminal
+    asked   a function of `Progress`; whether anything is shown; None: it is
     trials  that there will be, at most; None: nobody knows
     """
     if callable(asked):
         yield asked
         return
-    if asked is False or (asked is None and not sys.stderr.isatty()):
+    if asked is False:
         yield lambda progress: None
+        return
+    if not sys.stderr.isatty():
+        yield Lines(name, trials, sys.stderr)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

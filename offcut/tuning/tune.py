@@ -84,7 +84,8 @@ def tune(
     limits        of each candidate
     pool          the address of a dask scheduler, ``tcp://host:port``, whose workers measure; ``local``: one is
                   started for this call; None: this process measures
-    progress      told of each trial; or whether a bar is shown; None: on a terminal
+    progress      told of each trial; or whether it is shown on standard error: a bar on a terminal, elsewhere a line
+                  every ten seconds; None: it is
 
     Raises DescribeError for an argument that means nothing, TargetError where nothing can be measured, BusyError
     where the machine does too much else for that.

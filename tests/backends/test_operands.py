@@ -13,6 +13,7 @@ from offcut.backends.cpu.microkernels.kernels import families
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Var
 from offcut.core.program import Kind, Store, walk
+from offcut.costmodel import tile_cycles
 
 EXACT = {"int8": "int32", "uint8": "int32", "float32": "float64", "bfloat16": "float32"}
 """An element type, and a wider one in which its products are summed."""
@@ -201,3 +202,13 @@ def test_rows_lie_along_a_known_extent_where_a_call_has_fewer_of_another(given: 
         out = np.full((count, 40, 7, 7), np.nan, "float32")
         kernel(*arrays, out=out)
         np.testing.assert_array_equal(out, np.einsum("ncyxrs,ocrs->noyx", windows, weights))
+
+
+def test_what_a_tile_takes_is_said_of_every_height_and_width() -> None:
+    for one in (*(family.microkernel for family in families(isa.host())), gemm(5)):
+        known = tile_cycles(one)
+        for rows in range(1, one.max_rows + 1):
+            assert known.widest[rows] == one.columns_for(rows)
+            for columns in range(1, one.columns_for(rows) + 1):
+                shape = one.tile(rows, columns)
+                assert known.of(rows, columns)[1:] == (shape.cycles, shape.startup)

@@ -182,7 +182,12 @@ def lookups(x: torch.Tensor, ids: torch.Tensor) -> Results:
 
 
 def products(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Results:
+    rows = x.flatten(0, 1)
     return (
+        torch.addmm(w[0], rows, w),
+        torch.addmm(w[0], rows, w, beta=0.5, alpha=2),
+        torch.addmm(rows @ w, rows, w, beta=0),
+        torch.addmm(rows[:, :1], rows, w, beta=-1),
         *(x @ w, x @ y.transpose(-1, -2), torch.einsum("bnk,bmk->bnm", x, y), F.linear(x, w.t())),
         *(x @ w[:, 0], F.scaled_dot_product_attention(x, y, y), torch.bmm(x, y.mT)),
         F.scaled_dot_product_attention(x, x, x, is_causal=True),

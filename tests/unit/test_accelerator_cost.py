@@ -139,6 +139,7 @@ def close(kernel: Kernel | Layer, **sizes: int) -> None:
     assert said.energy == pytest.approx(sum(ran.energy.values()), rel=0.01)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("target", MACHINES)
 @pytest.mark.parametrize("name", [name if name == "C10" else slow(name) for name in LAYERS])
 def test_cycles_of_a_layer_are_those_of_the_simulator_with_virtual_threads_and_without(
@@ -222,8 +223,22 @@ def formula_holds(kernel: Kernel | Layer, *points: Mapping[str, int]) -> None:
         assert cycles_said(formulas, **sizes) == pytest.approx(ran, rel=0.05)
 
 
-@pytest.mark.parametrize("target", ["vta", "gemmini", "vta, few bytes", "vta, slow rows"])
-@pytest.mark.parametrize("kind", ["dense", "residual", "pooling"])
+# What binds differs from machine to machine: a product meets all of them, what adds and pools one each.
+ROWS = {
+    "dense": ("vta", "gemmini", "vta, few bytes", "vta, slow rows"),
+    "residual": ("vta, few bytes",),
+    "pooling": ("vta",),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [
+        (kind, target) if target in fast else slow(kind, target)
+        for kind, fast in ROWS.items()
+        for target in ROWS["dense"]
+    ],
+)
 def test_formulas_of_any_rows_hold_at_sizes_that_they_were_not_made_of(
     kind: str, target: str
 ) -> None:

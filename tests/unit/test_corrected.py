@@ -249,19 +249,19 @@ def tried(one: Campaign) -> list[Schedule]:
 @needs_xgboost
 def test_a_campaign_learns_from_its_trials_and_says_so(tmp_path: Path) -> None:
     told: list[Progress] = []
-    campaign(tmp_path / "r", None, trials=72, tell=told.append).best()
+    campaign(tmp_path / "r", None, trials=24, tell=told.append).best()
 
     assert told[0].price == "the closed form"
-    assert told[-1].price == "the closed form, corrected by 64 trials"
+    assert told[-1].price == "the closed form, corrected by 16 trials"
 
 
 @needs_xgboost
 def test_what_was_killed_proposes_the_same(tmp_path: Path) -> None:
-    whole = campaign(tmp_path / "whole", None, trials=48)
+    whole = campaign(tmp_path / "whole", None, trials=32)
     best = whole.best()
     with pytest.raises(KeyboardInterrupt):
-        campaign(tmp_path / "killed", None, 37, 48).best()
-    again = campaign(tmp_path / "killed", None, trials=48)
+        campaign(tmp_path / "killed", None, 27, 32).best()
+    again = campaign(tmp_path / "killed", None, trials=32)
 
     assert again.best() == best
     assert tried(again) == tried(whole)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 import offcut as oc
 import offcut.ir as ir
@@ -100,7 +101,9 @@ def sizes_in(text: str) -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"(\w+) = (\d+)", words[1])}
 
 
-@pytest.mark.parametrize("what", TILED)
+@pytest.mark.parametrize(
+    "what", [slow(name) if name in ("bfloat16", "a dense layer") else name for name in TILED]
+)
 def test_of_equal_programs_that_are_both_tiled_no_witness_is_given(what: str) -> None:
     told = refusal(*TILED[what]())
     assert told.refused == NOT_TOLD, told

@@ -64,7 +64,7 @@ NEEDS = {
     "docs/plugins/tvm.md": "tvm",
 }
 # Whole campaigns run on these pages, over pools and files of records; what they call has tests of its own.
-SLOW = ("docs/search/pool.md", "docs/search/records.md")
+SLOW = tuple(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records"))
 
 
 @pytest.mark.parametrize(

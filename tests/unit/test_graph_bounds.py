@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import inf
 
 import pytest
 
@@ -57,3 +58,22 @@ def test_no_operands_give_less_or_more(op: str) -> None:
         assert low <= min(values)
         assert max(values) <= high
         assert op == "%" or (low, high) == (min(values), max(values))
+
+
+@pytest.mark.parametrize(
+    ("op", "a", "b", "wanted"),
+    [
+        ("+", (-inf, 3), (2, inf), (-inf, inf)),
+        ("-", (0, inf), (1, 5), (-5, inf)),
+        ("*", (0, inf), (0, 3), (0, inf)),
+        ("//", (-inf, inf), (4, 4), (-inf, inf)),
+        ("//", (-3, inf), (2, 2), (-2, inf)),
+        ("%", (-inf, inf), (4, 4), (0, 3)),
+        ("min", (0, inf), (2, 7), (0, 7)),
+        ("max", (-inf, 1), (2, 7), (2, 7)),
+    ],
+)
+def test_ends_may_be_infinite(
+    op: str, a: tuple[float, float], b: tuple[float, float], wanted: tuple[float, float]
+) -> None:
+    assert combined(op, a, b) == wanted

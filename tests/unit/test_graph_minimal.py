@@ -59,6 +59,8 @@ def test_images_of_every_size_are_those_of_the_plain_sums(padding: Any, threads:
     model, plain = compiled(bound, threads), compiled(bound, threads, distributive=False)
     assert is_minimal(model)
     assert not is_minimal(plain)
+    said = "products distributed over sums, unless distributive=False: "
+    assert [said in str(one.plan()) for one in (model, plain)] == [True, False]
     for n, h, w in ((0, 3, 3), (1, least, least), (2, 3, 4), (1, 5, least), (3, 6, 7), (1, 9, 16)):
         given = arrays(bound, n + h, n=n, h=h, w=w)
         (name,) = bound.graph.outputs

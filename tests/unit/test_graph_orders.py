@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import slow
 
 from offcut.core import index as ix
 from offcut.errors import DescribeError
@@ -55,7 +56,7 @@ def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
     assert not any(name.startswith("weights") for names in inputs for name in names)
 
 
-@pytest.mark.parametrize(("groups", "stride"), [(2, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize(("groups", "stride"), [(2, 1), slow(4, 1), (2, 2)])
 def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> None:
     made, x = images(8)
     x = made.node("relu", made.convolved(x, 16, window=3))

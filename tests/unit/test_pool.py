@@ -86,6 +86,8 @@ def workers(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             process.kill()  # one that is stopped ends by nothing else
 
 
+# What becomes of candidates is a process's own (`test_candidate`), and a worker that goes is met below: here both at once.
+@pytest.mark.slow
 def test_every_candidate_is_accounted_for(workers: Any, schedules: list[Schedule]) -> None:
     faults = dict(enumerate(("crash", "hang", "miss_an_element", "end_a_worker"))) | {
         6: "stop_a_worker"

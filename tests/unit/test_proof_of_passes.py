@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 from types import ModuleType
 from typing import Any
@@ -194,7 +194,7 @@ SLOW = {
 def test_a_fault_in_a_pass_is_refused(
     step: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_faults_refused(PASSES[step], PROGRAMS[PASSES[step].runs_in], kind, monkeypatch)
+    assert_faults_refused(step, PROGRAMS[PASSES[step].runs_in], kind, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", OF_WINDOWS)
@@ -202,11 +202,13 @@ def test_a_fault_in_a_pass_is_refused(
 def test_a_fault_in_the_windows_of_a_pass_is_refused(
     step: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert_faults_refused(PASSES[step], ROWS, kind, monkeypatch)
+    assert_faults_refused(step, ROWS, kind, monkeypatch)
 
 
-def assert_faults_refused(one: Pass, text: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few faults of a kind, in what a pass makes of a program, are refused or change no value."""
+@cache
+def made_by(step: str, text: str) -> Any:
+    """What a pass makes of a program, where nothing is at fault."""
+    one = PASSES[step]
     right = getattr(one.room, one.name)
     given: list[Any] = []
 
@@ -215,10 +217,17 @@ def assert_faults_refused(one: Pass, text: str, kind: str, monkeypatch: pytest.M
         given.append(made)
         return made
 
-    monkeypatch.setattr(one.room, one.name, noted)
-    planned(text)
-    for broken in sample(corrupted(one.of(given[-1]), kind)):
-        made = one.put(given[-1], broken)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one.room, one.name, noted)
+        planned(text)
+    return given[-1]
+
+
+def assert_faults_refused(step: str, text: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few faults of a kind, in what a pass makes of a program, are refused or change no value."""
+    one, right = PASSES[step], made_by(step, text)
+    for broken in sample(corrupted(one.of(right), kind)):
+        made = one.put(right, broken)
         monkeypatch.setattr(one.room, one.name, lambda *_, made=made, **__: made)
         left, why = planned_or_refused(text)
         if left is None:

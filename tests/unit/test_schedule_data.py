@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 import ml_dtypes
 import numpy as np
@@ -61,11 +62,16 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     return found
 
 
+@cache
+def compiled(what: str, threads: int = 1) -> oc.Kernel:
+    return oc.compile(CASES[what](), threads=threads)
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
 def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
-    kernel = oc.compile(CASES[what](), threads=threads)
+    kernel = compiled(what, threads)
     text = str(kernel.schedule)
     parsed = oc.Schedule.parse(f"# a comment\n\n{text}\n")
     assert parsed == kernel.schedule
@@ -79,7 +85,7 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
 
 
 def test_schedules_that_differ_have_different_digests() -> None:
-    found = {oc.compile(make()).schedule.digest for make in CASES.values()}
+    found = {compiled(what).schedule.digest for what in CASES}
     assert len(found) == len(CASES)
 
 
@@ -296,6 +302,29 @@ schedule: cannot split k so
 schedule: cannot take float64(z) as a cost
   at       line 3: way ladder
   because  a cost is told by the sizes alone, which are n""",
+    ),
+    "a cost below 0": (
+        ("    split i ladder 14", "    costs float64(n) - 2.5\n    split i ladder 14"),
+        """\
+schedule: cannot take float64(n) - 2.5 as a cost
+  at       line 3: way ladder
+  because  with n = 0, it is -2.5, and seconds are at least 0""",
+    ),
+    "a cost that is no number": (
+        ("    split i ladder 14", "    costs nan\n    split i ladder 14"),
+        """\
+schedule: cannot take nan as a cost
+  at       line 3: way ladder
+  because  it is nan, and seconds are at least 0""",
+    ),
+    "a cost that divides by what may be 0": (
+        ("    split i ladder 14", "    costs float64(1//(n-29))\n    split i ladder 14"),
+        """\
+schedule: cannot take float64(1//(n - 29)) as a cost
+  at       line 3: way ladder
+  because  it divides by n - 29; with n = 0, it is -29
+  help     max(n - 29, 1)
+  help     where(…), around the division""",
     ),
     "words of a machine of queues": (
         ("    split i ladder 14", "    words columns j\n    split i ladder 14"),

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,7 +31,7 @@ from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
 from offcut.tuning.measuring.candidate import Limits
 from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
-from offcut.tuning.progress import line
+from offcut.tuning.progress import EVERY, Lines, line, shown
 from tests import spaces
 
 ROOT = Path(__file__).parents[2]
@@ -237,6 +238,27 @@ def test_progress_says_the_best_and_the_regret_that_is_expected(tmp_path: Path) 
         ", by the closed form"
     )
     assert line(replace(told[0], best=math.inf)) == told[0].latest.outcome.value
+
+
+def test_without_a_terminal_a_line_is_written_every_so_often(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[Progress] = []
+    bench = Bench(lambda schedule: [1e-6, 1e-6])
+    campaign(bench, tmp_path / "r", trials=1, tell=told.append).best()
+    out, clock = StringIO(), iter([0.0, 1.0, EVERY, EVERY + 2, EVERY + 3])
+    write = Lines("dense", 5, out, lambda: next(clock))
+    for trial in range(1, 6):
+        write(replace(told[0], trial=trial, best=2e-6, default=3e-6, regret=None, price=""))
+    said = "best 2 µs, 1.50× the default"
+    assert out.getvalue().splitlines() == [
+        f"tune dense: trial {trial} of 5, {said}" for trial in (1, 3, 5)
+    ]
+    for asked in (None, True, False):
+        with shown(asked, "dense", None) as tell:
+            tell(replace(told[0], trial=2, best=2e-6, default=3e-6, regret=None, price=""))
+        wanted = "" if asked is False else f"tune dense: trial 2, {said}\n"
+        assert capsys.readouterr().err == wanted
 
 
 def sloping(space: Space) -> Seconds:

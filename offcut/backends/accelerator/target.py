@@ -16,6 +16,7 @@ from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, t
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.named import check_named
 from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.planning.settled import settled
@@ -107,7 +108,7 @@ class Accelerator(Target):
             made = Planned(single(program, self.spec))
         else:
             made = settled(program, self.arrays(program), self.spec, schedule)
-        phases = Chip(made.program, self.spec).phases  # what does not run is refused here
+        phases = Phases(made.program, self.spec).each  # what does not run is refused here
         check_named([nest for one in phases if isinstance(one, tuple) for nest in one])
         yield made
 
@@ -167,8 +168,8 @@ class Accelerator(Target):
     def notes(
         self, planned: Planned, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
-        """Of nests that are had in several ways, which one a call takes."""
-        taken = Chip(planned.program, self.spec, told=False).labels_taken(sizes)
+        """Of nests that have several options, which one a call takes."""
+        taken = Phases(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in taken.items())
 
     def cost_of(

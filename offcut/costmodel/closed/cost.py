@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr, variables
@@ -15,6 +15,7 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.costmodel.closed.shown.table import table
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ class Cost:
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {_quantity(self.code_bytes, 'B')}, compiled in {_quantity(self.compile_seconds, 's')}"
-        return "\n".join([head, *_table(rows), f"holds {held}; {code}"])
+        return "\n".join([head, *table(rows), f"holds {held}; {code}"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -264,10 +265,3 @@ def _quantity(value: float, unit: str) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {prefix}{unit}"
     return f"{value * 1e9:.3g} n{unit}" if value else f"0 {unit}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]

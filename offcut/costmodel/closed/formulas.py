@@ -15,10 +15,11 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.curves import along, curve, draw
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
+from offcut.costmodel.closed.shown.curves import along, curve, draw
+from offcut.costmodel.closed.shown.page import Page
 from offcut.costmodel.device import Device
 
 if TYPE_CHECKING:
@@ -141,6 +142,13 @@ class Formulas:
         return Names(self.users, self.prediction.values)
 
     def __str__(self) -> str:
+        """A page: pieces, what each resource takes as a short sum, what binds at which sizes."""
+        flop, machine = str(self.flop), self.machine.name
+        what = self.described, self.prediction, self.operations, flop, machine, self.users
+        return "\n".join([str(Page(*what)), *self._estimated()])
+
+    def in_full(self) -> str:
+        """The formulas of each piece as they are, in the names of the sizes: up to some 100,000 characters."""
         lines = [f"flop = {self.flop}"]
         for one in self.prediction.pieces:
             lines.append(f"{self._title(one)}:")
@@ -150,10 +158,14 @@ class Formulas:
             lines += [f"  {name} = {self._in_user_names(value)}" for name, value in shown.items()]
         values = self.prediction.values.items()
         lines += [f"{name} = {self._in_user_names(value)}" for name, value in values]
-        if self.within:
-            kind = "an estimate, " if self.within > ESTIMATED else ""
-            lines.append(f"cycles are {kind}within {self.within:.1%} at sizes that were tried")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._estimated()])
+
+    def _estimated(self) -> list[str]:
+        """How far cycles are off that are made of those at some sizes."""
+        if not self.within:
+            return []
+        kind = "an estimate, " if self.within > ESTIMATED else ""
+        return [f"cycles are {kind}within {self.within:.1%} at sizes that were tried"]
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -31,6 +31,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.interpret.values import evaluate
+from offcut.core.remembered import remembered
 from offcut.costmodel.shortened import shortened_once
 from offcut.errors import InternalError
 
@@ -144,45 +145,36 @@ class Names:
 
     def _named(self, name: str) -> Any:
         """A name as a function of the sizes that it depends on."""
-        import sympy
-
         sizes = self.sizes[name]
         if not sizes:
             return self._formula(self.known[name])
-        if name not in self._functions:
+        return self._function_of(name)(*map(_symbol, sizes))
 
-            def evaluated(cls: Any, *at: Any) -> Any:
-                if not all(one.is_Integer for one in at):
-                    return None
-                return sympy.sympify(self.value(name, dict(zip(sizes, map(int, at), strict=True))))
+    @remembered
+    def _function_of(self, name: str) -> Any:
+        """The function of the sizes that a name is."""
+        import sympy
 
-            def written_out(made: Any, **_: Any) -> Any:
-                whole = self._formula(self.known[name]).doit()
-                given = zip(map(_symbol, sizes), made.args, strict=True)
-                return whole.subs(list(given), simultaneous=True)
+        sizes = self.sizes[name]
 
-            members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
-            if self.types[name] == "index":
-                members["is_integer"] = True
-            self._functions[name] = type(name, (sympy.Function,), members)
-        return self._functions[name](*map(_symbol, sizes))
+        def evaluated(cls: Any, *at: Any) -> Any:
+            if not all(one.is_Integer for one in at):
+                return None
+            return sympy.sympify(self.value(name, dict(zip(sizes, map(int, at), strict=True))))
 
-    @cached_property
-    def _functions(self) -> dict[str, Any]:
-        return {}
+        def written_out(made: Any, **_: Any) -> Any:
+            whole = self._formula(self.known[name]).doit()
+            given = zip(map(_symbol, sizes), made.args, strict=True)
+            return whole.subs(list(given), simultaneous=True)
 
+        members = {"eval": classmethod(evaluated), "doit": written_out, "is_real": True}
+        if self.types[name] == "index":
+            members["is_integer"] = True
+        return type(name, (sympy.Function,), members)
+
+    @remembered
     def _formula(self, expr: Expr, asked: bool = False) -> Any:
         """`asked`: it is a part of a condition."""
-        key = expr, asked
-        if key not in self._written:
-            self._written[key] = self._in_sympy(expr, asked)
-        return self._written[key]
-
-    @cached_property
-    def _written(self) -> dict[tuple[Expr, bool], Any]:
-        return {}
-
-    def _in_sympy(self, expr: Expr, asked: bool) -> Any:
         import sympy
 
         def of(part: Expr, inside: bool = asked) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from offcut.core.remembered import remembered
 from offcut.costmodel.learned.along import Along, tiles_along
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.machine import Machine
@@ -39,16 +40,10 @@ class Ran:
     parts: tuple[NestCost, ...]
     extents: Mapping[str, Values]
 
+    @remembered
     def of(self, function: Callable[[Ran], T]) -> T:
         """What a function gives of it: it is asked once, though many schedules run a nest so."""
-        if function not in self._known:
-            self._known[function] = function(self)
-        found: T = self._known[function]
-        return found
-
-    @cached_property
-    def _known(self) -> dict[Callable[[Ran], Any], Any]:
-        return {}
+        return function(self)
 
     def total(self, of: Callable[[NestCost], Any]) -> Values:
         """The sum of what a function gives of each part; 0 where no call takes this way."""

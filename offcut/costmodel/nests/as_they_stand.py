@@ -15,9 +15,9 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, variables, walk
 from offcut.core.program import Execution, For, Program, Stmt, Store
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.nests.before import Loops
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import Nests
+from offcut.costmodel.nests.reuse import Loops
 from offcut.costmodel.nests.schedules import shared
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import LADDER, AxisCut, GroupCut

@@ -7,7 +7,7 @@ From the tile outwards, with F the bytes that are touched and C those of a level
             = sum over arrays of min(trips * F(body), F(loop))     where F(body) <= C, an array that stays once
             = trips * M(body)                                      otherwise
 
-An array that a nest before has left in a level does not come there again (`Before`).
+An array that an earlier nest has left in a level is not fetched again (`Reuse`).
 
 A loop of tiles of several heights is looked at as one of tiles of their mean height. F is found of all loops at once, and kept
 by what it depends on: most ways of a nest touch most arrays as others do.
@@ -50,13 +50,12 @@ class Moved:
         self.ways = [(one.read | cached).astype(float) + one.written for one in self.accesses]
         self.names = [tuple(sorted(one.names)) for one in self.accesses]
 
-    def of(self, loops: Sequence[Trips], tile: Lengths, comes: Array | None = None) -> Array:
+    def of(self, loops: Sequence[Trips], tile: Lengths, fetched: Array | None = None) -> Array:
         """Bytes into each level, by level and call.
 
         loops  around the tile, outermost first
         tile   iterations of each axis inside of it
-        comes  whether what an access touches comes into a level, 1 or 0, by access, level and call: else it is there
-               already; None: all of it
+        fetched  whether an access brings what it touches into a level, 1 or 0, by access, level and call; None: all do
         """
         inward = loops[::-1]
         lengths = {name: _grown(name, length, inward) for name, length in tile.items()}
@@ -64,8 +63,8 @@ class Moved:
         if not found:
             return np.zeros((len(self.levels.bytes), 1))
         each = np.stack([size for size, _ in found])
-        if comes is not None:
-            each = each * comes[:, :, None]
+        if fetched is not None:
+            each = each * fetched[:, :, None]
         room = reduce(np.add, (taken for _, taken in found))
         total: Array = each[:, :, 0].sum(axis=0)
         if not loops:

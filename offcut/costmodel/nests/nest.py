@@ -20,10 +20,10 @@ import numpy as np
 
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
-from offcut.costmodel.nests.before import Before, Coming
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Levels
 from offcut.costmodel.nests.moved import Trips
+from offcut.costmodel.nests.reuse import Earlier, Reuse
 from offcut.costmodel.nests.runs import Tiles, tiles_of
 from offcut.describe.computation import Computation
 from offcut.partition import AxisCut, GroupCut
@@ -75,8 +75,8 @@ class Nests:
     copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
     tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
     heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
-    coming: dict[int, Coming] = field(default_factory=dict, init=False)
-    came: dict[object, Array | None] = field(default_factory=dict, init=False)
+    reuses: dict[int, Reuse] = field(default_factory=dict, init=False)
+    fetches: dict[object, Array | None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.levels = Levels(self.hardware.levels)
@@ -88,12 +88,12 @@ class Nests:
         self.rates = np.array([[rate] for rate in rates])
 
     def cost(
-        self, computation: Computation, cut: GroupCut, rows: bool, before: Before = ()
+        self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier = ()
     ) -> NestCost:
         """Of a nest.
 
         rows    whether sums over rows of memory may run as lanes of themselves
-        before  the nests that run before it
+        earlier  the nests that run before it
         """
         band = self.band(computation, cut, rows)
         extents = band.extents
@@ -120,8 +120,8 @@ class Nests:
         trips = band.one
         for name in plain:
             trips = trips * extents[name]
-        comes = self.comes(computation, cut, band, before) if before else None
-        size = band.moved.of(loops, inside, comes) * band.filled
+        fetched = self.fetched(computation, cut, band, earlier) if earlier else None
+        size = band.moved.of(loops, inside, fetched) * band.filled
         total = whole.plus(tails).times(trips)
         return NestCost(
             total.cycles,
@@ -133,26 +133,26 @@ class Nests:
             self.hardware.machine.traffic.overlap_loss,
         )
 
-    def copy(self, computation: Computation, cut: GroupCut, rows: bool, before: Before) -> NestCost:
+    def copy(
+        self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier
+    ) -> NestCost:
         """Of a nest that many ways have before them."""
-        key = id(computation), id(cut), rows, before
+        key = id(computation), id(cut), rows, earlier
         if key not in self.copies:
-            self.copies[key] = cut, self.cost(computation, cut, rows, before)
+            self.copies[key] = cut, self.cost(computation, cut, rows, earlier)
         return self.copies[key][1]
 
-    def comes(
-        self, computation: Computation, cut: GroupCut, band: Band, before: Before
+    def fetched(
+        self, computation: Computation, cut: GroupCut, band: Band, earlier: Earlier
     ) -> Array | None:
-        """Whether what a nest touches of its arrays comes into a level, by access, level and call: not where a nest before has
-        left it there; None: all of it does.
-        """
-        key = id(computation), cut.group[0].buffer, cut.around, before
-        if key not in self.came:
-            if id(computation) not in self.coming:
-                self.coming[id(computation)] = Coming(computation, self.levels, self.calls)
-            found = self.coming[id(computation)]
-            self.came[key] = found.of(cut.group, band.moved.accesses, before)
-        return self.came[key]
+        """Whether each access of a nest brings what it touches into a level, as `Reuse` says."""
+        key = id(computation), cut.group[0].buffer, cut.around, earlier
+        if key not in self.fetches:
+            if id(computation) not in self.reuses:
+                self.reuses[id(computation)] = Reuse(computation, self.levels, self.calls)
+            found = self.reuses[id(computation)]
+            self.fetches[key] = found.fetched(cut.group, band.moved.accesses, earlier)
+        return self.fetches[key]
 
     def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
         """What is known of a nest in whatever way."""

@@ -13,9 +13,9 @@ import numpy as np
 
 from offcut.core.hashed import Hashed
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.nests.before import Before, Loops
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
+from offcut.costmodel.nests.reuse import Earlier, Loops
 from offcut.errors import PartitionError
 from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
 
@@ -32,7 +32,7 @@ class Placed(Hashed):
     nest: Nest
     around: Loops
     behind: Loops
-    before: Before
+    before: Earlier
 
     __hash__ = Hashed.__hash__
 
@@ -52,7 +52,7 @@ class Key(Hashed):
     stages: tuple[Step, ...]
     around: Loops
     behind: Loops
-    before: Before
+    before: Earlier
     stage: str
     depths: frozenset[str]
     competing: bool
@@ -196,7 +196,7 @@ def _placed(steps: Sequence[Step]) -> list[Placed]:
     """The nests of decisions, in order."""
     found: list[Placed] = []
 
-    def visit(part: Nest | Together, around: Loops, behind: Loops, before: Before) -> list[str]:
+    def visit(part: Nest | Together, around: Loops, behind: Loops, before: Earlier) -> list[str]:
         """The stages in it."""
         if isinstance(part, Nest):
             found.append(Placed(part, around, behind, before))

@@ -178,6 +178,7 @@ class Kernels:
                     if x in own
                 ),
                 tuple(0.0 if priced else one.limit(known[one.points]) for one in form.assumed),
+                form.distributed,
             )
 
     def operand(self, name: str, region: Named, form: Form) -> Operand:

@@ -26,6 +26,7 @@ class ModelPlan:
     kernels  how many of the kernels are distinct
     arena    bytes of the slots, by expressions or numbers
     split    kernels that a target runs after others refused them, and why these did
+    distributed  kernels in which products are distributed over sums, so that they may round otherwise than described
     notes    what was not fused, and why
     """
 
@@ -35,6 +36,7 @@ class ModelPlan:
     kernels: int
     arena: tuple[str, ...]
     split: tuple[str, ...]
+    distributed: tuple[str, ...]
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -48,7 +50,12 @@ class ModelPlan:
             cells = [row[column].ljust(width) for column, width in zip(shown, widths, strict=True)]
             lines.append("  ".join((*cells, row[4])).rstrip())
         lines.append(f"arena: {' + '.join(self.arena) or '0'} bytes")
-        return "\n".join([*lines, *self.split, *self.notes])
+        lines += self.split
+        if self.distributed:
+            lines.append(
+                f"products distributed over sums, unless distributive=False: {', '.join(self.distributed)}"
+            )
+        return "\n".join([*lines, *self.notes])
 
 
 def planned(
@@ -97,7 +104,10 @@ def planned(
         for name, because in step.refused
     )
     rows = tuple(map(line, steps))
-    return ModelPlan(graph.name, dict(sizes), rows, distinct, slots, split, tuple(notes))
+    distributed = tuple(step.name for step in steps if step.distributed)
+    return ModelPlan(
+        graph.name, dict(sizes), rows, distinct, slots, split, distributed, tuple(notes)
+    )
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:

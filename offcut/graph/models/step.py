@@ -36,6 +36,7 @@ class Step:
     target  the name of the target that runs it; refused: those before it, and why they do not
     constants  of the graph: what the kernel calls each, and the order in which it has its axes
     limits     of its outputs, each of one element: above them, results of the model are not what it says. None for any other step
+    distributed  whether products are distributed over sums in it
     """
 
     kernel: Kernel
@@ -50,3 +51,4 @@ class Step:
     refused: tuple[tuple[str, str], ...] = ()
     constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     limits: tuple[float, ...] = ()
+    distributed: bool = False

@@ -74,6 +74,7 @@ class Form:
     runs       how many axes of a value each of its axes is
     sizes      its sizes, over those of the graph
     assumed    what its results are compared with, where it measures what another reads
+    distributed  whether products are distributed over sums
     """
 
     inputs: tuple[str, ...]
@@ -82,6 +83,7 @@ class Form:
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
     assumed: tuple[Assumed, ...] = ()
+    distributed: bool = False
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,7 @@ def wanted(
     last = [value.name for value in asked.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
     results = without_single_terms(written_in(results, asked.before))
+    described = {tensor.name for tensor in tensors_of(results)}
     if distributive:
         results = with_folded_factors(results, constants)
     results, derived, made, assumed = _known(results, constants, distributive, run)
@@ -143,6 +146,8 @@ def wanted(
     given += [replace(tensor, definition=None) for tensor in derived]
     around = _Around(description.dims, given, derived, every, asked)
     found = _described(around, results, renames)
+    distributed = described != {tensor.name for tensor in tensors_of((*results, *derived))}
+    found = replace(found, form=replace(found.form, distributed=distributed))
     if not assumed:
         return (found,), every
     largest = [one.largest for one in assumed]

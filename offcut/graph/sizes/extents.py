@@ -47,6 +47,16 @@ def product(extents: Iterable[Expr]) -> Expr:
     return normal(total)
 
 
+def places(extent: Expr | int, reach: int, stride: int) -> Expr:
+    """How many places a window has along an axis.
+
+    extent  of the axis, with its padding
+    reach   elements from the first that a window reads to the last
+    """
+    last = Binary("//", Binary("+", normal(extent), ix.const(-reach)), ix.const(stride))
+    return normal(Binary("+", last, ix.const(1)))
+
+
 def quotient(extent: Expr, by: Expr) -> Expr | None:
     """The extent that gives `extent` times `by`; None where none is seen."""
     left, divisor = dict(_terms(extent)), _terms(by)
@@ -409,13 +419,17 @@ MOST_EXTREMES = 4
 """So many minima and maxima are taken apart to find the ends of an expression."""
 
 
+Ends: TypeAlias = tuple[float, float]
+"""The least and the greatest value, infinite where none is seen."""
+
+
 @lru_cache(maxsize=1 << 12)
-def _ends(expr: Expr) -> tuple[float, float]:
+def _ends(expr: Expr) -> Ends:
     """The least and the greatest value that an expression is seen to have at any sizes from 0 on."""
     return _ends_of(_terms(expr), MOST_EXTREMES)
 
 
-def _ends_of(terms: Terms, left: int) -> tuple[float, float]:
+def _ends_of(terms: Terms, left: int) -> Ends:
     for factors, count in terms.items():
         match factors:
             case (Binary("min" | "max" as op, a, b),):
@@ -431,33 +445,24 @@ def _ends_of(terms: Terms, left: int) -> tuple[float, float]:
                 return (min(lows), min(highs)) if lesser else (max(lows), max(highs))
             case _:
                 pass
-    low, high = 0.0, 0.0
+    total: Ends = 0, 0
     for factors, count in terms.items():
-        least, most = 1.0, 1.0
+        term: Ends = count, count
         for factor in factors:
             ends = _ends_of_one(factor)
             if ends[0] < 0:
                 return -inf, inf
-            least, most = least * ends[0], 0.0 if 0 in (most, ends[1]) else most * ends[1]
-        scaled = sorted((count * least, count * most))
-        low, high = low + scaled[0], high + scaled[1]
-    return low, high
+            term = combined("*", term, ends)
+        total = combined("+", total, term)
+    return total
 
 
-def _ends_of_one(factor: Expr) -> tuple[float, float]:
+def _ends_of_one(factor: Expr) -> Ends:
     match factor:
-        case Binary("%", _, Const(by, _)):
-            return 0, int(by) - 1
-        case Binary("//", a, Const(by, _)):
-            low, high = _ends(a)
-            return low if low == -inf else low // int(by), high if high == inf else high // int(by)
+        case Binary("%" | "//" as op, a, Const(by, _)):
+            return combined(op, _ends(a), (int(by), int(by)))
         case Binary("min" | "max" as op, a, b):
-            (low, high), (least, most) = _ends(a), _ends(b)
-            return (
-                (min(low, least), min(high, most))
-                if op == "min"
-                else (max(low, least), max(high, most))
-            )
+            return combined(op, _ends(a), _ends(b))
         case _:
             return 0, inf
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.context import Context, arithmetic, extent, product
+from offcut.graph.sizes.extents import places
+from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.products import without_zero
@@ -216,7 +217,7 @@ def _ceiled(
     """Padding after, and the number of windows: a last one that is not full counts, if it starts within."""
     # the last start is before the padding after, and no more than one window is not full
     more = min(after - reach + stride, 0) - 1
-    count = extent(arithmetic("//", extent(whole, before + more), stride), 1)
+    count = plain(places(extent(whole, before), -more, stride))
     if isinstance(count, Expr):
         return after + stride - 1, count
     assert isinstance(whole, int)
@@ -368,8 +369,8 @@ def _laid_over(g: Context, call: Call) -> Results:
     batch, merged, _ = g.shape(x)
     counts = []
     for n, whole in enumerate(image):
-        reach = pads[n] + pads[n + 2] - dilations[n] * (window[n] - 1) - 1
-        counts.append(extent(arithmetic("//", extent(whole, reach), strides[n]), 1))
+        padded, reach = extent(whole, pads[n], pads[n + 2]), dilations[n] * (window[n] - 1) + 1
+        counts.append(plain(places(padded, reach, strides[n])))
     channels = arithmetic("//", merged, product(window))
     padding = tuple(zip(pads[:2], pads[2:], strict=True))
     return g.op(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,5 +24,7 @@ def programs() -> tuple[Program | Whole, ...]:
 
 
 def report() -> str:
-    """For each program: its regions, and the operators that torch runs, each with the reason."""
-    return "\n".join(one.report() for one in programs()) or "nothing was compiled"
+    """For each program that lives: its regions, and the operators that torch runs, each with the reason; what several say stands once."""
+    counts = Counter(one.report() for one in programs())
+    said = (text if count == 1 else f"{count} × {text}" for text, count in counts.items())
+    return "\n".join(said) or "nothing was compiled"

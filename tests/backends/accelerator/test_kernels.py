@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from accelerators import Array, bytes_of, clipped, convolved, dense, pooling, requantised, residual
+from conftest import slow
 from machines import shipped
 
 import offcut as oc
@@ -32,7 +33,7 @@ def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
         np.testing.assert_array_equal(out, clipped(a.astype(np.int64) @ w.astype(np.int64), 6))
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 1, 1), (3, 2, 1), (1, 2, 0)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [slow(3, 1, 1), (3, 2, 1), (1, 2, 0)])
 def test_convolutions_are_those_of_integers_at_odd_sizes(
     kernel: int, stride: int, padding: int
 ) -> None:

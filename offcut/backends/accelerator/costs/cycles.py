@@ -32,15 +32,15 @@ def resources(of: Ran) -> Mapping[str, float]:
     return {**found, "bus": timed.bus, "turns" if of.nest.dealt else "chain": timed.cycles}
 
 
-def formula(ways: Sequence[Lowered]) -> Fitted:
+def formula(orders: Sequence[Lowered]) -> Fitted:
     """Cycles over the sizes of a nest, its virtual threads in turns or one after the other, whichever takes fewer."""
-    program = ways[0].program
-    asked = [expr for way in ways for expr in _asked(way)]
+    program = orders[0].program
+    asked = [expr for nest in orders for expr in _asked(nest)]
     read = frozenset[str]().union(*map(variables, asked))
     least = {size.name: size.min for size in program.sizes}
 
     def cycles(sizes: Mapping[str, int]) -> float:
-        return fastest([ways], {**least, **sizes}).timed.cycles
+        return fastest([orders], {**least, **sizes}).timed.cycles
 
     divisors = {
         size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
@@ -16,6 +15,7 @@ from offcut.backends.accelerator.costs.totals import Totals, totals
 from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
+from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Select, real, substitute
@@ -40,8 +40,8 @@ def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
 
     Raises TargetError where windows do not fit.
     """
-    chip = Chip(program, spec, told=False)
-    return [fastest(chip.options(at, sizes), sizes) for at in chip.nests()]
+    phases = Phases(program, spec, told=False)
+    return [fastest(phases.orders(at, sizes), sizes) for at in phases.nests]
 
 
 def cycles_of(streams: Sequence[Ran]) -> float:
@@ -93,25 +93,26 @@ def formulas_of(
 
     Raises TargetError where windows do not fit.
     """
-    chip = Chip(program, Spec.of(machine), told=False)
+    phases = Phases(program, Spec.of(machine), told=False)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
-    for at in chip.nests():
-        options, costs = chip.options(at), chip.costs(at)
+    for at in phases.nests:
+        options, costs = phases.orders(at), phases.costs(at)
         ways: list[Way] = []
         most = 0
-        for number, way in enumerate(options):
-            leaves, kept = counted(way[0], typical)
-            made, cycles = totals(way[0], leaves), formula(way)
+        for number, orders in enumerate(options):
+            first = orders[0]
+            leaves, kept = counted(first, typical)
+            made, cycles = totals(first, leaves), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
-            pieces.append(_predicted(way[0], made, cycles, choice))
+            pieces.append(_predicted(first, made, cycles, choice))
             told_apart = (
                 len(set(costs)) > 1
             )  # by the program itself: a call counts cycles where it is not
             price = costs[number] if told_apart else cycles.formula
-            ways.append(Way(chip.labels(at)[number], price))
+            ways.append(Way(phases.labels(at)[number], price))
             filled.append(kept)
             within = max(within, cycles.within)
             most = max(most, int(evaluate(made.instructions, dict(typical))))

@@ -23,19 +23,19 @@ from offcut.core import index as ix
 
 
 def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> Ran:
-    """Of ways to run a nest the one that takes the fewest cycles.
+    """The option of a nest, and the order of its virtual threads, that take the fewest cycles.
 
-    options  each by its virtual threads in turns and otherwise: where nothing takes turns, the others run as that does
+    options  each by its orders, in turns first: where nothing takes turns, the other runs as that does
 
     Raises TargetError where a window does not fit.
     """
     found: list[Ran] = []
-    for ways in options:
-        for way in ways:
-            visited = Visited(way, sizes)
+    for orders in options:
+        for nest in orders:
+            visited = Visited(nest, sizes)
             leaves = visited.counted()
-            found.append(Ran(way, leaves, visited.taken, visited.line.timed()))
-            if way.dealt and not visited.takes_turns:
+            found.append(Ran(nest, leaves, visited.taken, visited.line.timed()))
+            if nest.dealt and not visited.takes_turns:
                 break
     return min(found, key=lambda one: one.timed.cycles)
 

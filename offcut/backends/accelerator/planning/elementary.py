@@ -22,7 +22,7 @@ from offcut.backends.accelerator.planning.refusals import (
     not_stored,
     refuse,
 )
-from offcut.backends.accelerator.planning.roles import Roles, Ways, product_ways, word_ways
+from offcut.backends.accelerator.planning.roles import Layouts, Roles, product_layouts, word_layouts
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.dtypes import FLOATS
@@ -86,9 +86,9 @@ def operations(
     return _Operations(computation, group, spec, names, wished).made()
 
 
-def ways_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> tuple[Roles, ...]:
-    """The ways to lay the group in words that are worth it, the best one first."""
-    return _Operations(computation, group, spec, computation.names(), None).ways.chosen
+def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> tuple[Roles, ...]:
+    """The layouts of the group in words that are worth it, the best one first."""
+    return _Operations(computation, group, spec, computation.names(), None).layouts.chosen
 
 
 @dataclass
@@ -111,21 +111,21 @@ class _Operations:
         self.extents = tuple(axis.extent for axis in lead.axes)
 
     @cached_property
-    def ways(self) -> Ways:
+    def layouts(self) -> Layouts:
         """How it may lie in words."""
         lead, sizes = self.group[0], self.computation.sizes
         factors = _factors(lead.value) if lead.reducer == "sum" else None
         if factors is None:
-            return word_ways(self.elements(), lead.axes, sizes, self.spec)
+            return word_layouts(self.elements(), lead.axes, sizes, self.spec)
         constants = frozenset(b.name for b in self.computation.buffers if b.kind is Kind.CONSTANT)
         loops = lead.axes, lead.reduce_axes
-        return product_ways(factors, *loops, sizes, constants, self.elements(), self.spec)
+        return product_layouts(factors, *loops, sizes, constants, self.elements(), self.spec)
 
     def made(self) -> Operations:
         """The whole group."""
         lead, *rest = self.group
         self.check_types()
-        laid = self.ways.taken(self.wished)
+        laid = self.layouts.taken(self.wished)
         self.roles = laid.roles
         started = None
         if lead.reducer is not None:

@@ -1,6 +1,6 @@
 """From a computation to the program of a machine of queues, and to the schedule that says what was decided.
 
-Where words may lie along one axis or another, and sizes say which is better, a nest is had in both ways: options of a choice
+Where words may lie along one axis or another, and sizes say which is better, a nest has a way for each layout: options of a choice
 that cost nothing in the text, because a call counts what each takes.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.microkernels import name_of
 from offcut.backends.accelerator.planning.apart import apart
-from offcut.backends.accelerator.planning.elementary import Operations, operations, ways_of
+from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
 from offcut.backends.accelerator.planning.loops import Cover, Level, Loops, Tiling, over
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
@@ -32,7 +32,9 @@ from offcut.describe.computation import Computation, Stage
 from offcut.schedule import Nest, Schedule, Way
 
 COMBINATIONS = 16
-"""Of the ways of all nests, at most: each is proved. Nests behind those that have them are had in one way."""
+"""Of the ways of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
+without ways. Nests behind those that have several have one.
+"""
 
 
 def planned(
@@ -66,7 +68,7 @@ def planned(
         nest = decided.get(group[0].buffer)
         ways: list[tuple[Way, Operations, Tiling]] = []
         if schedule is None or nest is None:
-            laid = ways_of(computation, group, spec)
+            laid = layouts_of(computation, group, spec)
             laid = laid if len(laid) <= left else laid[:1]
             for label, roles in zip(labels(laid), laid, strict=True):
                 made = operations(computation, group, spec, names, roles)

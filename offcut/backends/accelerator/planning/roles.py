@@ -1,7 +1,7 @@
 """Which axes of a nest lie in the lanes of words: rows and columns of accumulators, terms of a product.
 
 Found by access relations, as a cover is: the columns move one factor alone, the terms both, the rows the
-other factor alone; each as an index of its own. Among the ways that there are, the one that fills words
+other factor alone; each as an index of its own. Among the layouts that there are, the one that fills words
 best is taken: over sizes that are left open, between their least and those of a middle layer. Another one that fills
 words better at one of these ends stands beside it, and a call takes the faster.
 """
@@ -23,8 +23,8 @@ from offcut.core.program import Size
 from offcut.describe.computation import StageAxis
 
 BETTER = 1.25
-"""How many times as well another way fills words at one end of the sizes, so that it stands beside the first: each one is
-compiled, proved, and counted at a call.
+"""How many times as well another layout fills words at one end of the sizes, so that it stands beside the first. A choice, no
+measurement: each layout is compiled, proved, and counted at a call, which a few words that are filled better do not pay for.
 """
 
 
@@ -44,14 +44,14 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Laid:
-    """A nest as it lies in words, in one way.
+    """A layout: how a nest lies in words.
 
     lanes    (axis, lanes along it)
     swapped  of a product, whether the second factor is the inputs'
     before   what counts more than how well words are filled, the less the better: whether words are to be laid at each
              call; whether columns are of an open extent
     spread   copies whose words are not words of the array
-    late     between ways that are alike, the least is taken
+    late     between layouts that are alike, the least is taken
     """
 
     roles: Roles
@@ -71,8 +71,8 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """The ways to lay a nest in words, and those that are worth it: the best one first."""
+class Layouts:
+    """How a nest may lie in words, and the layouts that are worth it: the best one first."""
 
     every: Mapping[Roles, Laid]
     chosen: tuple[Roles, ...]
@@ -83,7 +83,7 @@ class Ways:
         return self.every[self.chosen[0]] if found is None else found
 
 
-def product_ways(
+def product_layouts(
     factors: tuple[Element, Element],
     axes: Sequence[StageAxis],
     terms: Sequence[StageAxis],
@@ -91,7 +91,7 @@ def product_ways(
     constants: frozenset[str],
     others: Sequence[Element],
     spec: Spec,
-) -> Ways:
+) -> Layouts:
     """Those of a sum of products.
 
     constants   arrays that are known before any call: their words cost nothing to lay
@@ -134,12 +134,12 @@ def _product_roles(
         yield Roles(row, column, term)
 
 
-def word_ways(
+def word_layouts(
     elements: Sequence[Element],
     axes: Sequence[StageAxis],
     sizes: Sequence[Size],
     spec: Spec,
-) -> Ways:
+) -> Layouts:
     """Those of a nest without a product: along axes that are alone in what is read."""
     names = [axis.name for axis in axes]
     free = {name for name in names if not any(_is_gathered(one, name) for one in elements)}
@@ -153,8 +153,8 @@ def word_ways(
         found.append(Laid(roles, lanes, spread=spread, late=late))
     ends = _ends(sizes, axes)
 
-    def price(way: Laid) -> tuple[float, int, int]:
-        return (1 + way.spread) * sqrt(prod(map(way.waste, ends))), way.spread, way.late
+    def price(one: Laid) -> tuple[float, int, int]:
+        return (1 + one.spread) * sqrt(prod(map(one.waste, ends))), one.spread, one.late
 
     best = min(found, key=price)
     return _with_rivals(found, best, [one for one in found if one.spread <= best.spread], ends)
@@ -169,17 +169,17 @@ def _ends(sizes: Sequence[Size], axes: Sequence[StageAxis]) -> Ends:
     return typical_extents(least, axes), typical_extents(middle_of(sizes), axes)
 
 
-def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends: Ends) -> Ways:
-    """The best way, and at each end of the sizes the best of its rivals, where that fills words better."""
+def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends: Ends) -> Layouts:
+    """The best layout, and at each end of the sizes the best of its rivals, where that fills words better."""
     chosen = [best.roles]
     for end in ends:
         rival = min(rivals, key=lambda one: (one.waste(end), one.before, one.spread, one.late))
         if rival.roles not in chosen and BETTER * rival.waste(end) <= best.waste(end):
             chosen.append(rival.roles)
     known: dict[Roles, Laid] = {}
-    for way in sorted(every, key=lambda one: (one.before, one.spread, one.late)):
-        known.setdefault(way.roles, way)
-    return Ways(known, tuple(chosen))
+    for one in sorted(every, key=lambda one: (one.before, one.spread, one.late)):
+        known.setdefault(one.roles, one)
+    return Layouts(known, tuple(chosen))
 
 
 def _is_lone(element: Element, axis: str) -> bool:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.lowering.tokens import TokensError
+from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
@@ -53,7 +53,7 @@ def settled(
 def standstill(program: Program, spec: Spec) -> TokensError | None:
     """The refusal of a program whose tokens have no room."""
     try:
-        Chip(program, spec).phases  # noqa: B018
+        Phases(program, spec).each  # noqa: B018
     except TokensError as refused:
         return refused
     return None

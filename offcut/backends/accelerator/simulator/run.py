@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,3 +164,33 @@ class Run:
         rows.append(f"bytes    {moved or 'none'}")
         rows += [f"race     {race}" for race in self.races]
         return "\n".join(rows)
+
+
+def joined(runs: Sequence[Run], spec: Spec) -> Run:
+    """Runs one after the other."""
+    cycles, first = 0.0, 0
+    made = Run(spec, (), 0.0, (), (), (), {})
+    for run in runs:
+        events = tuple(
+            replace(e, position=e.position + first, start=e.start + cycles, end=e.end + cycles)
+            for e in run.events
+        )
+        races = tuple(
+            replace(race, earlier=race.earlier + first, later=race.later + first)
+            for race in run.races
+        )
+        unwritten = tuple((at + first, place, word) for at, place, word in run.unwritten)
+        left = {
+            pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)
+        }
+        made = Run(
+            spec,
+            (*made.instructions, *run.instructions),
+            made.cycles + run.cycles,
+            (*made.events, *events),
+            (*made.races, *races),
+            (*made.unwritten, *unwritten),
+            left,
+        )
+        cycles, first = made.cycles, len(made.instructions)
+    return made

@@ -8,7 +8,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
-from offcut.graph.sizes.extents import normal, quotient
+from offcut.graph.sizes.extents import places, quotient
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain, product
@@ -179,6 +179,5 @@ def fold(
 
 def _places(size: Any, window: int, dilation: int, padding: int, stride: int) -> Expr | int:
     """How many windows lie along an axis."""
-    reach = ix.const(2 * padding - dilation * (window - 1) - 1)
-    last = Binary("//", Binary("+", ix.index(size), reach), ix.const(stride))
-    return plain(normal(Binary("+", last, ix.const(1))))
+    padded = Binary("+", ix.index(size), ix.const(2 * padding))
+    return plain(places(padded, dilation * (window - 1) + 1, stride))

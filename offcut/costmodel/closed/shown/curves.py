@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from offcut.core.expr import Expr, substitute
-from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Size
-from offcut.costmodel.closed.predicted import Prediction, by_stage
+from offcut.costmodel.closed.predicted import Prediction
+from offcut.costmodel.closed.shown.sampled import Sampled
 from offcut.errors import CallError
 from offcut.partition.show.picture import check_drawable, write
 
@@ -47,25 +46,8 @@ def curve(
     """
     values = np.array(over[:: max(1, len(over) // _POINTS)], np.int64)
     fixed = {name: np.full(len(values), value) for name, value in others.items()}
-    sizes = {along: values, **fixed}
-
-    def at(expr: Expr) -> npt.NDArray[np.float64]:
-        for name, value in reversed(list(prediction.values.items())):
-            expr = substitute(expr, {name: value})
-        return np.asarray(evaluate_all(expr, sizes, len(values)), np.float64)
-
-    taken = [np.argmin([at(way.cost) for way in ways], axis=0) for ways in prediction.choices]
-    names = list(dict.fromkeys(name for one in prediction.pieces for name in one.resources))
-    by_resource = np.zeros((len(names), len(values)))
-    for (way, _), resources in by_stage(prediction.pieces).items():
-        each = np.stack([at(resources[name]) for name in names])
-        binding, cycles = np.argmax(each, axis=0), each.max(axis=0)
-        if way is not None:
-            number, option = way
-            cycles = np.where(taken[number] == option, cycles, 0.0)
-        by_resource[binding, np.arange(len(values))] += cycles
-    most = np.argmax(by_resource, axis=0)
-    return Curve(values, by_resource.sum(axis=0) / hertz, tuple(names[k] for k in most))
+    found = Sampled(prediction, {along: values, **fixed})
+    return Curve(values, found.cycles / hertz, found.bound_by)
 
 
 def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figure:

@@ -1,0 +1,141 @@
+"""A lowered program in phases: what the host does, and nests on the chip, each with the options and the orders that it may run in.
+
+A nest has several *options* where the program chooses among them. Each option has two *orders* where it has virtual threads: these take
+turns, or run one after the other. Options that cost the same by the program are told apart by the cycles that a call counts of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from offcut.backends.accelerator.instances.visited import fastest
+from offcut.backends.accelerator.lowering.host import check_copy, is_host
+from offcut.backends.accelerator.lowering.nest import Lowered, lowered
+from offcut.backends.accelerator.lowering.python import Values
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.accesses import read, stored
+from offcut.core.expr import Expr, real
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Choose, Program, Stmt, Store
+from offcut.core.program import walk as statements
+from offcut.core.remembered import remembered
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Of a program on the chip.
+
+    told  whether instructions are told whom to wait for; where they are only counted, they need not be
+    """
+
+    program: Program
+    spec: Spec
+    told: bool = True
+
+    @cached_property
+    def each(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
+        """What runs, one after the other: statements of the host, and nests, each by its options.
+
+        Raises TargetError for a statement that neither an instruction nor the host runs.
+        """
+        found: list[Stmt | tuple[Lowered, ...]] = []
+        for host, stmts in self._in_turn:
+            if host:
+                check_copy(self.program, stmts[0], self.spec)
+                found.append(stmts[0])
+                continue
+            bodies = (body for _, _, body in _options_of(stmts))
+            found.append(tuple(map(self._lowered, bodies)))
+        return tuple(found)
+
+    @property
+    def nests(self) -> Iterator[int]:
+        """The phases that are nests."""
+        return (at for at, phase in enumerate(self.each) if isinstance(phase, tuple))
+
+    def orders(self, at: int, sizes: Values | None = None) -> list[tuple[Lowered, ...]]:
+        """The nest of a phase, by option the orders of its virtual threads: in turns, and one after the other; as it is where
+        it has none.
+
+        sizes  of a call: of those options alone that cost least; None: of all
+        """
+        nests = self.each[at]
+        assert isinstance(nests, tuple)
+        costs = [0.0 if sizes is None else evaluate(cost, sizes) for cost in self.costs(at)]
+        least = min(costs)
+        return [
+            (nest, self._one_by_one(at, number)) if nest.dealt else (nest,)
+            for number, (nest, cost) in enumerate(zip(nests, costs, strict=True))
+            if cost <= least
+        ]
+
+    def labels(self, at: int) -> list[str]:
+        """What the options of a nest are called."""
+        return [label for label, _, _ in self._options(at)]
+
+    def costs(self, at: int) -> list[Expr]:
+        """What the program says that the options of a nest cost."""
+        return [cost for _, cost, _ in self._options(at)]
+
+    def taken(self, at: int, sizes: Values) -> Lowered:
+        """The option and the order of a nest that take the fewest cycles at these sizes."""
+        found = self.orders(at, sizes)
+        first, *others = (nest for orders in found for nest in orders)
+        return fastest(found, sizes).nest if others else first
+
+    def labels_taken(self, sizes: Values) -> dict[str, str]:
+        """By nest that has several options, what the one is called that is taken at these sizes."""
+        found: dict[str, str] = {}
+        for at in self.nests:
+            options, labels = self.orders(at), self.labels(at)
+            if len(options) > 1:
+                nest = self.taken(at, sizes)
+                number = next(k for k, orders in enumerate(options) if nest in orders)
+                found[nest.stage] = labels[number]
+        return found
+
+    @cached_property
+    def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
+        """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
+        reads in main memory what another one of them has stored there.
+        """
+        program, found = self.program, list[tuple[bool, tuple[Stmt, ...]]]()
+        main = {buffer.name for buffer in program.buffers if buffer.scope is None}
+        for stmt in program.body:
+            host = is_host(program, stmt)
+            last_host, last = found[-1] if found else (True, ())
+            choice = isinstance(stmt, Choose) or isinstance(next(iter(last), None), Choose)
+            if host or last_host or choice or _reads((stmt,)) & stored(last) & main:
+                found.append((host, (stmt,)))
+            else:
+                found[-1] = False, (*last, stmt)
+        return found
+
+    def _options(self, at: int) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
+        _, stmts = self._in_turn[at]
+        return _options_of(stmts)
+
+    @remembered
+    def _one_by_one(self, at: int, number: int) -> Lowered:
+        """An option of a nest, its virtual threads one after the other."""
+        *_, body = self._options(at)[number]
+        return self._lowered(body, turns=False)
+
+    def _lowered(self, body: Sequence[Stmt], turns: bool = True) -> Lowered:
+        """A nest, read."""
+        return lowered(self.program, body, self.spec, turns, self.told)
+
+
+def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
+    """The options of a nest, with labels and costs; of a nest that has none, itself."""
+    match stmts:
+        case (Choose(options),):
+            return [(option.label, option.cost, option.body) for option in options]
+    return [("", real(0.0), tuple(stmts))]
+
+
+def _reads(body: tuple[Stmt, ...]) -> set[str]:
+    stores = (stmt for stmt in statements(body) if isinstance(stmt, Store))
+    return set().union(*(read((store.value,)) for store in stores))

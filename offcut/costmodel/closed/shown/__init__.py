@@ -1,0 +1,1 @@
+"""Formulas of a cost, for people: as a page, and as a picture."""

@@ -1,0 +1,211 @@
+"""A prediction over open sizes -> a page: its pieces, what each resource takes as a short sum, and what binds at which sizes.
+
+Pieces and sums are looked at on a grid of sizes; what binds, at every value of one size while the others stay in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
+from offcut.core.program import Program, Size
+from offcut.core.text.printer import format_expr
+from offcut.costmodel.closed.predicted import Predicted, Prediction
+from offcut.costmodel.closed.shown.fitted import Term, near, terms_of
+from offcut.costmodel.closed.shown.sampled import Numbers, Sampled
+from offcut.costmodel.closed.shown.table import table
+
+_LAST = 4096  # where a size may be larger, what is looked at ends here
+_POINTS = 256  # that are looked at, of all sizes together
+_PIECES = 12  # that have a line of their own
+_WIDE = 100  # characters of a formula that is written as it is
+_DEGREE = 4  # of terms of a sum
+
+Values = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What is written of a kernel's cost.
+
+    users   what the user calls the sizes, by the program's names
+    operations, flop  of what is described, and the same as text
+    """
+
+    described: Program
+    prediction: Prediction
+    operations: Expr
+    flop: str
+    machine: str
+    users: Mapping[str, str]
+
+    def __str__(self) -> str:
+        sizes = self.described.sizes
+        looked = ", ".join(f"{self._user(one)} in {_first(one)}…{_last(one)}" for one in sizes)
+        called = ", ".join(map(self._user, sizes))
+        sampled = self._on_a_grid()
+        return "\n".join(
+            [
+                f"{self.described.name}({called}) on {self.machine}, looked at for {looked}",
+                *self._flop(sampled),
+                "",
+                *self._pieces(sampled),
+                *self._values(),
+                "",
+                *self._resources(sampled),
+                "",
+                *(self._bound(one) for one in sizes),
+            ]
+        )
+
+    def _user(self, size: Size) -> str:
+        return self.users.get(size.name, size.name)
+
+    def _on_a_grid(self) -> Sampled:
+        sizes = self.described.sizes
+        each = max(3, int(_POINTS ** (1 / len(sizes))))
+        axes = [_spread(one, each) for one in sizes]
+        grid = np.meshgrid(*axes, indexing="ij")
+        points = {one.name: axis.ravel() for one, axis in zip(sizes, grid, strict=True)}
+        return Sampled(self.prediction, points)
+
+    def _flop(self, sampled: Sampled) -> list[str]:
+        if len(self.flop) <= _WIDE:
+            return [f"flop = {self.flop}"]
+        flop = sampled.at(self.operations)
+        found = near(flop, np.maximum(flop, 1.0), self._terms(), self._floats(sampled))
+        return [f"flop is about {found}, off by {found.off}"]
+
+    def _pieces(self, sampled: Sampled) -> list[str]:
+        """A line for each of the pieces that take most, and what the others take."""
+        cycles = np.maximum(sampled.cycles, 1e-9)
+        shares = [own / cycles for own in sampled.by_piece]
+        ran = [k for k, share in enumerate(shares) if share.max(initial=0.0) > 0]
+        most = sorted(ran, key=lambda k: -shares[k].max())[:_PIECES]
+        rows = [["stage", "role", "tile", "microkernel", "of the call, at most"]]
+        rows += [
+            [*self._row(self.prediction.pieces[k]), self._at_most(shares[k], sampled)]
+            for k in sorted(most)
+        ]
+        if self.prediction.choices:
+            ways = ["way", *(self._way(self.prediction.pieces[k]) for k in sorted(most))]
+            rows = [[way, *row] for way, row in zip(ways, rows, strict=True)]
+        lines = table(rows)
+        if left := [k for k in ran if k not in most]:
+            share = max(shares[k].max() for k in left)
+            lines.append(f"and {len(left)} more, each at most {share:.0%} of the call")
+        return lines
+
+    def _row(self, one: Predicted) -> list[str]:
+        piece = one.piece
+        tile = "×".join(self._text(extent) for _, extent in piece.tile)
+        return [piece.stage, piece.role, tile, piece.microkernel or "loops"]
+
+    def _way(self, one: Predicted) -> str:
+        if one.piece.way is None:
+            return "any"
+        number, option = one.piece.way
+        return self.prediction.choices[number][option].label
+
+    def _at_most(self, share: Numbers, sampled: Sampled) -> str:
+        most = int(np.argmax(share))
+        at = ", ".join(f"{self.users.get(k, k)} = {v[most]}" for k, v in sampled.points.items())
+        return f"{min(share[most], 1.0):.0%}, {at}"
+
+    def _values(self) -> list[str]:
+        """What names stand for that are no sizes, where they are short."""
+        texts = {name: self._text(value) for name, value in self.prediction.values.items()}
+        return [f"{name} = {text}" for name, text in texts.items() if len(text) <= _WIDE]
+
+    def _resources(self, sampled: Sampled) -> list[str]:
+        """A sum for each resource, and one for the call."""
+        call = np.maximum(sampled.cycles, 1e-9)
+        floats, terms = self._floats(sampled), self._terms()
+        rows = [["cycles", "about", "off by, of the call", "binds for"]]
+        for name, own in {**sampled.by_resource, "the call": sampled.cycles}.items():
+            if not own.any():
+                continue
+            found = near(own, call, terms, floats)
+            binding = sampled.binding.get(name)
+            share = 0.0 if binding is None else float(np.mean(binding / call))
+            rows.append([name, str(found), found.off, f"{share:.0%}" if share else ""])
+        return table(rows)
+
+    def _bound(self, size: Size) -> str:
+        """Of each resource, the values of a size at which it is what binds."""
+        values = np.arange(_first(size), _last(size) + 1, size.multiple_of, dtype=np.int64)
+        points, held = {size.name: values}, []
+        for other in self.described.sizes:
+            if other != size:
+                middle = _spread(other, 3)
+                at = int(middle[len(middle) // 2])
+                points[other.name] = np.full(len(values), at, np.int64)
+                held.append(f"{self._user(other)} = {at}")
+        bound = np.array(Sampled(self.prediction, points).bound_by)
+        parts = []
+        for name in dict.fromkeys(bound.tolist()):
+            there = values[bound == name]
+            span = (values >= there[0]) & (values <= there[-1])
+            share = len(there) / int(span.sum())
+            some = "" if share == 1 else f" ({share:.0%} of them)"
+            where = str(there[0]) if len(there) == 1 else f"{there[0]}…{there[-1]}"
+            parts.append(f"{name} at {where}{some}")
+        others = f", {', '.join(held)}" if held else ""
+        return f"bound over {self._user(size)}{others}: {'; '.join(parts)}"
+
+    def _terms(self) -> tuple[Term, ...]:
+        """What a sum may be made of: what divides a term of the operations, and each size."""
+        found = {term[:_DEGREE] for term in _terms_in(self.operations)}
+        return terms_of([*found, *((one.name,) for one in self.described.sizes)], self.users)
+
+    def _floats(self, sampled: Sampled) -> dict[str, Numbers]:
+        """The sizes at each point, by the user's names."""
+        return {
+            self.users.get(name, name): np.asarray(values, np.float64)
+            for name, values in sampled.points.items()
+        }
+
+    def _text(self, expr: Expr) -> str:
+        return format_expr(substitute(expr, {k: Var(user) for k, user in self.users.items()}))
+
+
+def _first(size: Size) -> int:
+    """The least of its values that is above 0."""
+    step = size.multiple_of
+    return -(-max(size.min, 1) // step) * step
+
+
+def _last(size: Size) -> int:
+    """The largest that is looked at."""
+    step, first = size.multiple_of, _first(size)
+    return max(min(size.max, _LAST) // step * step, first)
+
+
+def _spread(size: Size, count: int) -> Values:
+    """As many of its values at most, the further apart the larger they are."""
+    step, ends = size.multiple_of, (_first(size), _last(size))
+    found: Values = np.unique(np.geomspace(*ends, count).astype(np.int64) // step * step)
+    return found
+
+
+def _terms_in(expr: Expr) -> set[Term]:
+    """Products of sizes that an expression grows as."""
+    match expr:
+        case Var(name):
+            return {(name,)}
+        case Const():
+            return {()}
+        case Binary("*", a, b):
+            return {tuple(sorted((*one, *other))) for one in _terms_in(a) for other in _terms_in(b)}
+        case Binary("//" | "%", a, _):
+            return _terms_in(a)
+        case Binary(_, a, b) | Select(_, a, b):
+            return _terms_in(a) | _terms_in(b)
+        case Unary(_, a):
+            return _terms_in(a)
+        case _:
+            return {()}

@@ -1,0 +1,145 @@
+"""A prediction over open sizes -> numbers at many of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.expr import Expr, real
+from offcut.core.interpret.values import Lanes, Values
+from offcut.core.program import Program
+from offcut.costmodel.closed.predicted import Prediction
+
+Numbers = npt.NDArray[np.float64]
+"""One for each point."""
+
+Way = tuple[int, int] | None
+"""A choice and an option of it, by number; none, outside of choices."""
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A prediction at points.
+
+    points  the value of each size there, by the program's names: int64 arrays, all as long
+    """
+
+    prediction: Prediction
+    points: Mapping[str, npt.NDArray[np.int64]]
+
+    @property
+    def count(self) -> int:
+        """Of points."""
+        return len(next(iter(self.points.values())))
+
+    def at(self, expr: Expr) -> Numbers:
+        """The values of an expression over the sizes and over what the prediction names."""
+        with np.errstate(all="ignore"):
+            found = self._values.value(expr, self._lanes)
+        return np.broadcast_to(np.asarray(found, np.float64), (self.count,))
+
+    def taken(self, way: Way) -> npt.NDArray[np.bool_]:
+        """Where that option of a choice is the cheapest, the first if equal; everywhere, of no option."""
+        if way is None:
+            return np.ones(self.count, bool)
+        number, option = way
+        found: npt.NDArray[np.bool_] = self._cheapest[number] == option
+        return found
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """That a piece may take cycles of."""
+        names = (name for one in self.prediction.pieces for name in one.resources)
+        return tuple(dict.fromkeys(names))
+
+    @cached_property
+    def cycles(self) -> Numbers:
+        """Of a call."""
+        found: Numbers = np.sum(list(self.binding.values()), axis=0)
+        return found
+
+    @cached_property
+    def binding(self) -> dict[str, Numbers]:
+        """Cycles of a call that each resource is what binds for."""
+        names = self.resources
+        found = np.zeros((len(names), self.count))
+        for way, each in self._stages:
+            most = np.argmax(each, axis=0)
+            found[most, np.arange(self.count)] += np.where(self.taken(way), each.max(axis=0), 0.0)
+        return dict(zip(names, found, strict=True))
+
+    @cached_property
+    def by_resource(self) -> dict[str, Numbers]:
+        """Cycles of a call that each resource takes by itself."""
+        parts = [np.where(self.taken(way), each, 0.0) for way, each in self._stages]
+        return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
+
+    @cached_property
+    def by_piece(self) -> list[Numbers]:
+        """Cycles that each piece would take by itself; 0 where its option is not taken."""
+        return [
+            np.where(self.taken(one.piece.way), own.max(axis=0), 0.0)
+            for one, own in zip(self.prediction.pieces, self._pieces, strict=True)
+        ]
+
+    @property
+    def bound_by(self) -> tuple[str, ...]:
+        """The resource that binds for most of the cycles, at each point."""
+        most = np.argmax(list(self.binding.values()), axis=0)
+        return tuple(self.resources[k] for k in most)
+
+    @cached_property
+    def _pieces(self) -> list[Numbers]:
+        """Cycles that each resource takes of each piece: resources, then points."""
+        none = real(0.0)
+        return [
+            np.stack([self.at(one.resources.get(name, none)) for name in self.resources])
+            for one in self.prediction.pieces
+        ]
+
+    @cached_property
+    def _stages(self) -> list[tuple[Way, Numbers]]:
+        """The same of the pieces of each stage together, and the option that it is in."""
+        found: dict[tuple[Way, str], Numbers] = {}
+        for one, own in zip(self.prediction.pieces, self._pieces, strict=True):
+            stage = one.piece.way, one.piece.stage
+            found[stage] = found[stage] + own if stage in found else own
+        return [(way, own) for (way, _), own in found.items()]
+
+    @cached_property
+    def _cheapest(self) -> list[npt.NDArray[np.intp]]:
+        return [
+            np.argmin([self.at(way.cost) for way in ways], axis=0)
+            for ways in self.prediction.choices
+        ]
+
+    @cached_property
+    def _values(self) -> Values:
+        return _Once(Program("", (), (), (), ()), {})
+
+    @cached_property
+    def _lanes(self) -> Lanes:
+        """The points, with sizes and what the prediction names."""
+        known, lanes = dict(self.points), np.ones(self.count, bool)
+        for name, value in self.prediction.values.items():
+            known[name] = self._values.value(value, Lanes(known, lanes, (self.count,)))
+        return Lanes(known, lanes, (self.count,))
+
+
+class _Once(Values):
+    """Values of expressions that share most of their parts: each part is computed once for all lanes that it runs at."""
+
+    @cached_property
+    def _known(self) -> dict[tuple[Expr, bytes], npt.NDArray[Any]]:
+        return {}
+
+    def value(self, expr: Expr, lanes: Lanes) -> npt.NDArray[Any]:
+        key = expr, lanes.mask.tobytes()
+        if key not in self._known:
+            self._known[key] = super().value(expr, lanes)
+        return self._known[key]

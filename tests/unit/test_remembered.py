@@ -1,0 +1,45 @@
+"""What a remembered method gives is computed once for an argument and an object, and is no part of the object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from offcut.core.remembered import remembered
+
+
+@dataclass(frozen=True)
+class Doubling:
+    by: int
+    asked: list[int] = field(default_factory=list, compare=False)
+
+    @remembered
+    def of(self, number: int) -> int:
+        """Its product."""
+        self.asked.append(number)
+        if number < 0:
+            raise ValueError(number)
+        return number * self.by
+
+
+def test_a_value_is_computed_once_for_an_argument_and_an_object() -> None:
+    one, other = Doubling(2), Doubling(3)
+    assert [one.of(4), one.of(4), other.of(4), one.of(5)] == [8, 8, 12, 10]
+    assert (one.asked, other.asked) == ([4, 5], [4])
+    assert Doubling.of.__doc__ == "Its product."
+
+
+def test_what_is_kept_is_no_part_of_the_object() -> None:
+    one = Doubling(2)
+    one.of(4)
+    assert one == Doubling(2)
+    assert replace(one, by=5).of(4) == 20
+
+
+def test_what_is_refused_is_asked_again() -> None:
+    one = Doubling(2)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="-1"):
+            one.of(-1)
+    assert one.asked == [-1, -1]
