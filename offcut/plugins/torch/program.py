@@ -36,6 +36,10 @@ Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
 """Of a tensor, as a function of sizes."""
 
 
+SETTLED = 256
+"""Shapes of calls whose sizes are kept."""
+
+
 class _Unfit(Exception):
     """A node that no kernel can be made of: others of its region may do without it."""
 
@@ -99,6 +103,10 @@ class Program:
         for step in self.steps:
             read |= (step.instead.reads if isinstance(step, _Ran) else set()) - self.again.keys()
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
+        asked = {node for node, _ in solutions.values()}
+        asked |= set() if conditions is None else conditions.nodes
+        self._asked = tuple(node for node in self.inputs if node in asked)
+        self._settled: dict[object, dict[str, int]] = {}
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -112,16 +120,27 @@ class Program:
         Raises Unlike where the sizes do not hold its conditions.
         """
         values: Values = {node: arguments[place] for place, node in self.read}
-        sizes = {name: solve(values) for name, solve in self.sizes}
-        if self.conditions is not None:
-            self.conditions.check(values, sizes)
-        for part, size, factor in self.parts:
-            sizes[part] = sizes[size] // factor
+        key = tuple([getattr(values[node], "shape", values[node]) for node in self._asked])
+        sizes = self._settled.get(key) or self._sizes(key, values)
         for step, frees in self.order:
             step(values, sizes)
             for node in frees:
                 values.pop(node, None)
         return [values[one] if isinstance(one, torch.fx.Node) else one for one in self.results]
+
+    def _sizes(self, key: object, values: Values) -> dict[str, int]:
+        """The sizes of a call, and of others of such shapes, which hold the conditions.
+
+        Raises Unlike where they do not.
+        """
+        sizes = {name: solve(values) for name, solve in self.sizes}
+        if self.conditions is not None:
+            self.conditions.check(values, sizes)
+        for part, size, factor in self.parts:
+            sizes[part] = sizes[size] // factor
+        if len(self._settled) >= SETTLED:
+            self._settled.clear()
+        return self._settled.setdefault(key, sizes)
 
     def report(self) -> str:
         """How many operators are ours, and which stay with torch, why."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,7 @@ class Traced:
             None if node not in weights else weights[node].detach() if node in read else HELD
             for node in self._nodes
         ]
+        self._places = [place for place, one in enumerate(self.known) if one is None]
 
     def takes(self, flat: Sequence[Any]) -> bool:
         """Whether arguments are like those that it was exported with."""
@@ -105,8 +106,10 @@ class Traced:
 
         Raises Unlike for sizes that it was not traced for.
         """
-        rest: Iterator[Any] = iter(flat)
-        results = self.program([next(rest) if one is None else one for one in self.known])
+        arguments = self.known[:]
+        for place, one in zip(self._places, flat, strict=True):
+            arguments[place] = one
+        results = self.program(arguments)
         return results[0] if self._single else pytree.tree_unflatten(results, self._out)
 
 
