@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from offcut.describe.functions import reduce_axis, sqrt
@@ -111,38 +112,47 @@ def _normalized(
     name = named(op, name, [x], *options, *given, ("epsilon", epsilon, 1e-5))
     inner = 1 if groups is None else int(extent) // groups
     rows = (x.shape[0], extent if groups is None else groups)
-    reduced = {n: x.shape[n] for n in range(1, rank) if n != channels}
-    if inner > 1:
-        reduced[channels] = extent // groups
-    axes = {n: reduce_axis(one, f"r{n}") for n, one in sorted(reduced.items())}
-    steps = tuple(axes.values())
-    count = count_of(tuple(reduced.values()), total)
+    pixels = {n: reduce_axis(x.shape[n], f"r{n}") for n in range(1, rank) if n != channels}
+    counted = [x.shape[n] for n in pixels]
+    count = count_of([*counted, extent // groups] if groups and inner > 1 else counted, total)
 
-    def member(b: Value, g: Value) -> Value:
-        """The elements of a group."""
-        own: dict[int, Any] = {**axes, 0: b}
-        own[channels] = g * inner + axes[channels] if inner > 1 else g
-        return element(x, [own[n] for n in range(rank)])
+    def group(c: Value) -> Value:
+        return c if inner == 1 else c // inner
 
-    def added(value: Value) -> Value:
-        return sum_over(value, axis=steps) if steps else value
+    def member(b: Value, c: Value) -> Value:
+        at = {**pixels, 0: b, channels: c}
+        return element(x, [at[n] for n in range(rank)])
 
-    sums = compute(rows, lambda b, g: added(member(b, g)), f"{name}_sum")
+    def added(label: str, term: Callable[[Value, Value], Value]) -> Tensor:
+        """Of each group: of its channels first, so that those that lie side by side are added side by side."""
+
+        def channel(b: Value, c: Value) -> Value:
+            return sum_over(term(b, c), axis=tuple(pixels.values())) if pixels else term(b, c)
+
+        if inner == 1:
+            return compute(rows, channel, f"{name}_{label}")
+        parts = compute((x.shape[0], extent), channel, f"{name}_{label}_channels")
+        r = reduce_axis(inner, f"r{channels}")
+        return compute(
+            rows, lambda b, g: sum_over(parts[b, g * inner + r], axis=r), f"{name}_{label}"
+        )
+
+    sums = added("sum", member)
     means = compute(rows, lambda b, g: sums[b, g] / count, f"{name}_mean")
 
-    def square(b: Value, g: Value) -> Value:
-        apart = member(b, g) - means[b, g]
-        return added(apart * apart)
+    def square(b: Value, c: Value) -> Value:
+        apart = member(b, c) - means[b, group(c)]
+        return apart * apart
 
-    squares = compute(rows, square, f"{name}_squares")
+    squares = added("squares", square)
     scales = compute(
         rows, lambda b, g: 1.0 / sqrt(squares[b, g] / count + epsilon), f"{name}_scale"
     )
 
     def result(*at: Value) -> Value:
         c = at[channels]
-        group = (at[0], c if inner == 1 else c // inner)
-        value = (element(x, at) - means[group]) * scales[group]
+        own = (at[0], group(c))
+        value = (element(x, at) - means[own]) * scales[own]
         if gain is not None:
             value = value * element(gain, (c,), total)
         return cast(value if bias is None else value + element(bias, (c,), total), x.dtype)

@@ -68,6 +68,22 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
     assert plan.count(", 16]") == 2
 
 
+@pytest.mark.parametrize(
+    ("op", "options"),
+    [("groupnorm", {"groups": 4}), ("instancenorm", {}), slow("log_softmax", {"axis": 1})],
+)
+def test_what_is_taken_off_its_own_statistics_is_stored_as_it_is_read(
+    op: str, options: dict[str, int]
+) -> None:
+    made, x = images(8)
+    x = made.node("silu", made.node(op, made.convolved(x, 16, window=3), **options))
+    made.output(made.convolved(x, 8))
+    agrees(made.bound)
+    plan = str(compiled(made.bound, threads=1).plan())
+    assert "16, h" not in plan
+    assert plan.count(", 16]") == 2
+
+
 def test_a_transposed_view_is_read_as_it_lies() -> None:
     made, x = images(8)
     last = made.node("transpose", x, axes=(0, 2, 3, 1))

@@ -51,6 +51,7 @@ class Reading:
     pointwise whether it computes in no other order: what depends on `own` operands is read at its own place alone
     reads     how often each operand is read, in the text of the description
     inside    the operands that a sum of products, or another reduction, reads
+    there     its operands of the result's shape that the last stage reads at the place of the element that it computes
     axes      for each axis of an operand, the axes of the result that say where it is read; None where stages of other
               ranks read it too, but for products, whose stages are looked through
     sums      the axes of an operand that are indexed by an axis of a reduction alone
@@ -63,6 +64,7 @@ class Reading:
     pointwise: bool
     reads: dict[str, int]
     inside: frozenset[str]
+    there: frozenset[str]
     axes: Mapping[str, tuple[frozenset[int], ...] | None]
     sums: Mapping[str, frozenset[int]]
     plain: Mapping[str, frozenset[int]]
@@ -93,6 +95,7 @@ class Readings:
             known.pointwise,
             {names[name]: count for name, count in known.reads.items()},
             frozenset(names[name] for name in known.inside),
+            frozenset(names[name] for name in known.there),
             {names[name]: axes for name, axes in known.axes.items()},
             {names[name]: axes for name, axes in known.sums.items()},
             {names[name]: axes for name, axes in known.plain.items()},
@@ -113,7 +116,7 @@ def _found(same: Alike) -> Reading:
     simple = without_single_terms(results)
     stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
     read: dict[str, int] = dict.fromkeys(given, 0)
-    apart, inside, beside = set[str](), set[str](), set[str]()
+    apart, inside, beside, there = set[str](), set[str](), set[str](), set[str]()
     reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
     for stage in stages:
         assert stage.definition is not None
@@ -125,7 +128,9 @@ def _found(same: Alike) -> Reading:
                 read[load.buffer] += 1
                 if not whole or stage.shape != results[-1].shape:
                     apart.add(load.buffer)
-                if not whole or given[load.buffer].shape != results[-1].shape:
+                alike = whole and given[load.buffer].shape == results[-1].shape
+                (there if alike and stage is simple[-1] else set[str]()).add(load.buffer)
+                if not alike:
                     apart.add(load.buffer)
                 if reduces:
                     inside.add(load.buffer)
@@ -151,6 +156,7 @@ def _found(same: Alike) -> Reading:
         pointwise,
         read,
         frozenset(inside),
+        frozenset(there),
         axes,
         {name: sums for name, (sums, _) in alone.items()},
         {name: plain for name, (_, plain) in alone.items()},
@@ -167,6 +173,7 @@ def _opaque(operands: Iterable[str]) -> Reading:
         frozenset(),
         False,
         dict.fromkeys(names, 1),
+        frozenset(),
         frozenset(),
         dict.fromkeys(names),
         nowhere,

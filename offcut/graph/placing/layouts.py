@@ -4,6 +4,7 @@ A sum of products with a constant runs fastest where the axes that only the cons
 are the lanes of vectors, read from packed panels and stored side by side. So the result of a convolution of NCHW is stored as
 NHWC, whatever the graph calls its axes. With it go
 
+- what follows element by element: what is divided by, or taken off, its own statistics;
 - what follows axis by axis: element-wise nodes, pooling, depthwise and grouped convolutions store their results as their operands are,
   the latter two as a transposed view of a value lies, too;
 - what such a node alone reads beside that: a product that is added to it is stored as it is;
@@ -102,6 +103,8 @@ def order_of(
     for name in node.operands:
         axes = found.axes[name]
         if name in known or (axes is not None and len(axes) < rank):
+            continue
+        if found.kind is Kind.REDUCTION and name in found.there:
             continue
         if axes is None or any(not own <= {axis} for axis, own in enumerate(axes)):
             return None
