@@ -64,10 +64,10 @@ def kind_of(results: tuple[Tensor, ...]) -> Kind:
 
 
 def _is_product(term: Expr) -> bool:
-    """Whether a term multiplies elements of two arrays."""
+    """Whether a term multiplies elements of two arrays, or of one at two places."""
     while isinstance(term, Cast):
         term = term.a
     if not isinstance(term, Binary) or term.op != "*":
         return False
-    sides = [{load.buffer for load, _ in loads(side)} for side in (term.a, term.b)]
+    sides = [{(load.buffer, load.index) for load, _ in loads(side)} for side in (term.a, term.b)]
     return bool(sides[0]) and bool(sides[1]) and sides[0] != sides[1]

@@ -164,3 +164,16 @@ def test_what_is_reshaped_of_what_is_stored_otherwise_is_copied_by_rows() -> Non
     rows = made.node("reshape", flat, (ix.mul(n, length), 12))
     made.output(made.node("dense", rows, made.constant("v", floats("v", 12, 8))))
     agrees(made.bound)
+
+
+def test_a_stage_that_is_read_axis_by_axis_lies_as_the_result_does() -> None:
+    made, x = images(8)
+    x = made.node("interpolate", made.convolved(x, 20, window=3), scale=3, mode="linear")
+    made.output(x)
+    agrees(made.bound)
+    (stage,) = (
+        buffer
+        for buffer in compiled(made.bound, threads=1).steps[-1].kernel.loops.buffers
+        if buffer.name.endswith("_i")
+    )
+    assert stage.shape[-1] == ix.const(20)

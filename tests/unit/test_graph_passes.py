@@ -226,3 +226,16 @@ def test_products_with_matrices_of_other_types_stay_apart() -> None:
     expected, found = interpreted(made.bound, given), compiled(made.bound)(given)
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array)
+
+
+def test_nothing_goes_before_a_product_of_one_array_at_two_places() -> None:
+    made = Builder("gram")
+    rows = made.size("rows", 0, 9)
+    halves = [made.input(name, "float32", (rows, 3, 16)) for name in "xy"]
+    both = made.node("concat", halves, axis=1)
+    made.output(made.node("matmul", both, both, transpose_b=True))
+    model = compiled(made.bound, 1)
+    assert [step.nodes for step in model.steps] == [("concat",), ("matmul",)]
+    given = arrays(made.bound, 1, rows=3)
+    (name,) = made.bound.graph.outputs
+    near(model(given)[name], interpreted(made.bound, given)[name])

@@ -158,7 +158,7 @@ def _simpler(expr: Expr) -> Expr | None:
 def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """All tensors by name, the axes of some in another order: axis n of the new is axis ``order[n]`` of the old.
 
-    What a tensor reads at its own place, and is computed as well, takes the tensor's order. A largest or least one is sought in
+    What a tensor reads axis by axis, and is computed as well, takes the tensor's order. A largest or least one is sought in
     the order in which the axes are read.
     """
     wanted = dict(orders)
@@ -166,10 +166,10 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
         definition, order = tensor.definition, wanted.get(tensor.name)
         if definition is None or order is None:
             continue
-        own = tuple(Var(axis.name) for axis in definition.axes)
+        own = [axis.name for axis in definition.axes]
         computed = {one.name for one in definition.reads if one.definition is not None}
         for load, _ in loads(definition.body):
-            if load.buffer in computed and load.index == own:
+            if load.buffer in computed and _axis_by_axis(load.index, own):
                 wanted.setdefault(load.buffer, order)
 
     def rule(expr: Expr) -> Expr | None:
@@ -189,6 +189,14 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
         return replace(tensor, shape=shape, definition=_as_read(found))
 
     return rebuilt(results, change)
+
+
+def _axis_by_axis(index: Sequence[Expr], own: Sequence[str]) -> bool:
+    """Whether each index depends on the axis of that number alone, among these, or on nothing."""
+    names = [variables(part) for part in index]
+    return len(index) == len(own) and all(
+        found & {*own} == {axis} or not found for axis, found in zip(own, names, strict=True)
+    )
 
 
 def _as_read(definition: Compute) -> Compute:
