@@ -64,7 +64,10 @@ NEEDS = {
     "docs/plugins/tvm.md": "tvm",
 }
 # Whole campaigns run on these pages, over pools and files of records; what they call has tests of its own.
-SLOW = tuple(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records"))
+SLOW = (
+    *(f"docs/search/{page}.md" for page in ("learning", "oracle", "pool", "records")),
+    *(f"docs/doors/{page}.md" for page in ("explorer", "model")),
+)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 from planted_target import Planted
 
 import offcut as oc
@@ -178,7 +179,7 @@ def test_every_trial_is_recorded_the_refused_ones_too(tmp_path: Path) -> None:
     assert all(record.predicted for record in trials if record.outcome is Outcome.OK)
 
 
-@pytest.mark.parametrize("until", [1, 5, 8, 13, 19])
+@pytest.mark.parametrize("until", [slow(1), slow(5), 8, 13, slow(19)])
 def test_what_was_killed_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
     space = spaces.space("dense", 2)
     seconds = by_price(space, space.sample(Random(9)))
@@ -434,7 +435,7 @@ def test_a_layer_is_tuned_and_compiled_as_it_was_tuned(tmp_path: Path) -> None:
     np.testing.assert_allclose(kernel(x), x @ v, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("fault", ["be_slow", "miss_an_element", "crash"])
+@pytest.mark.parametrize("fault", [slow("be_slow"), slow("miss_an_element"), "crash"])
 def test_a_planted_fault_is_recorded_and_not_chosen(tmp_path: Path, fault: str) -> None:
     result, a, w = dense()
     given = {"inputs": [a, w], "constants": ["W"], "sizes": {"n": [3, 20]}, "limits": QUICK}
