@@ -41,6 +41,7 @@ def test_formulas_are_printed_as_a_page(made: Callable[[], Kernel]) -> None:
     assert sum(line.startswith("the call ") for line in lines) == 1
     assert len(formulas.in_full()) > 4 * len(str(formulas))
     assert "bytes from L2 = " in formulas.in_full()
+    assert re.fullmatch(r"<cost \w+\((n|n, m)\) on host: formulas>", repr(formulas))
 
 
 def test_numbers_at_many_sizes_are_those_of_each() -> None:

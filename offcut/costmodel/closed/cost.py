@@ -57,7 +57,7 @@ class PieceCost:
         return max(self.resources, key=lambda name: self.resources[name])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Cost:
     """What a call costs, on one core.
 
@@ -149,20 +149,26 @@ class Cost:
             "exact": self.exact,
         }
 
+    def __repr__(self) -> str:
+        return f"<cost {self._first()}>"
+
     def __str__(self) -> str:
-        at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        exact = "" if self.exact else "; some counts are bounds"
-        head = (
-            f"{self.kernel}({at}) on {self.machine}: {_quantity(self.seconds, 's')}, {self.flop:,} flop, "
-            f"{_quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
-        )
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {_quantity(self.code_bytes, 'B')}, compiled in {_quantity(self.compile_seconds, 's')}"
-        return "\n".join([head, *table(rows), f"holds {held}; {code}"])
+        return "\n".join([self._first(), *table(rows), f"holds {held}; {code}"])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
+
+    def _first(self) -> str:
+        """What the call costs in all, in a line."""
+        at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
+        exact = "" if self.exact else "; some counts are bounds"
+        return (
+            f"{self.kernel}({at}) on {self.machine}: {_quantity(self.seconds, 's')}, {self.flop:,} flop, "
+            f"{_quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
+        )
 
     def _head(self) -> list[str]:
         memories = [f"from {name}" for name in self.bytes]

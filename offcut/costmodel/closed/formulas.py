@@ -31,7 +31,7 @@ ESTIMATED = 0.05
 """Cycles that were off by more at a size are an estimate."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Formulas:
     """A kernel's cost, in the user's names of sizes; see `Cost` for what each is.
 
@@ -166,6 +166,10 @@ class Formulas:
             return []
         kind = "an estimate, " if self.within > ESTIMATED else ""
         return [f"cycles are {kind}within {self.within:.1%} at sizes that were tried"]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(self.users.values())
+        return f"<cost {self.described.name}({sizes}) on {self.machine.name}: formulas>"
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
