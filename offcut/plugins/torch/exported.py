@@ -18,6 +18,7 @@ from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.program import Program
+from offcut.plugins.torch.report import said_once
 from offcut.plugins.torch.traced import Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
 from offcut.plugins.torch.whole import whole
@@ -107,7 +108,8 @@ class TorchModel:
     def report(self) -> str:
         """How many operators are ours, and which stay with torch, why."""
         refused = () if self.again is None else self.again.refused
-        return "\n".join([*(one.program.report() for one in self.traced), *refused])
+        ran = (one.program.report() for one in self.traced)
+        return "\n".join(said_once([*ran, *refused]))
 
 
 class _Again:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def programs() -> tuple[Program | Whole, ...]:
 
 def report() -> str:
     """For each program that lives: its regions, and the operators that torch runs, each with the reason; what several say stands once."""
-    counts = Counter(one.report() for one in programs())
-    said = (text if count == 1 else f"{count} × {text}" for text, count in counts.items())
-    return "\n".join(said) or "nothing was compiled"
+    return "\n".join(said_once(one.report() for one in programs())) or "nothing was compiled"
+
+
+def said_once(texts: Iterable[str]) -> list[str]:
+    """Each text once, with how often it stood there, where that is several times."""
+    counts = Counter(texts).items()
+    return [text if count == 1 else f"{count} × {text}" for text, count in counts]
