@@ -6,6 +6,7 @@ instructions, and tokens make them wait; here a leaf of a nest runs for a tile, 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -40,15 +41,15 @@ class Line:
 
     spec: Spec
     events: list[Event] = field(default_factory=list)
-    windows: dict[Hashable, _Window] = field(default_factory=dict)
+    windows: defaultdict[Hashable, _Window] = field(default_factory=lambda: defaultdict(_Window))
 
     def instance(
         self, parts: Iterable[Part], reads: Iterable[Hashable] = (), writes: Iterable[Hashable] = ()
     ) -> None:
         """Note an instance by its parts, and by the windows that it reads and writes."""
-        after = set[int]()
-        read = [self.windows.setdefault(key, _Window()) for key in reads]
-        written = [self.windows.setdefault(key, _Window()) for key in writes]
+        after: set[int] = set()
+        read = [self.windows[key] for key in reads]
+        written = [self.windows[key] for key in writes]
         for window in (*read, *written):
             after.update(window.written.values())
         for window in written:

@@ -5,7 +5,7 @@ Words follow one another along the axes that tiles cut, then along those that th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -19,6 +19,7 @@ from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
+from offcut.core.remembered import remembered
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -81,13 +82,21 @@ class Moving:
         """Words of its window."""
         return prod(part.counts(tiles)[0] for part in self.parts)
 
-    def cycles(self, tiles: Mapping[str, Tile], cut: Collection[str]) -> tuple[float, float, int]:
+    def cycles(self, tiles: Mapping[str, Tile], cut: frozenset[str]) -> tuple[float, float, int]:
         """Of a tile: without the bus, and with it, and its instructions.
 
         cut  the loops that tiles have a part of
         """
-        parts = sorted(self.parts, key=lambda part: not any(loop in cut for loop, _ in part.loops))
-        counts = [(*part.counts(tiles), part.whole) for part in parts]
+        return self._cycles(tuple((*part.counts(tiles), part.whole) for part in self._ordered(cut)))
+
+    @remembered
+    def _ordered(self, cut: frozenset[str]) -> list[Part]:
+        """The axes, those first that tiles have a part of."""
+        return sorted(self.parts, key=lambda part: not any(loop in cut for loop, _ in part.loops))
+
+    @remembered
+    def _cycles(self, counts: tuple[tuple[int, int, int], ...]) -> tuple[float, float, int]:
+        """The same of any tile of so many words: most tiles are of a few shapes."""
         words = prod(there for _, there, _ in counts)
         zeros = prod(count for count, _, _ in counts) - words
         rows, calls = rows_of(counts)
@@ -96,7 +105,7 @@ class Moving:
         return own, bus_cycles(self.spec, self.place, rows, words), calls
 
 
-def rows_of(counts: list[tuple[int, int, int]]) -> tuple[int, int]:
+def rows_of(counts: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
     """Rows and instructions that move a box of words: (words, those that are moved, those that there are) by axis,
     slowest first. A row goes on as long as faster axes are moved whole.
     """

@@ -54,6 +54,7 @@ class Queues:
 
     def __post_init__(self) -> None:
         self.tiles = dict(self.tiling.tiles)
+        self.cut = frozenset(self.tiles)
         terms = {axis.name for axis in self.made.terms}
         self.outer = sum(axis not in terms for axis in self.tiling.order)
         virtual = self.tiling.virtual
@@ -66,8 +67,10 @@ class Queues:
             )
             for copy in self.copies
         }
+        self.of_threads = {
+            name for name, depth in self.depths.items() if self.dealt in order[:depth]
+        }
         self.line = Line(self.spec)
-        self.known: dict[tuple[object, ...], Part] = {}
         self.words = lanes(self.made, self.spec)
         own = {buffer.name for buffer in self.made.buffers}
         self.ends = [step for step in self.made.steps if step.buffer in own]
@@ -172,10 +175,7 @@ class Queues:
 
     def moved(self, what: Moving, tiles: Tiles) -> Part:
         """What a tile of a copy takes, or of results."""
-        key = (what.name, *(tiles[loop] for loop in sorted(what.loops)))
-        if key not in self.known:
-            self.known[key] = Part(what.unit, *what.cycles(tiles, self.tiles))
-        return self.known[key]
+        return Part(what.unit, *what.cycles(tiles, self.cut))
 
     def start(self, thread: int, tiles: Tiles) -> None:
         """Set accumulators to 0."""
@@ -204,8 +204,7 @@ class Queues:
 
     def window_of(self, copy: str, thread: int) -> tuple[str, int]:
         """The window that a thread reads: its own, or the one of all."""
-        inside = self.dealt is not None and self.dealt in self.tiling.order[: self.depths[copy]]
-        return copy, thread if inside else 0
+        return copy, thread if copy in self.of_threads else 0
 
     def results(self, tiles: Tiles) -> int:
         """Words of a tile of results."""
