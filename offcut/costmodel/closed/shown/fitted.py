@@ -18,7 +18,7 @@ from offcut.costmodel.closed.shown.sampled import Numbers
 Term = tuple[str, ...]
 """Sizes that are multiplied, each as often as it stands there; none: 1."""
 
-_SEEN = 1e-3  # of the unit: a term that adds less wherever one looks is left out
+_SEEN = 1e-2  # of the unit: a term that adds less wherever one looks is left out
 
 
 @dataclass(frozen=True, slots=True)
