@@ -11,12 +11,13 @@ A sum over a window of an image has as many loads as products: of `X` and of `W`
 that. Each sum keeps its order, in a register of its own.
 
 It is done where iterations are apart, as the indices show: what a tile writes to memory has the loop's iterator alone in one
-index, and the tile reads none of it; what else it writes lives in registers.
+index, and the tile reads none of it; what else it writes lives in registers. And where sums have one extent in all iterations
+of the loops around, or these are known to have several: borders of one row are a small part of an image, and most of the code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from offcut.backends.cpu.lowering.extents import unlimited
@@ -75,7 +76,7 @@ def _are_apart(low: Vectors, loop: For, body: Sequence[Stmt], around: tuple[str,
         _is_apart(low, loop, stmt, around)
         if isinstance(stmt, Tile)
         else isinstance(stmt, For)
-        and not _varies(loop.iter, stmt.lo, stmt.hi)
+        and not _varies({loop.iter}, stmt.lo, stmt.hi)
         and _are_apart(low, loop, stmt.body, (*around, stmt.iter))
         for stmt in body
     )
@@ -86,16 +87,16 @@ def _is_apart(low: Vectors, loop: For, tile: Tile, around: tuple[str, ...]) -> b
     if tile.microkernel is not None or len(tile.axes) != 1 or unlimited(tile):
         return False
     (axis,) = tile.axes
-    if _varies(loop.iter, axis.start, axis.extent, *filter(None, [tile.where])):
+    where = () if tile.where is None else (tile.where,)
+    if _varies({loop.iter}, axis.start, axis.extent, *where) or not low.apart(tile.body, axis.iter):
         return False
     inside = [*statements(tile.body)]
-    sums, stores = ([s for s in inside if isinstance(s, kind)] for kind in (For, Store))
-    bounds = [bound for one in sums for bound in (one.lo, one.hi)]
-    if len(sums) + len(stores) < len(inside) or _varies(loop.iter, *bounds):
+    sums = [stmt for stmt in inside if isinstance(stmt, For)]
+    stores = [stmt for stmt in inside if isinstance(stmt, Store)]
+    outer = {loop.iter, axis.iter, *around, *(one.iter for one in low.around if not _is_long(one))}
+    if len(sums) + len(stores) < len(inside) or low.reduces_in_lanes(tile.body):
         return False
-    if _varies(axis.iter, *bounds) or not low.apart(tile.body, axis.iter):
-        return False
-    if low.reduces_in_lanes(tile.body):
+    if any(_varies(outer, one.lo, one.hi) for one in sums):
         return False
     read = {load.buffer for stmt in inside for expr in expressions(stmt) for load, _ in loads(expr)}
     inner = {axis.iter, *around, *(one.iter for one in sums)}
@@ -113,8 +114,14 @@ def _is_apart(low: Vectors, loop: For, tile: Tile, around: tuple[str, ...]) -> b
     return any(_is_alike(load, loop.iter, axis.iter) for one in sums for load in _loads(one))
 
 
-def _varies(name: str, *exprs: Expr) -> bool:
-    return any(name in variables(expr) for expr in exprs)
+def _is_long(loop: For) -> bool:
+    """Whether a loop is known to have several iterations."""
+    extent = ix.literal(ix.sub(loop.hi, loop.lo))
+    return extent is not None and extent > 1
+
+
+def _varies(names: Set[str], *exprs: Expr) -> bool:
+    return any(variables(expr) & names for expr in exprs)
 
 
 def _is_own(store: Store, name: str, inner: set[str]) -> bool:
