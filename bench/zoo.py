@@ -61,7 +61,7 @@ TIMM = (
     *("mobilevitv2_050", "mixnet_s", "tf_efficientnetv2_b0", "vgg11", "res2net50_26w_4s", "dla34"),
     *("dpn68", "nf_resnet26", "cspresnet50", "mobilenetv4_conv_small", "efficientvit_b0"),
     *("pvt_v2_b0", "twins_svt_small", "convmixer_768_32", "gmlp_ti16_224", "resnest14d"),
-    *("skresnet18", "mobileone_s0", "starnet_s1", "inception_next_atto", "davit_tiny"),
+    *("skresnet18", "mobileone_s0", "inception_next_atto", "davit_tiny"),
 )
 """Names of timm, whose images are 224 by 224."""
 
@@ -291,7 +291,7 @@ def of_transformers() -> dict[str, Callable[[], Case]]:
             **encoder,
         ),
         "whisper": case(
-            "WhisperEncoder",
+            "WhisperForAudioClassification",
             "WhisperConfig",
             given=sounds,
             names=("input_features",),

@@ -22,6 +22,7 @@ from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
 from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
+from offcut.backends.cpu.lowering.side_by_side import count_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.llvm import ir, vector_math, wide_math
@@ -182,16 +183,8 @@ class Lowering(Layout):
         match stmt:
             case For() | If() if is_plain(stmt):
                 self.vector_block((stmt,), Lanes(1, None), {})
-            case For(name, lo, hi, body, _):
-                first, last = self.range_of(lo)[0], self.range_of(hi)[1]
-                with (
-                    self.f.loop(self.scalar(lo), self.scalar(hi)) as now,
-                    self.bound(name, now),
-                    self.known(Var(name), first, last - 1),
-                ):
-                    self.around.append(stmt)
-                    self.block(body)
-                    self.around.pop()
+            case For():
+                self.loop(stmt)
             case If(condition, then, other):
                 self.branch(condition, then, other)
             case Let(name, lo, hi, value, body):
@@ -208,6 +201,27 @@ class Lowering(Layout):
                 self.choose(options)
             case _:
                 assert_never(stmt)
+
+    def loop(self, loop: For) -> None:
+        """The iterations of a loop in turn; as many as may run side by side, and then those that are left."""
+        start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), count_of(self, loop)
+        first, last = self.range_of(loop.lo)[0], self.range_of(loop.hi)[1]
+        with self.known(Var(loop.iter), first, last - 1):
+            self.around.append(loop)
+            if count > 1:
+                extent = ir.maximum(self.f, ir.sub(self.f, end, start), "0")
+                groups = ir.floordiv(self.f, extent, str(count))
+                whole = ir.add(self.f, start, ir.mul(self.f, groups, str(count)))
+                with self.f.loop(start, whole, count) as now, self.bound(loop.iter, now):
+                    numbers = (ir.add(self.f, now, str(number)) for number in range(count))
+                    self.beside = loop.iter, tuple(numbers)
+                    self.block(loop.body)
+                    self.beside = "", ()
+                start = whole
+            if start != end:
+                with self.f.loop(start, end) as now, self.bound(loop.iter, now):
+                    self.block(loop.body)
+            self.around.pop()
 
     def branch(self, condition: Expr, then: Sequence[Stmt], other: Sequence[Stmt]) -> None:
         """`then` where the condition holds, else `other`."""

@@ -28,11 +28,15 @@ class Instances(Reductions):
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
         """Run `body` for one vector of instances."""
+        slots = self.begun(body, lanes)
+        self.vector_block(body, lanes, slots)
+        self.ended(body, lanes, slots)
+
+    def begun(self, body: Sequence[Stmt], lanes: Lanes) -> dict[str, str]:
+        """The registers that stand for buffers while `body` runs, by name."""
         e = self.elements(lanes.width)
-        stores = [s for s in statements(tuple(body)) if isinstance(s, Store)]
         slots: dict[str, str] = {}
-        last: dict[str, Store] = {}
-        for store in stores:
+        for store in (s for s in statements(tuple(body)) if isinstance(s, Store)):
             buffer = store.buffer
             if buffer not in slots and self.held(buffer, body, set()):
                 dtype = self.program.buffer(buffer).dtype
@@ -40,8 +44,12 @@ class Instances(Reductions):
                 if buffer in self.memory and not begins_with_store(buffer, body):
                     old = self.load(buffer, store.index, dtype, lanes)
                     self.f.do(f"store {e.kind(dtype)} {old}, ptr {slots[buffer]}")
-            last[buffer] = store
-        self.vector_block(body, lanes, slots)
+        return slots
+
+    def ended(self, body: Sequence[Stmt], lanes: Lanes, slots: Mapping[str, str]) -> None:
+        """Write what registers stood for to memory, where it lies there."""
+        e = self.elements(lanes.width)
+        last = {s.buffer: s for s in statements(tuple(body)) if isinstance(s, Store)}
         for buffer, slot in slots.items():
             if buffer in self.memory:
                 dtype = self.program.buffer(buffer).dtype
