@@ -139,6 +139,8 @@ def sized(x: torch.Tensor, y: torch.Tensor) -> Results:
     written = x.clone()
     written[:, 1:n], written[0], written[..., 2] = 0.5, x[0, 0], x[..., 0]
     return (
+        F.pad(x.transpose(1, 2), (0, -x.shape[1] % 3), mode="reflect"),
+        F.pad(x.transpose(1, 2), (-x.shape[1] % 3, -1), mode="replicate"),
         *(F.pad(x, (0, 0, m - n, b)), F.pad(x, (0, 0, 0, -n % 4), value=2.0).view(b, -1, 4, 6)),
         *(x.roll(-1, 1), x.roll((1, 2), (0, 2)), x.repeat(1, m, 1), y.repeat(n, 1), written),
         *(x.sum(1) / n, x.mean((0, 1)) * n**-0.5, (x * b).clamp(max=m), x[..., 0] * (b / n) + m),
