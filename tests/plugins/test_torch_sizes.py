@@ -250,6 +250,16 @@ def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone
         model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))
 
 
+@pytest.mark.parametrize(
+    "layer", [nn.ConvTranspose2d(2, 3, 3, 2, 1), nn.ConvTranspose1d(2, 3, 3, 2, 1)]
+)
+def test_a_transposed_convolution_is_of_images_that_something_is_left_of(layer: nn.Module) -> None:
+    axes = layer.weight.dim() - 2
+    model = oc.from_torch(layer, (torch.rand(3, 2, *(5, 6)[:axes]),))
+    assert model.report.endswith("0 operators by torch")
+    held(model, layer, [(torch.rand(b, 2, *(h, w)[:axes]),) for b, h, w in ((1, 1, 1), (2, 4, 9))])
+
+
 class Pyramid(nn.Module):
     """Levels of an image that are doubled to the size of those before."""
 
