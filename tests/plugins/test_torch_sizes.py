@@ -260,6 +260,21 @@ def test_a_transposed_convolution_is_of_images_that_something_is_left_of(layer: 
     held(model, layer, [(torch.rand(b, 2, *(h, w)[:axes]),) for b, h, w in ((1, 1, 1), (2, 4, 9))])
 
 
+class Chunks(nn.Module):
+    """Sums over chunks of 8."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        filled = nn.functional.pad(x, (0, -x.shape[1] % 8))
+        chunks = filled.view(x.shape[0], filled.shape[1] // 8, 8)
+        return torch.relu(chunks.cumsum(1) * 2)
+
+
+def test_an_extent_that_torch_says_is_a_number_is_one_in_the_calls_that_are_taken() -> None:
+    model = oc.from_torch(Chunks(), (torch.rand(3, 5),))
+    assert model.report.endswith("0 operators by torch")
+    held(model, Chunks(), [(torch.rand(b, n),) for b, n in ((1, 1), (2, 8), (5, 3), (2, 17))])
+
+
 class Pyramid(nn.Module):
     """Levels of an image that are doubled to the size of those before."""
 
