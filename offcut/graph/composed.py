@@ -44,6 +44,34 @@ def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent])
     return make("reshape", spread, tuple(merged))
 
 
+def surrounded(
+    make: Make, x: Any, extent: Extent, axis: int, before: Extent, after: Extent, mode: str
+) -> Ref:
+    """`x` with elements put before and after it along an axis: "reflect", its mirror image; "edge", the nearest.
+
+    extent         of the axis
+    before, after  how many; below 0, as many are left out
+
+    Elements are taken by their places, so that a call is refused in which there are too few to mirror.
+    """
+    places = make("iota", _plain(_sum(extent, before, after)), "int64")
+    if before != 0:
+        start = before if isinstance(before, int) else counted(make, before, "int64")
+        places = make("subtract", places, start)
+    last = make("subtract", counted(make, extent, "int64"), 1)
+    if mode == "edge":
+        places = make("minimum", make("maximum", places, 0), last)
+    else:
+        over = make("subtract", last, make("absolute", places))
+        places = make("subtract", last, make("absolute", over))
+    return make("take", x, places, axis=axis, from_end=False)
+
+
+def least_around(before: Extent, after: Extent) -> int:
+    """How many elements an axis has at least that others are put around: one, and those that are known to be left out."""
+    return 1 + sum(-one for one in (before, after) if isinstance(one, int) and one < 0)
+
+
 def in_order(make: Several, x: Any, extent: Extent, axis: int, descending: bool) -> Any:
     """The elements along an axis in ascending order, and their places.
 

@@ -14,7 +14,7 @@ from offcut.ops.naming import named
 from offcut.ops.operands import axis_number, check_dtype, check_shape, check_tensor, wider
 from offcut.ops.written import Written
 
-_REDUCED = {"add": "{} + {}", "max": "max({}, {})", "min": "min({}, {})"}
+_REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
 _LETTERS = "bhijklmnopqrstuvw"
 
 
@@ -33,8 +33,8 @@ def scatter_elements(
     indices     integers of the rank of `x`, -n … n - 1, those below 0 counted from the end; one that is no
                 place changes nothing. On other axes it has at most the extents of `x`, else a call is refused
     updates     of the shape of `indices` and the type of `x`
-    reduction   None: of several updates of one place the last stays; "add", "max" or "min": all of them
-                and the element of `x`, small types summed in the type that `sum` takes
+    reduction   None: of several updates of one place the last stays; "add", "mul", "max" or "min": all of
+                them and the element of `x`, small types in the type that `sum` takes
 
     Raises DescribeError where there is no such axis, ranks, shapes or element types do not fit, or an operand is computed.
     """

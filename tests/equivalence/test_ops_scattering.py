@@ -18,6 +18,7 @@ SIZES = [(1, 0), (1, 1), (15, 3), (17, 17), (16, 53)]
 COMBINED: dict[str | None, Any] = {
     None: lambda old, new: new,
     "add": lambda old, new: old + new,
+    "mul": lambda old, new: old * new,
     "max": max,
     "min": min,
 }

@@ -198,9 +198,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an unknown way to put several": (
         lambda: ops.scatter_elements(
-            A, given("J", m, 24, dtype="int32"), given("U", m, 24), reduction="mul"
+            A, given("J", m, 24, dtype="int32"), given("U", m, 24), reduction="mean"
         ),
-        "scatter_elements: cannot take reduction='mul'\n  because  reductions are add, max, min, or None",
+        "scatter_elements: cannot take reduction='mean'\n  because  reductions are add, mul, max, min, or None",
     ),
     "updates of another shape": (
         lambda: ops.scatter_elements(A, given("J", m, 24, dtype="int32"), given("U", n, 24)),

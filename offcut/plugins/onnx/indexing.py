@@ -120,8 +120,8 @@ def _scatter_nd(g: Context, call: Call) -> Results:
 def _reduction(call: Call) -> dict[str, str]:
     """What becomes of several updates of one place."""
     found = call.get("reduction", "none")
-    if found not in ("none", "add", "max", "min"):
-        raise Refused(f"reduction={found}", "reduction=none, add, max or min")
+    if found not in ("none", "add", "mul", "max", "min"):
+        raise Refused(f"reduction={found}", "reduction=none, add, mul, max or min")
     return {} if found == "none" else {"reduction": found}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.expr import Expr
+from offcut.graph.composed import least_around, surrounded
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.elementwise import Operator, number
@@ -226,7 +227,13 @@ def _pad(g: Context, call: Call) -> Results:
     for place, axis in enumerate(axes_of(g, x, list(axes))):
         before[axis], after[axis] = amounts[place], amounts[place + len(axes)]
     symbolic = [one for one in (*before, *after) if isinstance(one, Expr)]
-    if symbolic and mode != "constant":
+    if symbolic and mode not in ("constant", "wrap"):
+        for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+            if (low, high) != (0, 0):
+                raise_sizes(g, extent(g.shape(x)[axis], -least_around(low, high)))
+                x = surrounded(g.op, x, g.shape(x)[axis], axis, low, high, mode)
+        return x
+    if symbolic and mode == "wrap":
         raise Refused(f"it is padded by {said(*symbolic)}, with mode={mode}", "mode=constant")
     if symbolic:
         return g.op("pad", x, tuple(before), tuple(after), value=value)

@@ -90,7 +90,7 @@ class Translation:
         check_taken(rule, arguments, options)
         self.fake = fake
         found = rule(self, *arguments, **options)
-        self.agree(found)
+        found = self.agreed(found)
         for user in node.users:
             if user.target is operator.getitem and found[user.args[1]] is None:
                 raise Left(f"its result {user.args[1]} is asked for")
@@ -104,19 +104,30 @@ class Translation:
             self.take(node)
         return self.held[node]
 
-    def agree(self, found: Any) -> None:
-        """Raises Left where a result is not of the element type and the rank that torch says."""
+    def agreed(self, found: Any) -> Any:
+        """The results as torch says them: an extent that is a number there is one here, in the calls that are taken.
+
+        Raises Left where a result is not of the element type and the rank that torch says, or of another number.
+        """
         fakes = self.fake if isinstance(self.fake, tuple | list) else (self.fake,)
-        for one, fake in zip(found if isinstance(found, tuple) else (found,), fakes, strict=False):
-            if one is None:
-                continue
-            value = self.builder.values[one.name]
-            if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
-                raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
-            for own, said in zip(value.shape, fake.shape, strict=True):
-                wanted = ix.literal(self.extent(said))
-                if wanted is not None and own != ix.const(wanted):
+        if not isinstance(found, tuple):
+            return self._agreed(found, fakes[0])
+        each = zip(found, fakes, strict=False)
+        agreed = tuple(None if one is None else self._agreed(one, fake) for one, fake in each)
+        return (*agreed, *found[len(agreed) :])
+
+    def _agreed(self, one: Ref, fake: Any) -> Ref:
+        value = self.builder.values[one.name]
+        if value.dtype != NAMES.get(fake.dtype) or len(value.shape) != fake.dim():
+            raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
+        shape = list(value.shape)
+        for axis, (own, said) in enumerate(zip(value.shape, fake.shape, strict=True)):
+            wanted = ix.literal(self.extent(said))
+            if wanted is not None and own != ix.const(wanted):
+                if ix.literal(own) is not None:
                     raise Left(f"it gives an extent of {format_expr(own)}, torch one of {said}")
+                shape[axis] = ix.const(wanted)
+        return one if shape == [*value.shape] else self.restated(one, shape)
 
     def declare(self, fake: Any) -> None:
         """Take the sizes in the shape of a tensor among those of the graph."""

@@ -35,6 +35,8 @@ def convolution(
         batch = t.reshape(x, (1, *t.shape(x)))
         ends = (stride, padding, dilation, transposed, output_padding, groups)
         return without_batch(t, convolution(t, batch, w, bias, *ends))
+    if transposed:  # torch refuses images that nothing is left of
+        _left_over(t, x, w, stride, padding, dilation, output_padding)
     if transposed and axes == 1:
         return _of_lines(t, x, w, bias, (stride, padding, dilation, output_padding), groups)
     each: dict[str, Any] = {
@@ -58,6 +60,18 @@ def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
         window = ix.literal(taps)
         if window is not None:
             t.at_least(whole, (window - 1) * each["dilation"][n] + 1 - 2 * each["padding"][n])
+
+
+def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
+    """Take it that a transposed convolution gives one element at least along each axis.
+
+    each  stride, padding, dilation and output padding
+    """
+    given = zip(*(spread(one, t.rank(w) - 2) for one in each), strict=True)
+    for whole, taps, one in zip(t.shape(x)[2:], t.shape(w)[2:], given, strict=True):
+        window, (stride, padding, dilation, more) = ix.literal(taps), one
+        if window is not None and all(isinstance(number, int) for number in one):
+            t.at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
 
 
 def _of_lines(

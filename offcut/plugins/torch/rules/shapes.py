@@ -12,7 +12,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.errors import DescribeError
 from offcut.graph import Ref
-from offcut.graph.composed import tiled
+from offcut.graph.composed import least_around, surrounded, tiled
 from offcut.graph.sizes.extents import normal, span
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -332,9 +332,13 @@ def _padded(t: Translation, x: Ref, amounts: Sequence[Any], mode: str, value: An
                 t.at_least(extent, (most > 0) + most * (mode == "reflect"))
         if min(*before, *after) >= 0 or mode == "constant":
             return t.node("pad", x, tuple(before), tuple(after), value=value, mode=mode)
-    if mode != "constant":
-        raise Left("it is padded by a symbolic size, or cut, and mirrored")
-    return t.node("pad", x, tuple(before), tuple(after), value=value)
+    if mode == "constant":
+        return t.node("pad", x, tuple(before), tuple(after), value=value)
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        if (low, high) != (0, 0):
+            t.at_least(t.shape(x)[axis], least_around(low, high))
+            x = surrounded(t.node, x, t.shape(x)[axis], axis, low, high, mode)
+    return x
 
 
 def _start(t: Translation, x: Ref, axis: int, start: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core import index as ix
+from offcut.core.dtypes import neutral
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.sizes.extents import places, quotient
@@ -43,7 +44,7 @@ def _scattered(
     return t.node("scatter_elements", x, ids, source, axis=place, reduction=reduction)
 
 
-_REDUCTIONS = {"sum": "add", "amax": "max", "amin": "min"}
+_REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
 @takes("scatter_reduce.two")
@@ -57,11 +58,44 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Any:
-    if not include_self or reduction not in _REDUCTIONS:
-        raise Left(
-            f"it reduces by {reduction}, {'with' if include_self else 'without'} what is there"
-        )
-    return _scattered(t, x, axis, ids, source, _REDUCTIONS[reduction])
+    """Without what is there: from what changes nothing, where something is put."""
+    op, mean, dtype = _REDUCTIONS[reduction], reduction == "mean", t.dtype(x)
+    if include_self and not mean:
+        return _scattered(t, x, axis, ids, source, op)
+    if mean and "float" not in dtype:
+        raise Left("it rounds a mean of integers")
+    if not t.rank(x):
+        raise Left("it has no axes")
+    none = t.node("broadcast_to", t.scalar(0, "int32"), t.shape(x))
+    ones = t.node("broadcast_to", t.scalar(1, "int32"), t.shape(ids))
+    count = _scattered(t, none, axis, ids, ones, "add")
+    start = x
+    if not include_self:
+        nothing = {"add": 0, "mul": 1}.get(op)
+        neutral_of = neutral(op, dtype) if nothing is None else nothing
+        number = float(neutral_of) if "float" in dtype else int(neutral_of)
+        start = t.node("broadcast_to", t.scalar(number, dtype), t.shape(x))
+    found = _scattered(t, start, axis, ids, source, op)
+    if mean:
+        many = t.node("add", count, 1) if include_self else t.node("maximum", count, 1)
+        found = t.node("divide", found, t.cast(many, dtype))
+    return found if include_self else t.node("where", t.node("greater", count, 0), found, x)
+
+
+_OF_SCATTER = {"add": "add", "multiply": "mul"}
+
+
+@takes("scatter.reduce")
+def scatter_by(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, *, reduce: str) -> Any:
+    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
+
+
+@takes("scatter.value_reduce")
+def scatter_value_by(
+    t: Translation, x: Ref, axis: int, ids: Ref, value: Any, *, reduce: str
+) -> Any:
+    source = t.node("broadcast_to", t.scalar(value, t.dtype(x)), t.shape(ids))
+    return _scattered(t, x, axis, ids, source, _OF_SCATTER[reduce])
 
 
 @takes("index_put", "_unsafe_index_put")
