@@ -53,6 +53,28 @@ def test_a_module_that_takes_a_batch_of_one_alone_is_taken_so() -> None:
     held(model, Alone(), [(torch.randn(1, 2, 3),)])
 
 
+class Even(nn.Module):
+    """Another result for rows of an even number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[1] % 2 == 0 else x * 3
+
+
+def test_an_exported_program_is_taken_for_the_sizes_that_it_was_traced_for() -> None:
+    auto = torch.export.Dim.AUTO
+    program = torch.export.export(Even(), (torch.ones(2, 8),), dynamic_shapes=({0: auto, 1: auto},))
+    model = oc.from_torch(program)
+    assert model(torch.ones(1, 4)).tolist() == [[2.0] * 4]
+    with pytest.raises(CallError) as refused:
+        model(torch.ones(1, 5))
+    assert str(refused.value) == (
+        "call: cannot take extents 5\n"
+        "  because  the program was traced for (x.shape[1] % 2) == 0\n"
+        "  help     from_torch(module, args), which is traced for other sizes, too"
+    )
+    assert oc.from_torch(Even(), (torch.ones(2, 8),))(torch.ones(1, 5)).tolist() == [[3.0] * 5]
+
+
 def test_an_exported_program_is_taken_within_its_bounds() -> None:
     module = mlp()
     batch = torch.export.Dim("batch", min=3, max=64)

@@ -50,8 +50,7 @@ class TorchModel:
         first = self.traced[0]
         if len(flat) != len(first.given):
             raise self._unlike(args, kwargs)
-        for wanted, one in zip(first.given, flat, strict=True):
-            wanted.check(one)
+        first.check(flat)
         try:
             return first(flat)
         except Unlike:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import copy
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +75,8 @@ class Traced:
         self.spec, self._out = exported.call_spec  # a property that is slow
         self._single = self._out == pytree.tree_structure(0)
         self.given = [Given.of(node, facts, stated=branches is None) for node in rest]
+        codes = () if branches is not None else getattr(exported, "_guards_code", ())
+        self.guards = tuple(filter(None, (Guard.of(code, rest) for code in codes)))
         self.again = {place_of(known[node]): one for node, one in self.program.again.items()}
         self._nodes = nodes
         if branches is None:  # all at once: what shares memory does so in the copies
@@ -95,11 +99,17 @@ class Traced:
     def takes(self, flat: Sequence[Any]) -> bool:
         """Whether arguments are like those that it was exported with."""
         try:
-            for wanted, one in zip(self.given, flat, strict=True):
-                wanted.check(one)
+            self.check(flat)
         except CallError:
             return False
         return True
+
+    def check(self, flat: Sequence[Any]) -> None:
+        """Raises CallError where arguments are not like those that it was exported with."""
+        for wanted, one in zip(self.given, flat, strict=True):
+            wanted.check(one)
+        for guard in self.guards:
+            guard.check(flat)
 
     def __call__(self, flat: Sequence[Any]) -> Any:
         """What the module gives.
@@ -145,6 +155,59 @@ def _shown(equality: tuple[Any, Any]) -> bool:
     """Whether bounds or shapes show that an equality does not hold."""
     one, other = equality
     return bool((one.is_Symbol and other.is_Integer) or isinstance(one, sf.Min))
+
+
+_ARITHMETIC = (
+    *(ast.Expression, ast.Lambda, ast.arguments, ast.arg, ast.Name, ast.Load, ast.Subscript),
+    *(ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),
+    *(ast.BoolOp, ast.boolop),
+)
+_SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition on sizes that a program of others was traced under, as torch wrote it down.
+
+    text    of it, sizes as ``x.shape[1]``
+    sizes   the arguments and axes that it names, in order; holds: whether it is true of such extents
+    """
+
+    text: str
+    sizes: tuple[tuple[int, int], ...]
+    holds: Callable[[Sequence[int]], bool]
+
+    @classmethod
+    def of(cls, code: str, nodes: Sequence[Any]) -> Guard | None:
+        """A guard of torch; None for one on other things than sizes of arguments."""
+        places = {node.name: place for place, node in enumerate(nodes)}
+        found = list(dict.fromkeys(_SIZE.findall(code)))
+        numbered = {size: f"s[{number}]" for number, size in enumerate(found)}
+        own = _SIZE.sub(lambda at: numbered[at.groups()], code)
+        if not found or "L[" in own or any(name not in places for name, _ in found):
+            return None
+        try:
+            tree = ast.parse(f"lambda s: {own.strip()}", mode="eval")
+        except SyntaxError:
+            return None
+        if any(not isinstance(part, _ARITHMETIC) for part in ast.walk(tree)):
+            return None
+        holds = eval(
+            compile(tree, "guard", "eval"), {"__builtins__": {}}
+        )  # arithmetic of extents, and no more
+        text = " ".join(_SIZE.sub(r"\1.shape[\2]", code).split())
+        return cls(text, tuple((places[name], int(axis)) for name, axis in found), holds)
+
+    def check(self, flat: Sequence[Any]) -> None:
+        """Raises CallError where it does not hold."""
+        extents = [int(flat[place].shape[axis]) for place, axis in self.sizes]
+        if not self.holds(extents):
+            raise CallError(
+                "call",
+                f"cannot take extents {', '.join(map(str, extents))}",
+                because=f"the program was traced for {self.text}",
+                help=("from_torch(module, args), which is traced for other sizes, too",),
+            )
 
 
 @dataclass(frozen=True)
