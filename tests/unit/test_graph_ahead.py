@@ -13,7 +13,7 @@ import pytest
 from offcut.backends.cpu.target import Cpu
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, compiled, interpreted
-from offcut.graph.models.ahead import Ahead, Job, processes
+from offcut.graph.models.ahead import Ahead, Job
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -48,8 +48,8 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     started = list[Ahead]()
 
     class Waited(Ahead):
-        def __init__(self, jobs: list[Job]) -> None:
-            super().__init__(jobs)
+        def __init__(self, jobs: list[Job], count: int) -> None:
+            super().__init__(jobs, count)
             started.append(self)
             end = time.monotonic() + 100
             while self._left or not all(one.is_set() for one in self._begun.values()):
@@ -71,6 +71,18 @@ def test_a_helper_that_fails_costs_time_alone(
     instead: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", instead)
+    check(layers())
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_helper_that_does_not_answer_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 1000\n")
+    silent.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    monkeypatch.setattr("offcut.graph.models.ahead.LONGEST", 0.1)
     check(layers())
 
 
@@ -103,7 +115,7 @@ def test_what_is_no_number_of_processes_is_refused(
 ) -> None:
     monkeypatch.setenv("OFFCUT_PROCESSES", asked)
     with pytest.raises(DescribeError) as refused:
-        processes()
+        compiled(layers(), 1)
     assert str(refused.value) == (
         f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"
         "  because  it is no number from 1 on\n"

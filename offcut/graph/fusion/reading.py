@@ -129,7 +129,8 @@ def _found(same: Alike) -> Reading:
                 if not whole or stage.shape != results[-1].shape:
                     apart.add(load.buffer)
                 alike = whole and given[load.buffer].shape == results[-1].shape
-                (there if alike and stage is simple[-1] else set[str]()).add(load.buffer)
+                if alike and stage is simple[-1]:
+                    there.add(load.buffer)
                 if not alike:
                     apart.add(load.buffer)
                 if reduces:

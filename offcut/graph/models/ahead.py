@@ -2,8 +2,8 @@
 
 A kernel takes a core for a second or less, and a model has dozens. So where the code of several is not in the cache yet, helpers are
 started, as many as there are further cores: each takes jobs from the end of the list while the model takes them from its front, and
-waits for one that a helper has begun. A helper that fails, or cannot be started, costs time alone: the model compiles what it
-does not find.
+waits for one that a helper has begun. A helper that fails, does not answer, or cannot be started, costs time alone: the model compiles
+what it does not find.
 
 ``OFFCUT_PROCESSES`` says how many may compile at once, the model's own among them; by default as many as the process may use cores.
 """
@@ -31,7 +31,9 @@ from offcut.errors import DescribeError, InternalError, OffcutError
 from offcut.pipeline import compile
 
 LEAST = 3
-"""Kernels for which a helper is started: to import offcut takes it as long as one."""
+"""Kernels for which a helper is started: to import offcut takes it as long as one, and the model makes others meanwhile."""
+LONGEST = 120
+"""Seconds after which a helper that has not answered is ended: a hundred times what a kernel takes."""
 MOST = 8
 """Processes, where nobody says how many: models have few kernels that take long."""
 _DONE = b"\n"
@@ -69,17 +71,21 @@ class Job(NamedTuple):
 class Ahead:
     """Jobs, some of which helpers do."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        """Start as many helpers as are worth it."""
+    def __init__(self, jobs: Sequence[Job], count: int) -> None:
+        """Start as many helpers as are worth it.
+
+        count  of processes that may compile, this one among them
+        """
         self._missing = dict[str, Job]()
         self._begun = dict[str, threading.Event]()
         self._left, self._lock = dict[str, Job](), threading.Lock()
+        self._helpers: list[subprocess.Popen[bytes]] = []
         told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
-        if cache.folder() is None or debug.verifies() or told or processes() == 1:
+        if count == 1 or not jobs or cache.folder() is None or debug.verifies() or told:
             return
         self._missing = {job.key: job for job in jobs if cache.read(job.mark) is None}
         self._left = dict(self._missing)
-        for _ in range(min(processes() - 1, len(self._missing) // LEAST)):
+        for _ in range(min(count - 1, len(self._missing) // LEAST)):
             with suppress(OSError):
                 self._start()
 
@@ -91,8 +97,8 @@ class Ahead:
             with self._lock:
                 self._left.pop(key, None)
                 begun = self._begun.get(key)
-            if begun is not None:
-                begun.wait()
+            if begun is not None and not begun.wait(LONGEST):
+                self._end()
         yield
         if job is not None:
             cache.write(job.mark, b"")
@@ -105,6 +111,13 @@ class Ahead:
         with self._lock:
             self._left.clear()
 
+    def _end(self) -> None:
+        """End the helpers: one has not answered."""
+        with self._lock:
+            self._left.clear()
+            for helper in self._helpers:
+                helper.kill()
+
     def _start(self) -> None:
         roots = [os.path.dirname(os.path.dirname(offcut.__file__)), *sys.path]
         code = f"import sys; sys.path[:] = {roots!r}; from {__name__} import helper; helper()"
@@ -114,6 +127,7 @@ class Ahead:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
+        self._helpers.append(helper)
         threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
 
     def _feed(self, helper: subprocess.Popen[bytes]) -> None:

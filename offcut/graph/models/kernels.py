@@ -110,12 +110,15 @@ class Kernels:
         asked = Asked(self.sizes, nodes, types, fixed, orders, apart, before)
         return Named(asked, placed, names, constants)
 
-    def ahead(self, regions: Sequence[Named]) -> Ahead:
-        """Helpers for the kernels that are not there yet."""
+    def ahead(self, regions: Sequence[Named], count: int) -> Ahead:
+        """Helpers for the kernels that are not there yet.
+
+        count  of processes that may compile, this one among them
+        """
         jobs = dict[str, Job]()
         target, *others = every(self.targets)
-        if others:  # which of them takes it is not known
-            return Ahead(())
+        if others or count == 1:  # of several, which takes it is not known
+            return Ahead((), 1)
         for one in regions:
             if one.asked.key in self._known:
                 continue
@@ -126,7 +129,7 @@ class Kernels:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     asked = each.output, each.inputs, kinds, self.threads, target
                     jobs.setdefault(each.key, Job(each.key, *asked))
-        return Ahead([job for key, job in jobs.items() if key not in self._compiled])
+        return Ahead([job for key, job in jobs.items() if key not in self._compiled], count)
 
     def steps(self, region: Named, ahead: Ahead, priced: bool = False) -> Iterator[Step]:
         """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.

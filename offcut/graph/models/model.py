@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from offcut import debug
 from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
@@ -19,6 +20,7 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
+from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.kernels import Kernels, Named
 from offcut.graph.models.plan import ModelPlan, planned
@@ -209,6 +211,8 @@ class Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
         with self._lock:
             if self._as_written is None:
+                name = self.bound.graph.name
+                debug.note(1, f"{name}: data too large for fewer products, compiled as written")
                 how = {**self._how, "distributive": False}
                 self._as_written = compiled(self.asked, **how)
             return self._as_written
@@ -410,6 +414,7 @@ def stepped(
     graph, readings, notes = made.graph, Readings(made.graph), list[str]()
     parts: Sequence[Region | Node] = regions_of(graph, readings)
     orders = {**(orders or {}), **orders_of(graph, readings)}
+    count = processes()
     while True:
         placed = laid(graph, parts, readings, orders)
         try:
@@ -417,7 +422,7 @@ def stepped(
             for part in placed.steps:
                 region = part.region
                 asked.append(kernels.asked(part, *_constants(region, readings, made, orders)))
-            with kernels.ahead(asked) as ahead:
+            with kernels.ahead(asked, count) as ahead:
                 for one in asked:
                     region = one.placed.region
                     steps += kernels.steps(one, ahead, priced)

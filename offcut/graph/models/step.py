@@ -35,7 +35,8 @@ class Step:
     sizes   the kernel's sizes, in order, over those of the graph
     target  the name of the target that runs it; refused: those before it, and why they do not
     constants  of the graph: what the kernel calls each, and the order in which it has its axes
-    limits     of its outputs, each of one element: above them, results of the model are not what it says. None for any other step
+    limits     of its outputs, each of one element, where it measures what the next step reads: above one, the call is run again by
+               sums as they are written; empty for any other step
     distributed  whether products are distributed over sums in it
     """
 

@@ -121,7 +121,9 @@ class Program:
         """
         values: Values = {node: arguments[place] for place, node in self.read}
         key = tuple([getattr(values[node], "shape", values[node]) for node in self._asked])
-        sizes = self._settled.get(key) or self._sizes(key, values)
+        sizes = self._settled.get(key)
+        if sizes is None:
+            sizes = self._sizes(key, values)
         for step, frees in self.order:
             step(values, sizes)
             for node in frees:
@@ -129,7 +131,7 @@ class Program:
         return [values[one] if isinstance(one, torch.fx.Node) else one for one in self.results]
 
     def _sizes(self, key: object, values: Values) -> dict[str, int]:
-        """The sizes of a call, and of others of such shapes, which hold the conditions.
+        """The sizes of a call, and of others of such shapes, which hold the conditions; nobody writes to them.
 
         Raises Unlike where they do not.
         """
