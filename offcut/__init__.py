@@ -117,7 +117,7 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-_PACKAGES = ("ir", "ops")  # each loaded alone, when first used
+_PACKAGES = ("errors", "ir", "ops")  # each loaded alone, when first used
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])

@@ -14,7 +14,7 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
     """``result[i, j] = sum over k of x[i, k] * w[g, k, j]``, where g is the group of row i; 0 behind the last group.
 
     x      (rows, k)
-    w      (groups, k, n), of the type of `x`
+    w      (groups, k, n), of the type of `x`; at least one group, where there is a row
     ends   (groups,) of int32 or int64: behind the last row of each group, ascending
 
     Sums are accumulated in float32 for bfloat16 and float16, in int32 for int8 and uint8, and rounded once to the type of `x`.

@@ -107,12 +107,10 @@ class Ahead:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Let no helper begin another."""
-        with self._lock:
-            self._left.clear()
+        """End the helpers: what they had begun is there, or nobody asks for it any more."""
+        self._end()
 
     def _end(self) -> None:
-        """End the helpers: one has not answered."""
         with self._lock:
             self._left.clear()
             for helper in self._helpers:
@@ -134,7 +132,8 @@ class Ahead:
         """Give a helper one job after the other, until there is none or it ends."""
         assert helper.stdin is not None
         assert helper.stdout is not None
-        while True:
+        there = helper.stdout.readline() == _DONE  # nothing waits for it while it imports
+        while there:
             with self._lock:
                 if not self._left:
                     break
@@ -173,9 +172,11 @@ def processes() -> int:
 
 
 def helper() -> None:
-    """Do the jobs that come in, and answer each when it is done, well or not."""
+    """Say that it is there, do the jobs that come in, and answer each when it is done, well or not."""
     jobs, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a compiler prints is no answer
+    answers.write(_DONE)
+    answers.flush()
     while True:
         try:
             job: Job = pickle.load(jobs)

@@ -242,7 +242,8 @@ class Given:
         """Raises CallError where an argument is not such a one."""
         if isinstance(self.value, torch.Tensor):
             if not isinstance(given, torch.Tensor):
-                raise self._refused(f"= {given!r}", "the program was exported with a tensor there")
+                kind = type(given).__name__
+                raise self._refused(f"= {kind}", "the program was exported with a tensor there")
             if given.dtype != self.value.dtype or given.dim() != self.value.dim():
                 raise self._refused(
                     f"of {given.dtype} and shape {tuple(given.shape)}",
