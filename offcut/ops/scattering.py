@@ -11,11 +11,17 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of
 from offcut.ops.naming import named
-from offcut.ops.operands import axis_number, check_dtype, check_shape, check_tensor, wider
+from offcut.ops.operands import (
+    axis_letters,
+    axis_number,
+    check_dtype,
+    check_shape,
+    check_tensor,
+    wider,
+)
 from offcut.ops.written import Written
 
 _REDUCED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
-_LETTERS = "bhijklmnopqrstuvw"
 
 
 def scatter_elements(
@@ -45,11 +51,12 @@ def scatter_elements(
     _check_updates(op, x, indices, updates, indices.shape, reduction)
     name = named(op, name, [x, indices, updates], ("axis", position, 0), ("", reduction, None))
     into = _Copy(op, name, x, indices, updates, reduction)
-    own = [f"${letter}" for letter in _LETTERS[:rank]]
+    letters = axis_letters(rank)
+    own = [f"${letter}" for letter in letters]
     condition, place = into.place(f"[{', '.join(own)}]", x.shape[position])
     to = [*own[:position], place, *own[position + 1 :]]
     body = (f"if {condition}", "  " + into.put(to, own))
-    into.text.nest(0, _LETTERS[:rank], indices.shape, *body)
+    into.text.nest(0, letters, indices.shape, *body)
     return into.made()
 
 
@@ -85,13 +92,13 @@ def scatter_nd(
     _check_updates(op, x, indices, updates, (indices.shape[0], *x.shape[count:]), reduction)
     name = named(op, name, [x, indices, updates], ("", reduction, None))
     into = _Copy(op, name, x, indices, updates, reduction)
-    found = [into.place(f"[$b, {n}]", x.shape[n]) for n in range(count)]
+    found = [into.place(f"[$update, {n}]", x.shape[n]) for n in range(count)]
     into.text.nest(
-        0, "b", indices.shape[:1], f"if {' and '.join(condition for condition, _ in found)}"
+        0, ("update",), indices.shape[:1], f"if {' and '.join(condition for condition, _ in found)}"
     )
-    letters = _LETTERS[1 : 1 + rank - count]
+    letters = axis_letters(rank - count)
     rest = [f"${letter}" for letter in letters]
-    put = into.put([*(place for _, place in found), *rest], ["$b", *rest])
+    put = into.put([*(place for _, place in found), *rest], ["$update", *rest])
     into.text.nest(2, letters, x.shape[count:], put)
     return into.made()
 
@@ -158,7 +165,7 @@ class _Copy:
 
     def _every(self, into: str, of: str, dtype: str) -> None:
         """Copy all elements, as another type where that is another."""
-        letters = _LETTERS[: len(self.x.shape)]
+        letters = axis_letters(len(self.x.shape))
         at = f"[{', '.join(f'${letter}' for letter in letters)}]"
         value = f"{of}{at}" if self.type == self.x.dtype else f"{dtype}({of}{at})"
         self.text.nest(0, letters, self.x.shape, f"{into}{at} = {value}")

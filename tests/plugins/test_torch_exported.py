@@ -13,6 +13,7 @@ from torch import nn
 
 import offcut as oc
 from offcut.errors import CallError, DescribeError
+from offcut.plugins.torch.traced import Guard
 from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, held, mlp
 
 
@@ -68,11 +69,23 @@ def test_an_exported_program_is_taken_for_the_sizes_that_it_was_traced_for() -> 
     with pytest.raises(CallError) as refused:
         model(torch.ones(1, 5))
     assert str(refused.value) == (
-        "call: cannot take extents 5\n"
+        "call: cannot take x.shape[1] = 5\n"
         "  because  the program was traced for (x.shape[1] % 2) == 0\n"
         "  help     from_torch(module, args), which is traced for other sizes, too"
     )
     assert oc.from_torch(Even(), (torch.ones(2, 8),))(torch.ones(1, 5)).tolist() == [[3.0] * 5]
+
+
+def test_a_guard_is_arithmetic_of_sizes_or_none() -> None:
+    (node,) = torch.fx.symbolic_trace(nn.Identity()).graph.find_nodes(op="placeholder")
+    size = f"L['{node.name}'].size()[0]"
+    divides = Guard.of(f"4 % {size} == 0", [node])
+    assert divides is not None
+    divides.check([torch.ones(2)])
+    with pytest.raises(CallError, match=r"cannot take input_1.shape\[0\] = 0"):
+        divides.check([torch.ones(0)])
+    for code in (f"9 ** {size} == 1", f"__import__('os') == {size}", f"{size}.x == 1", "1 == 1"):
+        assert Guard.of(code, [node]) is None
 
 
 def test_an_exported_program_is_taken_within_its_bounds() -> None:

@@ -162,6 +162,7 @@ _ARITHMETIC = (
     *(ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),
     *(ast.BoolOp, ast.boolop),
 )
+_GROWS = (ast.Pow, ast.LShift)  # a number may take all memory
 _SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
 
 
@@ -170,10 +171,12 @@ class Guard:
     """A condition on sizes that a program of others was traced under, as torch wrote it down.
 
     text    of it, sizes as ``x.shape[1]``
-    sizes   the arguments and axes that it names, in order; holds: whether it is true of such extents
+    names   of the sizes in it, in order
+    sizes   the argument and the axis of each; holds: whether it is true of such extents
     """
 
     text: str
+    names: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]
     holds: Callable[[Sequence[int]], bool]
 
@@ -190,21 +193,27 @@ class Guard:
             tree = ast.parse(f"lambda s: {own.strip()}", mode="eval")
         except SyntaxError:
             return None
-        if any(not isinstance(part, _ARITHMETIC) for part in ast.walk(tree)):
+        parts = [*ast.walk(tree)]
+        if any(isinstance(one, _GROWS) or not isinstance(one, _ARITHMETIC) for one in parts):
             return None
-        holds = eval(
-            compile(tree, "guard", "eval"), {"__builtins__": {}}
-        )  # arithmetic of extents, and no more
+        # It is arithmetic of extents, and no more: a file may say anything.
+        holds = eval(compile(tree, "guard", "eval"), {"__builtins__": {}})
         text = " ".join(_SIZE.sub(r"\1.shape[\2]", code).split())
-        return cls(text, tuple((places[name], int(axis)) for name, axis in found), holds)
+        names = tuple(f"{name}.shape[{axis}]" for name, axis in found)
+        return cls(text, names, tuple((places[name], int(axis)) for name, axis in found), holds)
 
     def check(self, flat: Sequence[Any]) -> None:
         """Raises CallError where it does not hold."""
         extents = [int(flat[place].shape[axis]) for place, axis in self.sizes]
-        if not self.holds(extents):
+        try:
+            holds = self.holds(extents)
+        except ArithmeticError:  # an extent that is divided by is 0
+            holds = False
+        if not holds:
+            given = zip(self.names, extents, strict=True)
             raise CallError(
                 "call",
-                f"cannot take extents {', '.join(map(str, extents))}",
+                f"cannot take {', '.join(f'{name} = {extent}' for name, extent in given)}",
                 because=f"the program was traced for {self.text}",
                 help=("from_torch(module, args), which is traced for other sizes, too",),
             )
