@@ -17,7 +17,9 @@ class Layout:
     """Bytes of the arena.
 
     starts  where each value begins
-    inner   the values of each part that no step outside of it reads
+    inner   the values of each part that no step outside of it reads; of_parts: bytes that these take, at most
+    slots   bytes of each slot
+    kept    bytes of each value that outlives its part
     bytes   of all of them; what comes behind is scratch
     """
 
@@ -26,30 +28,28 @@ class Layout:
 
         number  the values of extents
         """
-        self.starts, self.inner, self.bytes = dict[str, int](), list[frozenset[str]](), 0
-        kept, area = dict[str, int](), 0
+        self.starts, self.inner, self.of_parts = dict[str, int](), list[frozenset[str]](), 0
+        self.kept = dict[str, int]()
         for part in parts:
-            within = {
-                name: last
-                for name, (first, last) in arena.lives.items()
-                if part.first <= first < part.end
-            }
-            inner = [name for name, last in within.items() if last < part.end]
+            inner = dict[str, int]()
+            for name, (first, last) in arena.lives.items():
+                if part.first <= first < part.end:
+                    if last < part.end:
+                        inner[name] = part.numbers[0](arena.needs[name])
+                    else:
+                        self.kept[name] = number(arena.needs[name])
+            starts, end = packed(inner, arena.lives)
             self.inner.append(frozenset(inner))
-            kept |= {name: number(arena.needs[name]) for name in within.keys() - inner}
-            needs = {name: part.numbers[0](arena.needs[name]) for name in inner}
-            placed, size = _packed(needs, arena.lives)
-            self.starts |= placed
-            area = max(area, size)
-        self.bytes = area
-        slots = [0] * len(arena.slots)
-        for name, slot in arena.of.items():
-            if name not in self.starts and name not in kept:
-                slots[slot] = max(slots[slot], number(arena.needs[name]))
-        begins = [self._taken(need) for need in slots]
-        self.starts |= {name: self._taken(need) for name, need in kept.items()}
-        for name, slot in arena.of.items():
-            self.starts.setdefault(name, begins[slot])
+            self.starts |= starts
+            self.of_parts = max(self.of_parts, end)
+        self.slots, self.bytes = [0] * len(arena.slots), self.of_parts
+        sharing = [name for name in arena.of if name not in self.starts | self.kept]
+        for name in sharing:
+            slot = arena.of[name]
+            self.slots[slot] = max(self.slots[slot], number(arena.needs[name]))
+        begins = [self._taken(need) for need in self.slots]
+        self.starts |= {name: begins[arena.of[name]] for name in sharing}
+        self.starts |= {name: self._taken(need) for name, need in self.kept.items()}
 
     def _taken(self, need: int) -> int:
         """Where so many further bytes begin."""
@@ -58,17 +58,18 @@ class Layout:
         return start
 
 
-def _packed(
+def packed(
     needs: Mapping[str, int], lives: Mapping[str, tuple[int, int]]
 ) -> tuple[dict[str, int], int]:
-    """Where values begin so that none lies over another that is needed at once, and the end of all: each as low as can be."""
+    """Where values begin so that none lies over another that is there at once, each as low as can be; and the end of all.
+
+    needs  bytes of each, in the order of the first step that has it
+    """
     starts, end = dict[str, int](), 0
     for name, need in needs.items():
-        first, last = lives[name]
-        start = 0
-        for other in sorted(
-            (one for one in starts if lives[one][1] >= first), key=starts.__getitem__
-        ):
+        start, first = 0, lives[name][0]
+        there = [other for other in starts if lives[other][1] >= first]
+        for other in sorted(there, key=starts.__getitem__):
             if starts[other] - start >= need:
                 break
             start = max(start, starts[other] + rounded(needs[other]))

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from math import inf, prod
 
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.costmodel import Machine
+from offcut.core.expr import Expr
+from offcut.costmodel import Device, Machine
 from offcut.graph.graph import Value
+from offcut.graph.models.moves import able
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import ZERO
 from offcut.graph.sizes.extents import Numbers, Valued, product
@@ -55,13 +57,16 @@ class _Traffic:
 class MicroBatches:
     """The size of a graph of which kernels run a part at a time."""
 
-    def __init__(self, size: str, steps: Sequence[Step], values: Mapping[str, Value]) -> None:
-        """What no size changes.
+    def __init__(
+        self, size: str, steps: Sequence[Step], able: Sequence[bool], values: Mapping[str, Value]
+    ) -> None:
+        """What no size changes; `machine` is the one whose memories count.
 
-        steps   that run a graph
+        steps   that run a graph; able: which of them may run for a part
         values  of the graph
         """
-        self.size, self.steps = size, tuple(steps)
+        self.size, self.steps, self.able = size, tuple(steps), tuple(able)
+        self.machine: Device = steps[0].kernel.machine
         self._threads = max(step.kernel.threads for step in steps)
         self._weights = [_weights(step, values) for step in steps]
 
@@ -82,7 +87,7 @@ class MicroBatches:
 
     def _runs(self, number: Numbers, total: int) -> list[tuple[tuple[int, int], int]]:
         """All steps in order, each with those behind it that run for so many at a time."""
-        machine = self.steps[0].kernel.machine
+        machine = self.machine
         if total <= self._threads or not isinstance(machine, Machine):
             return []
         counts = [*_counts(self._threads, total), total]
@@ -90,7 +95,7 @@ class MicroBatches:
         far = _per_byte(machine, sum(self._weights))
         costs, near = [inf] * (len(counts) - 1) + [0.0], [0.0] * len(counts)
         ways = list[list[int]]()
-        for step, weights in zip(self.steps, self._weights, strict=True):
+        for step, may, weights in zip(self.steps, self.able, self._weights, strict=True):
             one = _traffic(step, self.size, weights, number)
             rates = [_per_byte(machine, one.fixed + one.moved * c // total) for c in counts]
             # what passes between steps of unlike counts lies where that of a whole batch does
@@ -104,7 +109,7 @@ class MicroBatches:
                 min(costs[n], entered[n])
                 + one.moved * rates[n]
                 + again[n] * (one.fixed * far + machine.policy.part_cycles)
-                if self.size in step.moves or not again[n]
+                if may or not again[n]
                 else inf
                 for n in states
             ]
@@ -119,15 +124,21 @@ class MicroBatches:
 
 
 def micro_batches_of(
-    steps: Sequence[Step], values: Mapping[str, Value], sizes: Sequence[str]
+    steps: Sequence[Step],
+    values: Mapping[str, Value],
+    lengths: Mapping[str, Expr],
+    sizes: Sequence[str],
 ) -> MicroBatches | None:
     """The size that most steps may run a part of at a time; None where no two may.
 
-    sizes  their names
+    lengths  elements of the memory of each value
+    sizes    their names
     """
-    able = {size: sum(size in step.moves for step in steps) for size in sizes}
-    best = max(able, key=able.__getitem__, default="")
-    return MicroBatches(best, steps, values) if able.get(best, 0) > 1 else None
+    found = {size: able(steps, size, lengths) for size in sizes}
+    best = max(found, key=lambda size: sum(found[size]), default="")
+    if sum(found.get(best, ())) < 2:
+        return None
+    return MicroBatches(best, steps, found[best], values)
 
 
 def _counts(least: int, total: int) -> Iterator[int]:

@@ -133,7 +133,7 @@ class Model:
             self._bases,
             [array.__array_interface__["data"][0] for array in self._constants],
             self._lengths,
-            micro_batches_of(self.steps, self._values, names),
+            micro_batches_of(self.steps, self._values, self._lengths, names),
             self._valued,
         )
         self._known: dict[object, _Known] = {}
@@ -216,7 +216,7 @@ class Model:
 
         Raises CallError for a size that is missing.
         """
-        return planned(self.bound.graph, self.steps, self.arena, self.notes, sizes)
+        return planned(self.bound.graph, self._shared, self.notes, sizes)
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""

@@ -1,11 +1,11 @@
-"""Sizes of a graph of which a kernel may run a part at a time, and how far its arrays move on from part to part."""
+"""Sizes of a graph of which kernels may run a part at a time, and how far their arrays move on from part to part."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from offcut.core.expr import Expr, Var, variables
-from offcut.graph.models.step import Operand
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import Form
 from offcut.graph.placing.places import ZERO
 from offcut.graph.sizes import extents
@@ -43,3 +43,35 @@ def _moves(size: str, form: Form, operands: Mapping[str, Operand]) -> tuple[Expr
                 return still
             moves[name] = extents.product((each, operands[name].strides[axis]))
     return tuple(moves.values())
+
+
+def able(steps: Sequence[Step], size: str, lengths: Mapping[str, Expr]) -> list[bool]:
+    """Which steps may run for a part of a size, one after the other before the next part begins.
+
+    lengths  elements of the memory of each value
+
+    What one of them gives is blocks side by side, one for each of the size, and another of them reads of it the block of its own
+    place: neither the first image, nor the one before.
+    """
+    found, given = list[bool](), set[str]()
+    for step in steps:
+        moves = step.moves.get(size, ())
+        arrays = zip(step.arrays[: len(moves)], moves, strict=True)
+        results = {one.root for one in step.outputs}
+        fits = bool(moves) and all(
+            _in_blocks(one, move, size, lengths[one.root])
+            for one, move in arrays
+            if one.root in given | results
+        )
+        found.append(fits)
+        given |= results if fits else set()
+    return found
+
+
+def _in_blocks(one: Operand, move: Expr, size: str, length: Expr) -> bool:
+    """Whether an array lies in blocks of which each place has its own: all of it lies within its memory, so none reaches into the
+    next.
+    """
+    if any(size in variables(each) for each in (one.offset, *one.strides)):
+        return False
+    return extents.product((Var(size), move)) == extents.normal(length)

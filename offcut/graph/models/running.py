@@ -56,6 +56,13 @@ class Shared(NamedTuple):
     batches: MicroBatches | None
     valued: Valued
 
+    def parts(self, number: Numbers, sizes: Mapping[str, int]) -> list[Part]:
+        """The steps that run for a part of the batch at a time.
+
+        number  the values of extents at the sizes
+        """
+        return [] if self.batches is None else self.batches.parts(number, sizes, self.valued)
+
 
 @dataclass(frozen=True, slots=True)
 class _Call:
@@ -85,7 +92,7 @@ class Frame:
         Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
         """
         self._shared, self._number, self._sizes = shared, number, sizes
-        parts = [] if shared.batches is None else shared.batches.parts(number, sizes, shared.valued)
+        parts = shared.parts(number, sizes)
         self._layout = Layout(shared.arena, number, parts)
         self.arena_bytes = self._scratch_at = self._layout.bytes
         self._moving = dict[tuple[int, int], int]()
