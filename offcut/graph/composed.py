@@ -72,6 +72,27 @@ def least_around(before: Extent, after: Extent) -> int:
     return 1 + sum(-one for one in (before, after) if isinstance(one, int) and one < 0)
 
 
+def accumulated(
+    make: Several,
+    x: Any,
+    shape: Sequence[Extent],
+    axis: int,
+    reduction: str,
+    places: bool = False,
+) -> Any:
+    """What is joined up to each element along an axis, and the places of extremes where they are asked for: `offcut.ops.accumulated`.
+
+    shape   of `x`
+    """
+    parts = (shape[:axis], [shape[axis]], shape[axis + 1 :])
+    lines = make("reshape", x, tuple(_plain(_product(*part)) for part in parts if part))
+    found = make("accumulated", lines, axis=min(axis, 1), reduction=reduction, places=places)
+    own = tuple(map(_plain, shape))
+    if places:
+        return tuple(make("reshape", one, own) for one in found)
+    return make("reshape", found, own)
+
+
 def in_order(make: Several, x: Any, extent: Extent, axis: int, descending: bool) -> Any:
     """The elements along an axis in ascending order, and their places.
 
@@ -116,8 +137,11 @@ def _sum(*parts: Extent) -> Expr:
     return total
 
 
-def _product(a: Extent, b: Extent) -> Expr:
-    return Binary("*", ix.index(a), ix.index(b))
+def _product(*parts: Extent) -> Expr:
+    found: Expr = ix.const(1)
+    for part in parts:
+        found = Binary("*", found, ix.index(part))
+    return found
 
 
 def _plain(extent: Extent) -> Extent:

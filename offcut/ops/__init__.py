@@ -13,6 +13,7 @@ same call of the same operands (or names of operands read alike once they are jo
 `lstm`, `gru` and `rnn` give a loop program, which `offcut.compile` takes, and graphs.
 """
 
+from offcut.ops.accumulating import accumulated
 from offcut.ops.activation import (
     elu,
     gelu,
@@ -96,6 +97,7 @@ from offcut.ops.transposed import conv_transpose2d
 
 __all__ = [
     "absolute",
+    "accumulated",
     "adaptive_avg_pool2d",
     "adaptive_max_pool2d",
     "add",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from operators import Operator, integers
 import offcut as oc
 from offcut import ops
 from offcut.core.dtypes import numpy_dtype
+from offcut.ops.accumulating import FEW
 from offcut.ops.scan import BLOCK
 
 b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
@@ -90,3 +92,43 @@ def test_each_element_has_the_product_of_those_up_to_it() -> None:
     for length in (0, 1, 17, 199):
         a = floats("a", length).astype("f8") + 1.5
         np.testing.assert_allclose(op.kernel(a), np.cumprod(a), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(b, n), (n, m), (b, n, m), (n, b, 3), (b, m, n)], ids=str)
+def test_a_loop_program_adds_each_element_once(shape: tuple[Any, ...]) -> None:
+    x, axis = oc.placeholder(shape, name="X"), shape.index(n)
+    op = Operator(ops.accumulated(x, axis), [x])
+    for rows, length, behind in product((1, 8, 11), (0, 1, 17), (1, FEW, 19)):
+        sizes = {b: rows, n: length, m: behind}
+        a = floats("a", *(sizes.get(extent, 3) for extent in shape))
+        op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=rows == behind == FEW)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "int64"])
+@pytest.mark.parametrize("reduction", ["mul", "max", "min"])
+def test_a_loop_program_joins_elements_of_any_type(dtype: str, reduction: str) -> None:
+    x = oc.placeholder((n, m), dtype, "X")
+    op = Operator(ops.accumulated(x, 0, reduction), [x])
+    over = {"mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
+    for behind in (3, 17):
+        a = (integers("a", "int8", 7, behind) % 5).astype(numpy_dtype(dtype))
+        wide = a.astype("f8" if dtype in ("float64", "bfloat16") else "int64")
+        op.check([a], over.accumulate(wide, 0), interpreted=True)
+
+
+@pytest.mark.parametrize("shape", [(n,), (9, n), (n, 9)], ids=str)
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_the_place_of_an_extreme_is_that_of_the_last(reduction: str, shape: Any) -> None:
+    x, axis = oc.placeholder(shape, name="X"), shape.index(n)
+    op = Operator(ops.accumulated(x, axis, reduction, places=True), [x])
+    a = (integers("a", "int8", *(17 if extent is n else 9 for extent in shape)) % 5).astype("f4")
+    np.moveaxis(a, axis, 0)[[11, 14], ...] = np.nan
+    over = np.maximum if reduction == "max" else np.minimum
+    values = over.accumulate(a, axis)
+    count = np.moveaxis(np.broadcast_to(np.arange(17), np.moveaxis(a, axis, -1).shape), -1, axis)
+    here = (a == values) | np.isnan(a)
+    places = np.maximum.accumulate(np.where(here, count, 0), axis)
+    found = op.kernel(a)
+    np.testing.assert_array_equal(found[0], values)
+    np.testing.assert_array_equal(found[1], places)
+    assert [one.dtype for one in found] == [np.float32, np.int64]

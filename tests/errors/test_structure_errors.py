@@ -175,6 +175,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "  at       A: float32[n, 24]\n"
         "  because  the axes of A are -2…1",
     ),
+    "places of sums": (
+        lambda: ops.accumulated(A, reduction="add", places=True),
+        "accumulated: cannot take reduction='add'\n  because  reductions are max, min with places",
+    ),
+    "running means": (
+        lambda: ops.accumulated(A, reduction="mean"),
+        "accumulated: cannot take reduction='mean'\n  because  reductions are add, mul, max, min",
+    ),
     "a layout of another rank": (
         lambda: ops.interpolate(X, 2, layout="NWC"),
         "interpolate: cannot take layout='NWC'\n  because  layouts are NCHW and NHWC",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from offcut.core.expr import Expr
-from offcut.graph.composed import first_in_order
+from offcut.graph.composed import accumulated, first_in_order
 from offcut.plugins.onnx.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.elementwise import Operator, number
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
@@ -134,7 +134,7 @@ def _hardmax(g: Context, call: Call) -> Results:
     return g.cast(g.binary("equal", places, first), g.dtype(x))
 
 
-def _running(op: str, nothing: int) -> Operator:
+def _running(reduction: str, nothing: int) -> Operator:
     """What is accumulated up to each element, or from each on; without itself where that is asked.
 
     nothing  what stands before the first
@@ -145,7 +145,7 @@ def _running(op: str, nothing: int) -> Operator:
         axis = g.axis(x, int(g.number(call[1], "axis")))
         back = call.get("reverse", 0)
         x = g.op("flip", x, (axis,)) if back else x
-        found: Operand = g.op(op, x, axis)
+        found: Operand = accumulated(g.op, x, g.shape(x), axis, reduction)
         if call.get("exclusive", 0):
             shape = g.shape(x)
             ends = [1 if n == axis else one for n, one in enumerate(shape)]
@@ -176,8 +176,8 @@ def _top(g: Context, call: Call) -> Results:
 REDUCTIONS: Mapping[str, Operator] = {
     "ArgMax": _place("argmax"),
     "ArgMin": _place("argmin"),
-    "CumProd": _running("cumprod", 1),
-    "CumSum": _running("cumsum", 0),
+    "CumProd": _running("mul", 1),
+    "CumSum": _running("add", 0),
     "Hardmax": _hardmax,
     "LogSoftmax": _softmax("log_softmax"),
     "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),

@@ -9,6 +9,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary
 from offcut.graph import Ref
+from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
@@ -161,7 +162,7 @@ def total_product(
     own = t.shape(given)
     first = (*own[:place], ix.const(1), *own[place + 1 :])
     one = t.node("broadcast_to", t.scalar(1, t.result), first)
-    running = t.node("cumprod", t.node("concat", [one, given], axis=place), axis=place)
+    running = _accumulated(t, t.node("concat", [one, given], axis=place), place, "mul")
     count = plain(own[place])
     end = plain(normal(Binary("+", own[place], ix.const(1))))
     return t.reshape(t.slice(running, place, count, end), t.extents)
@@ -169,31 +170,30 @@ def total_product(
 
 @takes("cumsum")
 def cumsum(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
-    return t.node("cumsum", t.as_result(x), axis=t.axis(x, axis))
+    return _accumulated(t, t.as_result(x), t.axis(x, axis), "add")
 
 
 @takes("cumprod")
 def cumprod(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
-    return t.node("cumprod", t.as_result(x), axis=t.axis(x, axis))
+    return _accumulated(t, t.as_result(x), t.axis(x, axis), "mul")
 
 
-def _running_extreme(op: str) -> Callable[..., Any]:
+def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
+    return accumulated(t.node, x, t.shape(x), axis, reduction) if t.rank(x) else x
+
+
+def _running_extreme(reduction: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axis: int) -> Any:
         """The extremes, and the place of each: of equal elements the last, of NaN, too."""
         if not t.rank(x):
             raise Left("it is of a number")
-        place = t.axis(x, axis)
-        found = t.node(op, x, axis=place)
-        here = t.node("logical_or", t.node("equal", x, found), t.node("not_equal", x, x))
-        ends = t.node("iota", plain(t.shape(x)[place]), "int64")
-        ends = t.reshape(ends, [-1, *(1 for _ in range(t.rank(x) - place - 1))])
-        return found, t.node("cummax", t.node("where", here, ends, 0), axis=place)
+        return accumulated(t.node, x, t.shape(x), t.axis(x, axis), reduction, places=True)
 
     return rule
 
 
-takes("cummax")(_running_extreme("cummax"))
-takes("cummin")(_running_extreme("cummin"))
+takes("cummax")(_running_extreme("max"))
+takes("cummin")(_running_extreme("min"))
 
 
 @takes("histc")

@@ -9,6 +9,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import neutral
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
+from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import places, quotient
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -167,7 +168,8 @@ def masked_scatter(t: Translation, x: Ref, mask: Ref, source: Ref) -> Any:
     """Elements of `source`, one after the other, where a mask says so."""
     shape = t.extents
     every = t.reshape(_broadcast(t, mask, shape), (-1,))
-    places = t.node("subtract", t.node("cumsum", t.cast(every, "int32"), axis=0), 1)
+    counted = accumulated(t.node, t.cast(every, "int32"), t.shape(every), 0, "add")
+    places = t.node("subtract", counted, 1)
     named = t.node("where", every, places, 0)
     taken = t.node("take", t.reshape(source, (-1,)), named, axis=0)
     return t.node("where", mask, t.reshape(taken, shape), _broadcast(t, x, shape))
