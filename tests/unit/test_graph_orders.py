@@ -130,6 +130,19 @@ def test_an_output_is_stored_in_the_order_that_is_asked_for() -> None:
     near(found, interpreted(made.bound, {"x": floats("x", 2, 3, 4, 5)})[y.name])
 
 
+def test_what_is_stored_otherwise_than_asked_is_copied_by_a_kernel() -> None:
+    made, x = images(3)
+    y = made.node("relu", made.convolved(x, 16, 3))
+    made.output(y, made.node("transpose", y, axes=(0, 3, 1, 2)))
+    by_rows = dict.fromkeys(made.outputs, (0, 1, 2, 3))
+    model, given = compiled(made.bound, threads=1, orders=by_rows), floats("x", 2, 3, 4, 5)
+    assert [step.nodes for step in model.steps][-2:] == [("transpose",), ("transpose",)]
+    found = model({"x": given})
+    for name, exact in interpreted(made.bound, {"x": given}).items():
+        assert found[name].flags.c_contiguous
+        near(found[name], exact)
+
+
 @pytest.mark.parametrize(
     ("orders", "because"),
     [

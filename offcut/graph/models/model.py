@@ -30,6 +30,7 @@ from offcut.graph.models.running import ARENA, Frame, Shared, checked, extents_o
 from offcut.graph.models.split import Targets, every
 from offcut.graph.models.step import Step
 from offcut.graph.passes import DEFAULT, Pass, improved
+from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
 from offcut.graph.placing.places import ONE, ZERO, Laid, Place, laid
 from offcut.graph.sizes import extents
@@ -342,8 +343,8 @@ def compiled(
                   asked for, and not there to fill tiles up: 0 to 1
     distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
-    orders  of the axes of outputs in memory, by name, outermost first; a wish: an output that is a view, or is stored otherwise for
-            what reads it, lies as it does
+    orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
+            is copied; a wish as for a reshape of what lies otherwise, which lies as it does
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -364,7 +365,7 @@ def compiled(
             because="it is True or False",
         )
     _check_orders(bound.graph, orders or {})
-    made = improved(bound, passes)
+    made = copy_as_asked(improved(bound, passes), orders or {})
     graph = made.graph
     kernels = Kernels(
         graph.sizes,
@@ -414,17 +415,17 @@ def stepped(
     """
     graph, readings, notes = made.graph, Readings(made.graph), list[str]()
     parts: Sequence[Region | Node] = regions_of(graph, readings)
-    orders = {**(orders or {}), **orders_of(graph, readings)}
+    asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, parts, readings, orders)
+        placed = laid(graph, parts, readings, orders, asked)
         try:
-            steps, asked = list[Step](), list[Named]()
+            steps, named = list[Step](), list[Named]()
             for part in placed.steps:
                 region = part.region
-                asked.append(kernels.asked(part, *_constants(region, readings, made, orders)))
-            with kernels.ahead(asked, count) as ahead:
-                for one in asked:
+                named.append(kernels.asked(part, *_constants(region, readings, made, orders)))
+            with kernels.ahead(named, count) as ahead:
+                for one in named:
                     region = one.placed.region
                     steps += kernels.steps(one, ahead, priced)
         except OffcutError as refused:

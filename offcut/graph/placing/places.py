@@ -210,12 +210,15 @@ def laid(
     parts: Sequence[Region | Node],
     readings: Readings,
     stored: Mapping[str, tuple[int, ...]] | None = None,
+    asked: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Laid:
     """The graph in memory: as few copies as are found to do.
 
     stored  the orders of the axes of computed values in memory, where they are not as they are
+    asked   those of outputs, which views that lie otherwise are copied for
     """
     laying = _Laying(graph, readings, dict(stored or {}))
+    laying.settled.update(asked or ())
     maker = {name: n for n, part in enumerate(parts) for name in _results(part)}
     before, number = list[_State](), 0
     while number < len(parts):
@@ -228,6 +231,8 @@ def laid(
             laying.take_back(before[number], found)
         else:
             number += 1
+    for name, order in (asked or {}).items():
+        laying.turn(name, order)
     outputs = {name: laying.places[name] for name in graph.outputs}
     return Laid(tuple(laying.steps), outputs)
 
@@ -354,6 +359,15 @@ class _Laying:
             self.part(node)
         else:
             self.orders.pop(name, None)  # it is copied to lie as it is read
+            self.region(region_of((node,)))
+
+    def turn(self, name: str, order: tuple[int, ...]) -> None:
+        """Copy a view that lies otherwise into memory of its own, in an order of axes."""
+        node = self.maker.get(name)
+        if node is None or node.op == "reshape" or not self.readings.is_view(node):
+            return
+        if self.places[name].lying != order:
+            self.orders[name] = order
             self.region(region_of((node,)))
 
     def transposed(self, place: Place) -> tuple[int, ...] | None:

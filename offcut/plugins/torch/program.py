@@ -413,12 +413,12 @@ def _strides(fake: Any) -> Strides | None:
 
 
 def _order(fake: Any) -> tuple[int, ...] | None:
-    """The axes as they lie in memory, outermost first; None where that is by rows, or elements do not lie side by side."""
+    """The axes as they lie in memory, outermost first; None where elements do not lie side by side."""
     symbols = sorted(symbols_of(fake.stride()), key=str)
     apart = {symbol: 97 + number for number, symbol in enumerate(symbols)}
     steps = [int(sympy_of(stride).subs(apart)) for stride in fake.stride()]
     order = tuple(sorted(range(fake.dim()), key=lambda axis: -steps[axis]))
-    return order if order != tuple(range(fake.dim())) and _lies(fake, order) else None
+    return order if _lies(fake, order) else None
 
 
 def _lies(fake: Any, order: Iterable[int]) -> bool:
