@@ -112,7 +112,8 @@ def merged(
 
     x, axis, descending   as in `sort`
 
-    Runs of 1, 2, 4, … elements are merged in pairs: ``n * log2(n)`` steps for n elements.
+    Runs of 1, 2, 4, … elements are merged in pairs: ``n * log2(n)`` steps for n elements, none of which takes a branch that
+    depends on their order.
 
     Raises DescribeError where there is no such axis, or `x` is computed.
     """
@@ -126,50 +127,61 @@ def merged(
     text, extent = Written("merged", name, {"x": x}), x.shape[position]
     values = text.result(name, x.dtype, x.shape)
     places = text.result(f"{name}_places", "int64", x.shape)
-    own, new = (text.local(wish, x.dtype, (extent,)) for wish in ("own", "new"))
+    key = "float64" if x.dtype in FLOATS else x.dtype
+    own, new = (text.local(wish, key, (extent,)) for wish in ("own", "new"))
     from_, to = (text.local(wish, "int32", (extent,)) for wish in ("from", "to"))
-    next_, run = text.local("next", "int64", (2,)), text.local("run", "int64", (1,))
-    shown, width = text.shown(extent), f"{run}[0]"
-    count, pair = f"int64({shown})", f"({width} + {width})"
-    begin = f"int64($q)*{pair}"
-    left, right = f"{next_}[0]", f"{next_}[1]"
-    middle, end = f"{begin} + {width}", f"min({begin} + {pair}, {count})"
-    earlier = order.before(f"{own}[index({right})]", f"{own}[index({left})]")
-
-    def taken(side: str) -> tuple[str, ...]:
-        return (
-            f"{new}[$t] = {own}[index({side})]",
-            f"{to}[$t] = {from_}[index({side})]",
-            f"{side} += int64(1)",
-        )
-
-    first, second = taken(left), taken(right)
+    left, right, middle, end, taken, behind, run = (
+        f"{text.local(wish, 'int64', (1,))}[0]"
+        for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
+    )
+    a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
+    shown = text.shown(extent)
+    count, pair = f"int64({shown})", f"({run} + {run})"
+    begin, last = f"int64($q)*{pair}", f"int64({shown}) - int64(1)"
+    stop = f"min({begin} + {pair}, {count})"
+    earlier = f"{b} {'>' if descending else '<'} {a}"
+    if x.dtype == "float64":
+        earlier = order.before(b, a)
     order.lines(
         text,
         f"for $t in 0:{shown}",
-        f"  {own}[$t] = {text.given['x']}{order.at('$t')}",
+        f"  {own}[$t] = {_key(x.dtype, text.given['x'] + order.at('$t'))}",
         f"  {from_}[$t] = int32($t)",
-        f"{width} = int64(1)",
+        f"{run} = int64(1)",
         "for $l in 0:31",
-        f"  if {width} < {count}",
+        f"  if {run} < {count}",
         f"    for $q in 0:index(({count} + {pair} - int64(1)) // max({pair}, int64(1)))",
         f"      {left} = {begin}",
-        f"      {right} = {middle}",
-        f"      for $t in index({begin}):index({end})",
-        f"        if {left} < {middle} and ({right} >= {end} or "
-        f"where({right} < {count}, not {earlier}, {left} < int64(0)))",
-        *(f"          {line}" for line in first),
-        "        else",
-        *(f"          {line}" for line in second),
+        f"      {right} = {begin} + {run}",
+        f"      {middle} = {begin} + {run}",
+        f"      {end} = {stop}",
+        f"      for $t in index({begin}):index({stop})",
+        f"        {a} = {own}[index(min({left}, {last}))]",
+        f"        {b} = {own}[index(min({right}, {last}))]",
+        f"        {behind} = where({right} < {end}, where({left} >= {middle}, int64(1), "
+        f"where({earlier}, int64(1), int64(0))), int64(0))",
+        f"        {taken} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
+        f"        {new}[$t] = {own}[index({taken})]",
+        f"        {to}[$t] = {from_}[index({taken})]",
+        f"        {left} += int64(1) - {behind}",
+        f"        {right} += {behind}",
         f"    for $t in 0:{shown}",
         f"      {own}[$t] = {new}[$t]",
         f"      {from_}[$t] = {to}[$t]",
-        f"    {width} += {width}",
+        f"    {run} += {run}",
         f"for $t in 0:{shown}",
-        f"  {values}{order.at('$t')} = {own}[$t]",
+        f"  {values}{order.at('$t')} = {text.given['x']}{order.at(f'index({from_}[$t])')}",
         f"  {places}{order.at('$t')} = int64({from_}[$t])",
     )
     return text.made()
+
+
+def _key(dtype: str, element: str) -> str:
+    """What an element is compared by: a NaN of less than 64 bits is infinite there, and infinity a number beyond those of its type."""
+    if dtype == "float64" or dtype not in FLOATS:
+        return element
+    finite = f"where({element} < inf, float64({element}), 1e39)"
+    return f"where({element} == {element}, {finite}, inf)"
 
 
 class _Order:

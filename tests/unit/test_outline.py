@@ -188,6 +188,19 @@ def test_loops_that_are_alike_are_one_function() -> None:
     assert text.count("call void @offcut_loops") == 2
 
 
+@pytest.mark.parametrize(("alone", "said"), [(("%a", "%b"), True), (("%a",), False)])
+def test_memory_that_every_piece_has_alone_is_said_to_be_no_other(
+    alone: tuple[str, ...], said: bool
+) -> None:
+    f, apart = Function(), Outline(dict.fromkeys(alone, 8))
+    for base in ("%a", "%b"):
+        with apart.piece(f, loops=True):
+            adds(f, base, 0, 3, 4)
+    apart.place(f)
+    (text,) = apart.loops.values()
+    assert ("ptr noalias writable dereferenceable(8) %" in text) is said
+
+
 def test_loops_with_other_tiles_inside_are_other_functions() -> None:
     """The functions of tiles are known among loops alone: no address of one is given from outside."""
     f, apart = Function(), Outline()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -81,12 +81,14 @@ class Outline:
     functions   the definitions that `place` makes, by name
     loops       likewise, of loops without calls and of what is inside of these
     declared    declarations of the functions in `loops` that the others call
+    alone       bytes of memory by the name of its address, where nothing else leads to any of it
     """
 
-    def __init__(self) -> None:
+    def __init__(self, alone: Mapping[str, int] | None = None) -> None:
         self.functions: dict[str, str] = {}
         self.loops: dict[str, str] = {}
         self.declared: list[str] = []
+        self.alone = {} if alone is None else alone
         self._pieces: list[_Written] = []
         self._open: list[bool] = []  # for each piece around, whether it is one of loops
 
@@ -177,7 +179,8 @@ class Outline:
         text = "\n".join(re.sub(_HOLE, lambda _: next(filled), line) for line in form)
         symbol = f"{LOOPS if loops else '@offcut_tile'}{len(self.functions) + len(self.loops)}"
         linkage = "" if loops else "internal "
-        head = f"define {linkage}void {symbol}({_typed(kinds, names)}) noinline nounwind"
+        taken = _typed([*self._taken(pieces), *kinds[len(numbers) :]], names)
+        head = f"define {linkage}void {symbol}({taken}) noinline nounwind"
         where = self.loops if in_loops else self.functions
         where[symbol] = f"{head} {{\nentry:\n{text}\n  ret void\n}}"
         if loops:
@@ -186,6 +189,13 @@ class Outline:
             f"  call void {symbol}({_typed(kinds, [*piece.given.values(), *(one[at] for one in differing)])})"
             for at, piece in enumerate(pieces)
         ]
+
+    def _taken(self, pieces: Sequence[_Form]) -> Iterator[str]:
+        """The types of what pieces of one form read, as parameters: memory that is a piece's alone may live in a register."""
+        each = zip(*(piece.given.values() for piece in pieces), strict=True)
+        for kind, names in zip(pieces[0].kinds, each, strict=True):
+            sizes = [self.alone.get(name, 0) for name in names]
+            yield f"{kind} noalias writable dereferenceable({min(sizes)})" if all(sizes) else kind
 
 
 def _typed(kinds: Iterable[str], values: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from offcut.backends.cpu.lowering.accesses import is_one_element
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
+from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
@@ -37,7 +38,14 @@ PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vecto
 
 
 class Layout(Vectors):
-    """A program on its way to LLVM IR: the sizes of a call, its arrays and its scratch."""
+    """A program on its way to LLVM IR: the sizes of a call, its arrays and its scratch.
+
+    single  the bytes of buffers of one element that belong to the call, by address
+    """
+
+    def __init__(self, program: Program, isa: Isa, chains: int) -> None:
+        super().__init__(program, isa, chains)
+        self.single: dict[str, int] = {}
 
     def sizes(self, f: Function) -> None:
         """Read the sizes of the call."""
@@ -92,8 +100,12 @@ class Layout(Vectors):
     def home(self, buffer: Buffer) -> str:
         """The address of a buffer that belongs to the call."""
         if not buffer.shape and buffer.layout is None:
-            return self.f.slot(STORED[buffer.dtype])
-        return self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
+            found = self.f.slot(STORED[buffer.dtype])
+        else:
+            found = self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
+        if all(extent == ix.const(1) for extent in buffer.shape) and buffer.layout is None:
+            self.single[found] = item_bytes(buffer.dtype)
+        return found
 
     def window(self, alloc: Alloc) -> dict[str, Memory]:
         """Where a buffer lies that lives in a window; nothing where it lies in memory as a whole."""

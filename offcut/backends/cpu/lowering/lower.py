@@ -93,7 +93,7 @@ class Lowering(Layout):
         super().__init__(program, isa, chains)
         self.instances_of_call = work
         self.families = {family.microkernel.name: family for family in families}
-        self.outline = Outline()
+        self.outline = Outline(self.single)
 
     def entry(self) -> str:
         """The function that runs a call."""
