@@ -56,6 +56,7 @@ class Reading:
               ranks read it too, but for products, whose stages are looked through
     sums      the axes of an operand that are indexed by an axis of a reduction alone
     plain     the axes of an operand that are indexed by an axis of the result alone
+    leaps     the axes of the result along which neighbours are read apart in an operand, as in a window that steps by 2
     """
 
     kind: Kind
@@ -68,6 +69,7 @@ class Reading:
     axes: Mapping[str, tuple[frozenset[int], ...] | None]
     sums: Mapping[str, frozenset[int]]
     plain: Mapping[str, frozenset[int]]
+    leaps: Mapping[str, frozenset[int]]
 
 
 class Readings:
@@ -99,6 +101,7 @@ class Readings:
             {names[name]: axes for name, axes in known.axes.items()},
             {names[name]: axes for name, axes in known.sums.items()},
             {names[name]: axes for name, axes in known.plain.items()},
+            {names[name]: axes for name, axes in known.leaps.items()},
         )
 
     def is_view(self, node: Node) -> bool:
@@ -161,6 +164,7 @@ def _found(same: Alike) -> Reading:
         axes,
         {name: sums for name, (sums, _) in alone.items()},
         {name: plain for name, (_, plain) in alone.items()},
+        {name: _leaps(name, stages, reach, through) for name in given},
     )
 
 
@@ -177,6 +181,7 @@ def _opaque(operands: Iterable[str]) -> Reading:
         frozenset(),
         frozenset(),
         dict.fromkeys(names),
+        nowhere,
         nowhere,
         nowhere,
     )
@@ -245,6 +250,28 @@ def _alone(name: str, stages: Sequence[Tensor]) -> tuple[frozenset[int], frozens
             for axis, part in enumerate(load.index if load.buffer == name else ()):
                 (sums if part in terms else plain if part in own else other).add(axis)
     return frozenset(sums - plain - other), frozenset(plain - sums - other)
+
+
+def _leaps(
+    name: str,
+    stages: Sequence[Tensor],
+    reach: Mapping[str, frozenset[str]],
+    through: Mapping[str, Mapping[str, frozenset[int]]],
+) -> frozenset[int]:
+    """The axes of the result that are multiplied where a stage reads an operand, or what is made of it.
+
+    through  as `_axes` takes it
+    """
+    return frozenset(
+        axis
+        for stage in stages
+        for load, _ in _loads(stage)
+        if name in reach[load.buffer]
+        for part in load.index
+        for atom, factor in ix.linear(part).terms
+        if isinstance(atom, Var) and factor not in (-1, 1)
+        for axis in through.get(stage.name, {}).get(atom.name, ())
+    )
 
 
 def _at_own_place(stage: Tensor, load: Load) -> bool:

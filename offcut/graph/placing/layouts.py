@@ -8,7 +8,8 @@ NHWC, whatever the graph calls its axes. With it go
 - what follows axis by axis: element-wise nodes, pooling, depthwise and grouped convolutions store their results as their operands are,
   the latter two as a transposed view of a value lies, too;
 - what such a node alone reads beside that: a product that is added to it is stored as it is;
-- a product whose operand is stored otherwise: it reads a copy, which is made once.
+- a product whose operand is stored otherwise: it reads a copy, which is made once;
+- a product in groups whose window takes steps along the last axis: its vectors would gather along that.
 
 A product without a window whose last axis lies side by side in the operand that is no constant, ``W[m, k] @ x[n, k, j]``, needs
 no such thing: its vectors run along `x`, and `W` is read as any other operand is, which `beside` says.
@@ -16,7 +17,7 @@ no such thing: its vectors run along `x`, and `W` is read as any other operand i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from offcut.graph.fusion.reading import Reading, Readings
 from offcut.graph.graph import Graph, Node
@@ -134,6 +135,8 @@ def wanted(
     (x,) = others
     axes = found.axes[x]
     lanes = parts[fixed[0]] - parts[x]
+    if axes is not None and not lanes and rank - 1 in found.leaps[x]:
+        return _in_groups(x, axes, parts[fixed[0]] & parts[x])
     if axes is None or len(axes) != rank or len(lanes) != 1 or lanes == {rank - 1}:
         return None
     if len(found.sums[x]) != 1 or len(found.sums[x]) == rank:
@@ -145,6 +148,20 @@ def wanted(
     if as_it_is and whole and axes[rank - 1] == {rank - 1}:
         return None
     return {x: order}, lanes
+
+
+def _in_groups(
+    x: str, axes: Sequence[frozenset[int]], both: frozenset[int]
+) -> tuple[dict[str, Order], frozenset[int]] | None:
+    """`wanted` of a product in groups whose windows leap along the last axis: channels are read side by side.
+
+    axes  of the result, for each axis of `x`
+    both  the axes of the result that say what is read of either operand
+    """
+    own = [axis for axis, of in enumerate(axes) if of & both]
+    if len(both) != 1 or len(own) != 1 or own[0] == len(axes) - 1:
+        return None
+    return {x: last(len(axes), own[0])}, both
 
 
 def beside(
