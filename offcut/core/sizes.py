@@ -183,6 +183,8 @@ def assume(*facts: Any) -> Assumption:
             because = "a fact is about sizes made by dim"
         elif fact.rel_op == "!=":
             because = "a call checks <=, <, >=, > and =="
+        elif not all(c.is_Rational for c in _coefficients(fact)):
+            because = "a fact is of ints and of sizes: isl decides those alone"
         elif any(abs(c) > 2**31 for c in _coefficients(fact)):
             because = "a call checks it in int64: factors are at most 2**31"
         elif condition_of(fact) is None:

@@ -159,6 +159,14 @@ PROMISES = [
         ),
     ),
     (
+        lambda: assume(n < 2.5),
+        (
+            "assume: cannot promise n < 2.5\n"
+            "  because  a fact is of ints and of sizes: isl decides those alone\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
         lambda: assume(n >= m * 2**62),
         (
             "assume: cannot promise n >= 4611686018427387904*m\n"

@@ -75,9 +75,10 @@ def planned(
             "plan",
             f"cannot plan {graph.name} at {', '.join(sizes)}",
             because=f"its sizes are {', '.join(names) or 'none'}",
+            help=(f"plan({', '.join(f'{name}=…' for name in names)})",),
         )
     for size in graph.sizes if sizes else ():
-        check_size(size, sizes[size.name])
+        check_size(size, sizes[size.name], "plan")
     number = Numbers(sizes) if sizes or not names else None
 
     def shown(expr: Expr) -> str:

@@ -292,7 +292,8 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
+    covers = covers_of(cut.loops, host, asked.reassociate)
+    applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
     padded = loops
@@ -326,7 +327,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         seconds=seconds_of_choices(applied),
         shares=shares,
         work=computation.instances,
-        notes=notes,
+        notes=(*notes, *dict.fromkeys(plain_notes(cut.loops, covers))),
         through=(source(computation), applied.staged, *unpadded, *divided),
     )
 
