@@ -262,13 +262,6 @@ schedule: cannot split j so
   at       line 6: split j ladder by height 1..6: 64 32 16, 7..12: 32 16
   because  tiles of i are up to 14 high, and no range holds 13""",
     ),
-    "heights that no tile has": (
-        ("    split j ladder 32", "    split j ladder by height 1..14: 32 16, 15..99: 16"),
-        """\
-schedule: cannot split j so
-  at       line 6: split j ladder by height 1..14: 32 16, 15..99: 16
-  because  no tile of i is in 15..99: they are up to 14 high""",
-    ),
     "more columns than a register tile has beside a height": (
         ("    split j ladder 32", "    split j ladder by height 1..1: 193, 2..14: 32 16"),
         """\
