@@ -327,9 +327,20 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         seconds=seconds_of_choices(applied),
         shares=shares,
         work=computation.instances,
-        notes=(*notes, *dict.fromkeys(plain_notes(cut.loops, covers))),
+        notes=(*notes, *dict.fromkeys(plain_notes(cut.loops, covers, _covered(schedule.steps)))),
         through=(source(computation), applied.staged, *unpadded, *divided),
     )
+
+
+def _covered(steps: Sequence[object]) -> frozenset[str]:
+    """The stages whose nests a microkernel covers in some way."""
+    found: set[str] = set()
+    for step in steps:
+        if isinstance(step, Together):
+            found |= _covered(step.parts)
+        elif isinstance(step, Nest) and any(way.cover is not None for way in step.ways):
+            found.add(step.stage)
+    return frozenset(found)
 
 
 def _unpadded(loops: Program, host: Host, asked: Options) -> Program:
