@@ -18,6 +18,7 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
+from offcut.costmodel import Device
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
 from offcut.errors import DescribeError, PartitionError, TargetError
@@ -122,6 +123,16 @@ class Kernel:
     def address(self) -> int:
         """Of the C function that a call runs, in this process: `entry` says how it is called."""
         return self.entry.address
+
+    @property
+    def machine(self) -> Device:
+        """What it was planned for."""
+        return self._target.machine
+
+    @property
+    def threads(self) -> int:
+        """That a call may use, at most."""
+        return self._options.threads
 
     @property
     def loops(self) -> Program:

@@ -246,6 +246,7 @@ class Policy:
     block          iterations of a shared loop that each of its nests runs in turn, where one of them sums over memory
     block_share    of the nearest cache that what lives in them takes, at most
     gain           of a call's seconds that a way is to save somewhere, or it is left out
+    part_cycles    that a kernel of a model takes for a further part of a batch, beside what it computes and moves
     """
 
     group_panels: tuple[int, ...]
@@ -262,6 +263,7 @@ class Policy:
     block: int
     block_share: float
     gain: float
+    part_cycles: float
     source: str
 
 

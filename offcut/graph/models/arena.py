@@ -37,10 +37,15 @@ class Arena:
     """Slots, one after the other, and which value is in which.
 
     scratch of the kernels comes after the slots, of the size that the greediest of them asks for
+
+    needs  bytes of each value
+    lives  the first and the last step that has it; of what is read later, one more than there are
     """
 
     slots: tuple[Slot, ...]
     of: Mapping[str, int]
+    needs: Mapping[str, Expr]
+    lives: Mapping[str, tuple[int, int]]
 
 
 def arena_of(
@@ -61,12 +66,14 @@ def arena_of(
     last.update(dict.fromkeys(kept, len(steps)))
     typical = extents.Numbers(typical_sizes(sizes))
     slots, free, of = list[list[Expr]](), list[int](), dict[str, int]()
+    needs, lives = dict[str, Expr](), dict[str, tuple[int, int]]()
     for number, step in enumerate(steps):
         for name in dict.fromkeys(one.root for one in step.outputs):
             if name in elsewhere:
                 continue
             value = values[name]
             need = extents.product((*value.shape, ix.const(ITEM_BYTES[value.dtype])))
+            needs[name], lives[name] = need, (number, last[name])
             found = _fitting(need, slots, free, typical)
             if found is None:
                 found = len(slots)
@@ -78,7 +85,7 @@ def arena_of(
             of[name] = found
         ended = (name for name in of if last[name] == number)
         free += [of[name] for name in ended]
-    return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of)
+    return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of, needs, lives)
 
 
 def _greatest(parts: Sequence[Expr]) -> list[Expr]:

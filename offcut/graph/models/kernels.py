@@ -14,6 +14,7 @@ from offcut.errors import DescribeError, OffcutError, TargetError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.ahead import Ahead, Job
+from offcut.graph.models.moves import moves_of
 from offcut.graph.models.split import Taken, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import Asked, Form, Wanted, run, shaped, wanted, zero, zeros
@@ -160,18 +161,22 @@ class Kernels:
         name = nodes[-1].results[0].name
         for made, kernel in zip(found, kernels, strict=True):
             form = made.form
-            outputs = tuple(
-                Operand(f"{name}.{number}", f"{name}.{number}", one.largest.dtype, ZERO, (), ())
-                for number, one in enumerate(form.assumed)
-            )
+            measured = {
+                f"{name}.{number}": one.largest.dtype for number, one in enumerate(form.assumed)
+            }
+            inputs = {x: self.operand(own[x], region, form) for x in form.inputs}
+            results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
+                region.names[n]: self.operand(n, region, form) for n in placed.region.results
+            }
+            entry = _entry(kernel)
             yield Step(
                 kernel,
-                _entry(kernel),
+                entry,
                 made.code,
-                f"{name}.largest" if outputs else name,
-                ("largest",) if outputs else tuple(node.op for node in nodes),
-                tuple(self.operand(own[name], region, form) for name in form.inputs),
-                outputs or tuple(self.operand(n, region, form) for n in placed.region.results),
+                f"{name}.largest" if measured else name,
+                ("largest",) if measured else tuple(node.op for node in nodes),
+                tuple(inputs.values()),
+                tuple(results.values()),
                 tuple((facts.name, form.sizes[facts.name]) for facts in kernel.signature.sizes),
                 made.taken.target,
                 made.taken.refused,
@@ -182,6 +187,7 @@ class Kernels:
                 ),
                 tuple(0.0 if priced else one.limit(known[one.points]) for one in form.assumed),
                 form.distributed,
+                moves_of(form, inputs, results) if entry else {},
             )
 
     def operand(self, name: str, region: Named, form: Form) -> Operand:

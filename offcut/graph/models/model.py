@@ -23,9 +23,10 @@ from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.kernels import Kernels, Named
+from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.running import ARENA, Frame, checked, extents_of, limits_of
+from offcut.graph.models.running import ARENA, Frame, Shared, checked, extents_of, limits_of
 from offcut.graph.models.split import Targets, every
 from offcut.graph.models.step import Step
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -116,7 +117,6 @@ class Model:
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
-        self._addresses = [array.__array_interface__["data"][0] for array in self._constants]
         kept = {place.root for place in laid.outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
         numbers = {name: number for number, name in enumerate(self._fresh)}
@@ -124,7 +124,18 @@ class Model:
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
         for place in laid.outputs.values():
             extents_asked += (place.offset, *place.shape, *place.strides)
-        self._valued = Valued(extents_asked, [size.name for size in graph.sizes])
+        names = [size.name for size in graph.sizes]
+        self._valued = Valued(extents_asked, names)
+        self._shared = Shared(
+            graph.name,
+            self.steps,
+            self.arena,
+            self._bases,
+            [array.__array_interface__["data"][0] for array in self._constants],
+            self._lengths,
+            micro_batches_of(self.steps, self._values, self._lengths, names),
+            self._valued,
+        )
         self._known: dict[object, _Known] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
         self._arenas: list[tuple[int, int, Array]] = []
@@ -205,7 +216,7 @@ class Model:
 
         Raises CallError for a size that is missing.
         """
-        return planned(self.bound.graph, self.steps, self.arena, self.notes, sizes)
+        return planned(self.bound.graph, self._shared, self.notes, sizes)
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
@@ -278,16 +289,7 @@ class Model:
         name = self.bound.graph.name
         for output, place in self._places.items():
             checked(name, output, place, known.number, known.sizes, self._lengths)
-        return Frame(
-            name,
-            self.steps,
-            self.arena,
-            self._bases,
-            self._addresses,
-            known.number,
-            known.sizes,
-            self._lengths,
-        )
+        return Frame(self._shared, known.number, known.sizes)
 
     def _memory(self, count: int) -> tuple[int, int, Array]:
         """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
@@ -312,8 +314,7 @@ class Model:
         """A fresh array of an output that lies in other memory."""
         place = self._places[output]
         dtype = self._values[output].dtype
-        base = self._bases.get(place.root, ARENA)
-        start = frame.starts[self.arena.of[place.root]] if base == ARENA else 0
+        base, start = frame.place(place.root)
         address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.View(address, shape, strides, dtype, False, None, "memory", True)

@@ -10,7 +10,8 @@ from offcut.core.interpret.run_arguments import check_size
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 from offcut.graph.graph import Graph
-from offcut.graph.models.arena import ALIGNMENT, Arena
+from offcut.graph.models.layout import Layout, rounded
+from offcut.graph.models.running import Shared
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.sizes.extents import Numbers
 
@@ -24,7 +25,8 @@ class ModelPlan:
     rows     value, operators, target, shapes of the results, slots of the arena, or how large what is measured may be; the table
              shows targets where there are several
     kernels  how many of the kernels are distinct
-    arena    bytes of the slots, by expressions or numbers
+    arena    bytes of the slots, by expressions or numbers; behind these, of values that have memory of their own
+    parts    kernels that run for a part of the batch at a time, where sizes are known
     split    kernels that a target runs after others refused them, and why these did
     distributed  kernels in which products are distributed over sums, so that they may round otherwise than described
     notes    what was not fused, and why
@@ -35,6 +37,7 @@ class ModelPlan:
     rows: tuple[tuple[str, str, str, str, str], ...]
     kernels: int
     arena: tuple[str, ...]
+    parts: tuple[str, ...]
     split: tuple[str, ...]
     distributed: tuple[str, ...]
     notes: tuple[str, ...]
@@ -50,6 +53,7 @@ class ModelPlan:
             cells = [row[column].ljust(width) for column, width in zip(shown, widths, strict=True)]
             lines.append("  ".join((*cells, row[4])).rstrip())
         lines.append(f"arena: {' + '.join(self.arena) or '0'} bytes")
+        lines += self.parts
         lines += self.split
         if self.distributed:
             lines.append(
@@ -59,11 +63,7 @@ class ModelPlan:
 
 
 def planned(
-    graph: Graph,
-    steps: Sequence[Step],
-    arena: Arena,
-    notes: Sequence[str],
-    sizes: Mapping[str, int],
+    graph: Graph, shared: Shared, notes: Sequence[str], sizes: Mapping[str, int]
 ) -> ModelPlan:
     """The plan of a model, at sizes or in formulas.
 
@@ -80,34 +80,50 @@ def planned(
     for size in graph.sizes if sizes else ():
         check_size(size, sizes[size.name], "plan")
     number = Numbers(sizes) if sizes or not names else None
+    steps, arena = shared.steps, shared.arena
+    parts = [] if number is None else shared.parts(number, sizes)
+    layout = None if number is None else Layout(arena, number, parts)
+    own = dict[str, str]()
+    if layout is not None:
+        own = dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
+        own |= dict.fromkeys(layout.kept, "own")
 
     def shown(expr: Expr) -> str:
         return format_expr(expr) if number is None else f"{number(expr)}"
 
+    def memory(root: str) -> str:
+        return own.get(root) or (f"slot {arena.of[root]}" if root in arena.of else "result")
+
     def line(step: Step) -> tuple[str, str, str, str, str]:
         shape = ", ".join(_shape(one, shown) for one in step.outputs)
-        slots = [arena.of.get(one.root) for one in step.outputs]
-        memory = ", ".join("result" if slot is None else f"slot {slot}" for slot in slots)
+        lies = ", ".join(memory(one.root) for one in step.outputs)
         if step.limits:
-            memory = ", ".join(f"at most {limit:.1e}" for limit in step.limits)
-        return step.name, " ".join(step.nodes), step.target, shape, memory
+            lies = ", ".join(f"at most {limit:.1e}" for limit in step.limits)
+        return step.name, " ".join(step.nodes), step.target, shape, lies
 
-    slots = tuple(
-        str(slot)
-        if number is None
-        else f"{-(-max(map(number, slot.bytes)) // ALIGNMENT) * ALIGNMENT:,}"
-        for slot in arena.slots
-    )
-    distinct = len({step.code for step in steps})
+    if layout is None:
+        held = tuple(map(str, arena.slots))
+    else:
+        held = tuple(f"{rounded(need):,}" for need in (*layout.slots, *layout.kept.values()))
+        held += (f"{layout.of_parts:,} of a part",) if parts else ()
     split = tuple(
         f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
         for step in steps
         for name, because in step.refused
     )
-    rows = tuple(map(line, steps))
-    distributed = tuple(step.name for step in steps if step.distributed)
     return ModelPlan(
-        graph.name, dict(sizes), rows, distinct, slots, split, distributed, tuple(notes)
+        graph.name,
+        dict(sizes),
+        rows=tuple(map(line, steps)),
+        kernels=len({step.code for step in steps}),
+        arena=held,
+        parts=tuple(
+            f"{steps[part.first].name} to {steps[part.end - 1].name}: {part.count} of {part.size} at a time"
+            for part in parts
+        ),
+        split=split,
+        distributed=tuple(step.name for step in steps if step.distributed),
+        notes=tuple(notes),
     )
 
 

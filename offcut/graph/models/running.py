@@ -8,30 +8,60 @@ runs the kernels one after the other. Frames and arenas in use belong to one cal
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
-from offcut.backends.base import Relation
 from offcut.backends.host import arrays as host
 from offcut.backends.host.in_turn import WORKSPACE, Batch, check_status
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError
-from offcut.graph.models.arena import ALIGNMENT, Arena
+from offcut.graph.models.arena import Arena
+from offcut.graph.models.layout import Layout
+from offcut.graph.models.microbatches import MicroBatches, Part
 from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import Place
-from offcut.graph.sizes.extents import Numbers
+from offcut.graph.placing.places import ZERO, Place
+from offcut.graph.sizes.extents import Numbers, Valued
 
 _WORD = 8  # bytes
 
 
 NOWHERE, ARENA = 0, 1
 """The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
+
+
+class Shared(NamedTuple):
+    """What all frames of a model have.
+
+    name       of the graph
+    bases      the numbers of the bases of values that are not in the arena
+    addresses  of the last of these: constants; what is measured has an element in each frame
+    lengths    elements of the memory of each value
+    batches    of what kernels may run a part at a time; None: of nothing
+    valued     the values of extents at any sizes
+    """
+
+    name: str
+    steps: Sequence[Step]
+    arena: Arena
+    bases: Mapping[str, int]
+    addresses: Sequence[int]
+    lengths: Mapping[str, Expr]
+    batches: MicroBatches | None
+    valued: Valued
+
+    def parts(self, number: Numbers, sizes: Mapping[str, int]) -> list[Part]:
+        """The steps that run for a part of the batch at a time.
+
+        number  the values of extents at the sizes
+        """
+        return [] if self.batches is None else self.batches.parts(number, sizes, self.valued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,58 +80,37 @@ class _Call:
 class Frame:
     """The calls of all kernels at one set of sizes.
 
-    bases      the numbers of the bases of values that are not in the arena
-    addresses  of the last of these: constants; what is measured has an element here
-    number     the values of extents at the sizes
-    lengths    elements of the memory of each value that has its own
-
-    Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
+    bases        the addresses of bases by their numbers; behind those of `Shared`, of arrays that move on from part to part
+    arena_bytes  that a run needs, with scratch
     """
 
-    def __init__(
-        self,
-        name: str,
-        steps: Sequence[Step],
-        arena: Arena,
-        bases: Mapping[str, int],
-        addresses: Sequence[int],
-        number: Numbers,
-        sizes: Mapping[str, int],
-        lengths: Mapping[str, Expr],
-    ) -> None:
-        self.name, self.number = name, number
-        self.starts, total = list[int](), 0
-        for slot in arena.slots:
-            self.starts.append(total)
-            total += _rounded(max(map(number, slot.bytes)))
-        self.arena_bytes = self.scratch_at = total
-        known = [0] * (ARENA + 1 + len(bases) - len(addresses))
-        self.bases = (ctypes.c_int64 * (len(known) + len(addresses)))(*known, *addresses)
+    def __init__(self, shared: Shared, number: Numbers, sizes: Mapping[str, int]) -> None:
+        """The calls.
+
+        number  the values of extents at the sizes
+
+        Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
+        """
+        self._shared, self._number, self._sizes = shared, number, sizes
+        parts = shared.parts(number, sizes)
+        self._layout = Layout(shared.arena, number, parts)
+        self.arena_bytes = self._scratch_at = self._layout.bytes
+        self._moving = dict[tuple[int, int], int]()
+        runs, at = list[Callable[[int, int], int]](), 0
+        for part, inner in zip(parts, self._layout.inner, strict=True):
+            runs += self._at_once(shared.steps[at : part.first])
+            runs.append(self._in_parts(part, inner))
+            at = part.end
+        self._runs = (*runs, *self._at_once(shared.steps[at:]))
+        known = ARENA + 1 + len(shared.bases) - len(shared.addresses)
+        every = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
+        self.bases = (ctypes.c_int64 * len(every))(*every)
         self._measured = list[tuple[Array, Array]]()
-        for dtype, limits in limits_of(steps).items():
+        for dtype, limits in limits_of(shared.steps).items():
             found = np.zeros(len(limits), numpy_dtype(dtype))
             self._measured.append((found, np.array([*limits.values()])))
-            for at, root in zip(_addresses(found), limits, strict=True):
-                self.bases[bases[root]] = at
-
-        def place(one: Operand) -> tuple[int, int]:
-            base = bases.get(one.root, ARENA)
-            start = self.starts[arena.of[one.root]] if base == ARENA else 0
-            offset = checked(name, one.value, one, number, sizes, lengths)
-            return base, start + offset * ITEM_BYTES[one.dtype]
-
-        calls = list[_Call]()
-        for step in steps:
-            arrays = (*step.inputs, *step.outputs)
-            strides = tuple(number(stride) for one in arrays for stride in one.strides)
-            given = tuple(_sizes(name, step, number, sizes))
-            calls.append(_Call(step, tuple(map(place, arrays)), given, strides))
-        self.runs = list[Callable[[int, int], int]]()
-        for native, group in groupby(calls, lambda one: one.step.entry is not None):
-            if native:
-                self.runs.append(self._batch([*group]))
-            else:
-                self.runs += [partial(self._called, one) for one in group]
+            for address, root in zip(_addresses(found), limits, strict=True):
+                self.bases[shared.bases[root]] = address
         self._given = ctypes.addressof(self.bases)
 
     def run(self) -> None:
@@ -109,16 +118,86 @@ class Frame:
 
         Raises CallError where an index that depends on data leads out of an array.
         """
-        scratch = self.bases[ARENA] + self.scratch_at
-        for run in self.runs:
+        scratch = self.bases[ARENA] + self._scratch_at
+        for run in self._runs:
             status = run(self._given, scratch)
             if status:
-                check_status(self.name, status)
+                check_status(self._shared.name, status)
 
     @property
     def within(self) -> bool:
         """Whether what the last run measured is within its limits."""
         return all((found <= limits).all() for found, limits in self._measured)
+
+    def place(self, root: str) -> tuple[int, int]:
+        """The number of the base of a value's memory, and where it begins behind that, in bytes."""
+        base = self._shared.bases.get(root, ARENA)
+        return base, self._layout.starts[root] if base == ARENA else 0
+
+    def _at_once(self, steps: Sequence[Step]) -> Iterator[Callable[[int, int], int]]:
+        """Runs of steps for all of a batch."""
+        for native, group in groupby(steps, lambda one: one.entry is not None):
+            calls = [self._call(step) for step in group]
+            if native:
+                yield self._batch(calls)
+            else:
+                yield from (partial(self._called, one) for one in calls)
+
+    def _in_parts(self, part: Part, inner: Collection[str]) -> Callable[[int, int], int]:
+        """A run of steps for a part of the batch after the other.
+
+        inner  values that lie in memory of one part
+        """
+        steps = self._shared.steps[part.first : part.end]
+        batches = [
+            self._batch([self._call(step, part.size, number, inner) for step in steps])
+            for number in part.numbers
+        ]
+        moving = [(at, *key) for key, at in self._moving.items()]
+
+        def run(given: int, scratch: int) -> int:
+            for start in range(0, part.total, part.count):
+                for at, base, each in moving:
+                    self.bases[at] = self.bases[base] + start * each
+                status = batches[start + part.count > part.total](given, scratch)
+                if status:
+                    return status
+            return 0
+
+        return run
+
+    def _call(
+        self,
+        step: Step,
+        size: str | None = None,
+        part: Numbers | None = None,
+        inner: Collection[str] = (),
+    ) -> _Call:
+        """The call of a step.
+
+        size   of which it runs for a part; part: the values of extents for that
+        inner  values that lie in memory of one part
+        """
+        shared, number = self._shared, part or self._number
+        refused = step.refuses(number)
+        if refused:
+            at = ", ".join(f"{name} = {value}" for name, value in self._sizes.items())
+            raise CallError(shared.name, f"cannot run at {at}", at=step.name, because=refused)
+        moves = step.moves[size] if size else (ZERO,) * len(step.arrays)
+        places, strides = list[tuple[int, int]](), list[int]()
+        for one, move in zip(step.arrays, moves, strict=True):
+            own = number if one.root in inner else self._number
+            base, start = self.place(one.root)
+            offset = checked(shared.name, one.value, one, own, self._sizes, shared.lengths)
+            start += offset * ITEM_BYTES[one.dtype]
+            each = 0 if one.root in inner else own(move) * ITEM_BYTES[one.dtype]
+            if each:
+                first = ARENA + 1 + len(shared.bases)
+                base = self._moving.setdefault((base, each), first + len(self._moving))
+            places.append((base, start))
+            strides += map(own, one.strides)
+        sizes = tuple(number(extent) for _, extent in step.sizes)
+        return _Call(step, tuple(places), sizes, tuple(strides))
 
     def _batch(self, calls: Sequence[_Call]) -> Batch:
         """Calls of machine code."""
@@ -139,7 +218,7 @@ class Frame:
             assert entry is not None
             pointers, extents, strides = (at + start * _WORD for start in places)
             need = int(WORKSPACE(entry.workspace)(extents))
-            self.arena_bytes = max(self.arena_bytes, self.scratch_at + need)
+            self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
             made.append((entry.address, pointers, extents, strides, need > 0))
         pointers_at = [(at + word * _WORD, base, offset) for word, base, offset in moved]
         assert entry is not None
@@ -147,7 +226,7 @@ class Frame:
 
     def _called(self, call: _Call, bases: int, workspace: int) -> int:
         """Run a kernel that has no machine code."""
-        step, number = call.step, self.number
+        step, number = call.step, self._number
         views = [
             host.window(
                 host.View(
@@ -161,7 +240,7 @@ class Frame:
                     True,
                 )
             )
-            for (base, offset), one in zip(call.places, (*step.inputs, *step.outputs), strict=True)
+            for (base, offset), one in zip(call.places, step.arrays, strict=True)
         ]
         inputs, outs = views[: len(step.inputs)], tuple(views[len(step.inputs) :])
         known = {name: number(size) for name, size in step.sizes}
@@ -187,14 +266,11 @@ def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
     """What frames ask the values of."""
     for step in steps:
         yield from (extent for _, extent in step.sizes)
-        for one in (*step.inputs, *step.outputs):
+        for one in step.arrays:
             yield from (one.offset, *one.shape, *one.strides)
-    for slot in arena.slots:
-        yield from slot.bytes
-
-
-def _rounded(count: int) -> int:
-    return -(-count // ALIGNMENT) * ALIGNMENT
+        for moves in step.moves.values():
+            yield from moves
+    yield from arena.needs.values()
 
 
 def checked(
@@ -231,28 +307,3 @@ def checked(
             because=f"an array of shape {tuple(shape)} reaches outside of {one.root}",
         )
     return offset
-
-
-def _sizes(name: str, step: Step, number: Numbers, sizes: Mapping[str, int]) -> list[int]:
-    """The kernel's sizes, checked against what it was compiled for."""
-    found = {facts: number(expr) for facts, expr in step.sizes}
-    for facts in step.kernel.signature.sizes:
-        value = found[facts.name]
-        if not facts.min <= value <= facts.max or value % facts.multiple_of:
-            raise CallError(
-                name,
-                f"cannot run at {', '.join(f'{n} = {v}' for n, v in sizes.items())}",
-                at=step.name,
-                because=f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}",
-            )
-    for relation in step.kernel.signature.relations:
-        if not _holds(relation, found):
-            raise CallError(name, f"cannot run {step.name}", because=f"it assumes {relation.text}")
-    return [found[facts.name] for facts in step.kernel.signature.sizes]
-
-
-def _holds(relation: Relation, sizes: Mapping[str, int]) -> bool:
-    total = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
-    if relation.kind == ">=":
-        return total >= 0
-    return (total % relation.modulus if relation.kind == "mod" else total) == 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from offcut.backends.base import Entry
+from offcut.backends.base import Entry, Relation
 from offcut.core.expr import Expr
+from offcut.graph.sizes.extents import Numbers
 from offcut.kernel import Kernel
 
 
@@ -38,6 +40,8 @@ class Step:
     limits     of its outputs, each of one element, where it measures what the next step reads: above one, the call is run again by
                sums as they are written; empty for any other step
     distributed  whether products are distributed over sums in it
+    moves      of each size of the graph of which it may run a part at a time: how far each of its inputs and outputs moves on for
+               one more, in elements
     """
 
     kernel: Kernel
@@ -53,3 +57,31 @@ class Step:
     constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     limits: tuple[float, ...] = ()
     distributed: bool = False
+    moves: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> tuple[Operand, ...]:
+        """Inputs, then outputs."""
+        return (*self.inputs, *self.outputs)
+
+    def refuses(self, number: Numbers) -> str:
+        """Why the kernel does not run at sizes; "" where it does.
+
+        number  the values of extents there
+        """
+        found = {name: number(extent) for name, extent in self.sizes}
+        for facts in self.kernel.signature.sizes:
+            value = found[facts.name]
+            if not facts.min <= value <= facts.max or value % facts.multiple_of:
+                return f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}"
+        for relation in self.kernel.signature.relations:
+            if not _holds(relation, found):
+                return f"it assumes {relation.text}"
+        return ""
+
+
+def _holds(relation: Relation, sizes: Mapping[str, int]) -> bool:
+    total = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
+    if relation.kind == ">=":
+        return total >= 0
+    return (total % relation.modulus if relation.kind == "mod" else total) == 0

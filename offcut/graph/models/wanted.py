@@ -7,7 +7,7 @@ memory, and those that lie side by side are one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -23,6 +23,7 @@ from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, with_fewer_products
+from offcut.graph.fusion.parallel import parallel_axes
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
@@ -75,6 +76,8 @@ class Form:
     sizes      its sizes, over those of the graph
     assumed    what its results are compared with, where it measures what another reads
     distributed  whether products are distributed over sums
+    parallel   of those of its sizes along which a part of the results is computed from that part of what is read: the axes
+               that are they, by value
     """
 
     inputs: tuple[str, ...]
@@ -84,6 +87,7 @@ class Form:
     sizes: Mapping[str, Expr]
     assumed: tuple[Assumed, ...] = ()
     distributed: bool = False
+    parallel: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -184,12 +188,17 @@ def _described(around: _Around, results: Sequence[Tensor], renames: Mapping[str,
     key = str(source(computation(results, inputs, tuple(constants))))
     every = {t.name: (1,) * len(t.shape) for t in given} | runs
     every |= {new: runs[old] for old, new in renames.items()}
+    parallel = parallel_axes([*inputs, *(one for one in tensors_of(results) if one.definition)])
     form = Form(
         tuple(one.name for one in outside),
         {name: name for name in constants},
         around.derived,
         every,
         {new: dims.extents[old] for new, old in sizes.items()},
+        parallel={
+            size: {renames.get(name, name): axis for name, axis in axes.items()}
+            for size, axes in parallel.items()
+        },
     )
     return Wanted(key, results, tuple(inputs), arrays, form)
 

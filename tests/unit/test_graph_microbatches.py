@@ -1,0 +1,215 @@
+"""Micro-batches: what runs for a part of the batch at a time computes the same bits, lies in memory of one part, and pays."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.costmodel import load
+from offcut.describe.tensor import Tensor
+from offcut.graph import Bound, Builder, Model, compiled, interpreted
+from offcut.graph.fusion.parallel import parallel_axes
+from offcut.graph.models.layout import packed
+from offcut.graph.models.microbatches import MicroBatches
+from offcut.graph.models.moves import able
+from tests.graphs import arrays, drawn
+from tests.operators import near
+
+
+def runs_of(model: Model, size: str, seed: int) -> Iterator[tuple[int, int]]:
+    """Steps that may run for a part of the size: the longest runs of them, and one within each."""
+    generator = np.random.default_rng(seed)
+    able = able_of(model, size)
+    at = 0
+    while at < len(able):
+        end = at
+        while end < len(able) and able[end]:
+            end += 1
+        if end > at:
+            yield at, end
+            first = int(generator.integers(at, end))
+            yield first, int(generator.integers(first, end)) + 1
+        at = max(end, at + 1)
+
+
+def able_of(model: Model, size: str) -> list[bool]:
+    return able(model.steps, size, model._lengths)
+
+
+def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -> None:
+    """From now on a model runs so, in memory that holds NaN at first."""
+
+    class Chosen(MicroBatches):
+        def _runs(self, *_: Any) -> list[tuple[tuple[int, int], int]]:
+            return runs
+
+    values = model.bound.graph.values
+    batches = Chosen(size, model.steps, able_of(model, size), values)
+    model._shared = model._shared._replace(batches=batches)
+    memory = model._memory
+
+    def poisoned(count: int) -> tuple[int, int, Any]:
+        found = memory(count)
+        found[2].fill(0xFF)
+        return found
+
+    model._memory = poisoned  # type: ignore[method-assign]
+    model._known.clear()
+
+
+@pytest.mark.parametrize("seed", range(300, 316))
+def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) -> None:
+    bound = drawn(seed, 9)
+    for size, sizes in (("b", {"b": 4, "n": 3}), ("n", {"b": 2, "n": 5})):
+        model = compiled(bound, threads=1)
+        given = arrays(bound, seed, **sizes)
+        expected = model(given)
+        for run in runs_of(model, size, seed):
+            for count in range(1, sizes[size]):
+                in_parts(model, size, [(run, count)])
+                found = model(given)
+                for name in expected:
+                    assert np.array_equal(found[name], expected[name], equal_nan=True), (run, count)
+
+
+def residual(images: int = 64) -> Bound:
+    """Convolutions of images of any extent, a sum with what came before them, and outputs of several depths."""
+    made = Builder("residual")
+    b, h, w = made.size("b", 1, images), made.size("h", 1, 64), made.size("w", 1, 64)
+    generator = np.random.default_rng(1)
+
+    def convolved(x: Any, out: int, channels: int, kernel: int, **how: Any) -> Any:
+        held = generator.uniform(-0.3, 0.3, (out, channels, kernel, kernel)).astype("float32")
+        return made.node("conv2d", x, made.constant(made.fresh("w"), held), **how)
+
+    x = made.input("x", "float32", (b, 3, h, w))
+    first = made.node("relu", convolved(x, 16, 3, 3, padding=1))
+    wide = made.node("relu", convolved(first, 48, 16, 1))
+    deep = made.node("relu", convolved(wide, 48, 1, 3, padding=1, groups=48))
+    joined = made.node("add", convolved(deep, 16, 48, 1), first)
+    last = made.node("relu", convolved(joined, 8, 16, 1))
+    made.output(wide, made.node("mean", last, axis=[2, 3]))
+    return made.bound
+
+
+def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
+    bound = residual()
+    model = compiled(bound, threads=1)
+    for images in (2, 5):
+        given = arrays(bound, images, b=images, h=7, w=6)
+        model._shared = model._shared._replace(batches=None)
+        model._known.clear()
+        expected, plain = model(given), interpreted(bound, given)
+        steps = len(model.steps)
+        assert all(able_of(model, "b"))
+        for runs in (
+            [((0, steps), 1)],
+            [((0, steps), 2)],
+            [((0, 2), 1), ((2, steps), 2)],
+            [((1, 3), 1)],
+            [((1, steps - 1), 3)],
+        ):
+            in_parts(model, "b", [(run, count) for run, count in runs if count < images])
+            found = model(given)
+            for name in expected:
+                assert np.array_equal(found[name], expected[name])
+                near(found[name], plain[name])
+
+
+def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
+    model = compiled(residual(), threads=1)
+    sizes = {"b": 8, "h": 32, "w": 32}
+    in_parts(model, "b", [((0, len(model.steps)), 1)])
+    parted = model.plan(**sizes)
+    assert parted.parts == (f"{model.steps[0].name} to {model.steps[-1].name}: 1 of b at a time",)
+    model._shared = model._shared._replace(batches=None)
+    whole = model.plan(**sizes)
+    assert sum(bytes_of(parted.arena)) * 7 < sum(bytes_of(whole.arena))
+    assert str(parted).splitlines()[-1] == parted.parts[0]
+
+
+def bytes_of(arena: tuple[str, ...]) -> list[int]:
+    return [int(text.split()[0].replace(",", "")) for text in arena]
+
+
+def chosen(model: Model, machine: Any, **sizes: int) -> tuple[str, ...]:
+    """What parts a model would run in on a machine."""
+    batches = MicroBatches("b", model.steps, able_of(model, "b"), model.bound.graph.values)
+    batches.machine = load(machine) if isinstance(machine, str) else machine
+    model._shared = model._shared._replace(batches=batches)
+    return model.plan(**sizes).parts
+
+
+def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> None:
+    model, zen = compiled(residual(512), threads=1), load("zen4")
+    (line,) = chosen(model, zen, b=64, h=64, w=64)
+    assert line.endswith(("1 of b at a time", "2 of b at a time"))
+    assert chosen(model, zen, b=1, h=64, w=64) == ()
+    assert chosen(model, zen, b=8, h=4, w=4) == ()
+    memory = tuple(replace(level, bytes=1 << 40) for level in zen.memory)
+    assert chosen(model, replace(zen, memory=memory), b=64, h=64, w=64) == ()
+
+
+def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:
+    made = Builder("deep")
+    b = made.size("b", 1, 64)
+    x = made.input("x", "float32", (b, 4, 2048))
+    for _ in range(2):
+        held = np.ones((2048, 2048), "float32")
+        x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
+    made.output(x)
+    assert chosen(compiled(made.bound, threads=1), "zen4", b=64) == ()
+
+
+def test_threads_that_share_a_kernel_get_an_image_each() -> None:
+    model = compiled(residual(), threads=2)
+    (line,) = chosen(model, "zen4", b=64, h=64, w=64)
+    assert line.endswith("2 of b at a time")
+
+
+n, m = oc.dim("n", max=64), oc.dim("m", max=64)
+X, Y = oc.placeholder((n, m), name="X"), oc.placeholder((n, 8), name="Y")
+V, k = oc.placeholder((8,), name="V"), oc.reduce_axis(m, "k")
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (oc.compute((n, m), lambda i, j: X[i, j] * 2, name="Z"), {"n", "m"}),
+        (oc.compute((n, m), lambda i, j: X[i, j] * V[j % 8], name="Z"), {"n"}),
+        (oc.compute((n, m), lambda i, j: X[i, j] + Y[i, 3], name="Z"), {"n", "m"}),
+        (oc.compute((n, 8), lambda i, j: oc.sum(X[i, k] * Y[i, j], k), name="Z"), {"n"}),
+        (oc.compute((n, m), lambda i, j: X[n - 1 - i, j], name="Z"), {"m"}),
+        (oc.compute((n, m), lambda i, j: oc.where(i < 3, X[i, j], 0.0), name="Z"), {"m"}),
+        (oc.compute((n, m), lambda i, j: X[i, j] * oc.cast(n, "float32"), name="Z"), {"m"}),
+        (oc.compute((n, n), lambda i, j: Y[i, 0] * Y[j, 0], name="Z"), set()),
+        (oc.compute((2 * n,), lambda i: Y[i // 2, 0], name="Z"), set()),
+    ],
+)
+def test_a_size_is_parallel_where_places_do_not_know_of_each_other(
+    made: Tensor, expected: set[str]
+) -> None:
+    assert made.definition is not None
+    assert parallel_axes([*made.definition.reads, made]).keys() == expected
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_value_lies_over_another_that_is_there_at_once(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    firsts = sorted(generator.integers(0, 12, 15))
+    lives = {f"v{n}": (int(a), int(a + generator.integers(0, 6))) for n, a in enumerate(firsts)}
+    needs = {name: int(generator.integers(0, 500)) for name in lives}
+    starts, end = packed(needs, lives)
+    for one, (first, last) in lives.items():
+        assert starts[one] % 64 == 0
+        assert starts[one] + needs[one] <= end
+        for other, (begin, over) in lives.items():
+            if one < other and first <= over and begin <= last:
+                apart = (
+                    starts[one] + needs[one] <= starts[other]
+                    or starts[other] + needs[other] <= starts[one]
+                )
+                assert apart, (one, other)
