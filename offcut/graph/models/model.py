@@ -22,6 +22,7 @@ from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.kernels import Kernels, Named
 from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.plan import ModelPlan, planned
@@ -217,6 +218,13 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self._shared, self.notes, sizes)
+
+    def cost(self, **sizes: int) -> ModelCost:
+        """What a call of these sizes is predicted to cost on one core, by kernel and in all.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        return cost_of(self.bound.graph, self.steps, sizes)
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""

@@ -14,6 +14,7 @@ from offcut.errors import DescribeError, TargetError
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
+    from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
     from offcut.plugins.onnx.importing import Imported
 
@@ -54,6 +55,10 @@ class OnnxModel:
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs, as `Model.plan` says it."""
         return self.model.plan(**sizes)
+
+    def cost(self, **sizes: int) -> ModelCost:
+        """What a call is predicted to cost, as `Model.cost` says it."""
+        return self.model.cost(**sizes)
 
 
 def from_onnx(

@@ -10,6 +10,7 @@ all of this: what is planned is the program that they make.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
