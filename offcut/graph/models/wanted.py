@@ -141,16 +141,14 @@ def wanted(
     given = [description.tensors[name] for name in outside]
     last = [value.name for value in asked.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
-    results = without_single_terms(written_in(results, asked.before))
-    described = {tensor.name for tensor in tensors_of(results)}
-    if distributive:
-        results = with_folded_factors(results, constants)
-    results, derived, made, assumed = _known(results, constants, distributive, run)
+    described = without_single_terms(written_in(results, asked.before))
+    folded = with_folded_factors(described, constants) if distributive else described
+    results, derived, made, assumed = _known(folded, constants, distributive, run)
     every = {**constants, **made}
     given += [replace(tensor, definition=None) for tensor in derived]
     around = _Around(description.dims, given, derived, every, asked)
     found = _described(around, results, renames)
-    distributed = described != {tensor.name for tensor in tensors_of((*results, *derived))}
+    distributed = folded is not described or bool(assumed)
     found = replace(found, form=replace(found.form, distributed=distributed))
     if not assumed:
         return (found,), every
