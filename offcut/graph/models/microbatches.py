@@ -93,16 +93,15 @@ class MicroBatches:
         counts = [*_counts(self._threads, total), total]
         states = range(len(counts))
         far = _per_byte(machine, sum(self._weights))
-        costs, near = [inf] * (len(counts) - 1) + [0.0], [0.0] * len(counts)
+        costs = ended = [inf] * (len(counts) - 1) + [0.0]
         ways = list[list[int]]()
         for step, may, weights in zip(self.steps, self.able, self._weights, strict=True):
             one = _traffic(step, self.size, weights, number)
             rates = [_per_byte(machine, one.fixed + one.moved * c // total) for c in counts]
             # what passes between steps of unlike counts lies where that of a whole batch does
-            left = [cost + one.read * gain for cost, gain in zip(costs, near, strict=True)]
-            other = min(states, key=left.__getitem__)
-            near = [rates[-1] - rate for rate in rates]
-            entered = [left[other] + one.read * gain for gain in near]
+            far_off = [rates[-1] - rate for rate in rates]
+            other = min(states, key=ended.__getitem__)
+            entered = [ended[other] + one.read * more for more in far_off]
             ways.append([n if costs[n] <= entered[n] else other for n in states])
             again = [-(-total // count) - 1 for count in counts]
             costs = [
@@ -113,7 +112,9 @@ class MicroBatches:
                 else inf
                 for n in states
             ]
-        state, runs = min(states, key=costs.__getitem__), list[tuple[tuple[int, int], int]]()
+            written = one.moved - one.read
+            ended = [cost + written * more for cost, more in zip(costs, far_off, strict=True)]
+        state, runs = min(states, key=ended.__getitem__), list[tuple[tuple[int, int], int]]()
         for at in reversed(range(len(ways))):
             end = at + 1
             if runs and counts[state] == runs[-1][1]:
