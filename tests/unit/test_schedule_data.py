@@ -561,7 +561,7 @@ TEXTS = {
         """\
 parse: cannot read a schedule
   at       line 1: nest C
-  because  it is no decision
+  because  it is not of this form
   help     schedule C""",
     ),
     "no decision": (

@@ -98,6 +98,14 @@ def from_onnx(
     from offcut.plugins.onnx.importing import imported
     from offcut.plugins.onnx.weights import arrays_in, let_go
 
+    for name, given in (("sizes", sizes), ("constants", constants)):
+        if given is not None and not isinstance(given, Mapping):
+            raise DescribeError(
+                OP,
+                f"cannot take {name}={given!r}",
+                because="they are given by name",
+                help=('sizes={"batch": (1, 512)}', 'constants={"axes": array}'),
+            )
     proto, weights = _proto(onnx, source)
     with lent(weights.values(), let_go):
         weights = arrays_in(proto, weights)
