@@ -23,7 +23,7 @@ from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.cost import ModelCost, cost_of
-from offcut.graph.models.kernels import Kernels, Named
+from offcut.graph.models.kernels import Kernels, NamedRegion
 from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
@@ -427,7 +427,7 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders)
         try:
-            steps, asked = list[Step](), list[Named]()
+            steps, asked = list[Step](), list[NamedRegion]()
             for part in placed.steps:
                 region = part.region
                 asked.append(kernels.asked(part, *_constants(region, readings, made, orders)))
