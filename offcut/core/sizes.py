@@ -174,7 +174,9 @@ def assume(*facts: Any) -> Assumption:
     stated = tuple(fact for fact in facts if fact not in (True, sympy.true))
     for fact in stated:
         because = ""
-        if not isinstance(fact, Relational):
+        if fact is sympy.false:
+            because = "no values of the sizes meet it, by what each of them is bounded by"
+        elif not isinstance(fact, Relational):
             because = (
                 f"it is {fact!r}: sympy compares with == by structure; "
                 "use sympy.Eq(a, b), or n % 8 == 0"

@@ -159,6 +159,14 @@ PROMISES = [
         ),
     ),
     (
+        lambda: assume(n <= -1),
+        (
+            "assume: cannot promise False\n"
+            "  because  no values of the sizes meet it, by what each of them is bounded by\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
         lambda: assume(n < 2.5),
         (
             "assume: cannot promise n < 2.5\n"
