@@ -399,12 +399,12 @@ def target(name: str, machine: str | os.PathLike[str] | Device | None = None) ->
             because="a machine is the name of a description, the path of one, or a Device",
             help=(", ".join(shipped()),),
         )
-    return registry.named(str(name), described, "target")
+    return registry.named(name, described, "target")
 
 
 def _chosen(asked: object, op: str) -> Target:
     """The target that an argument ``target=`` says."""
-    return asked if isinstance(asked, Target) else registry.named(str(asked), None, op)
+    return asked if isinstance(asked, Target) else registry.named(asked, None, op)
 
 
 __all__ = ["Kernel", "compile", "partition", "prove_equal", "target", "targets"]

@@ -192,7 +192,7 @@ def check_sizes(signature: Signature, sizes: Mapping[str, int], op: str = "plan"
     unknown = [name for name in sizes if name not in known]
     if missing or unknown:
         call = ", ".join(f"{name}=…" for name in known)
-        what = f"without {', '.join(missing)}" if missing else f"with {', '.join(unknown)}"
+        what = f"with {', '.join(unknown)}" if unknown else f"without {', '.join(missing)}"
         raise CallError(
             op,
             f"cannot {op} {what}",

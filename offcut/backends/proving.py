@@ -15,7 +15,7 @@ from offcut import debug
 from offcut.backends.host import cache as objects
 from offcut.backends.inside import check_asked
 from offcut.core.accesses import only_reduces, statuses
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
     Choose,
@@ -161,7 +161,7 @@ def _is_exact(program: Program, stmt: Stmt) -> bool:
     """Whether the order of updates makes no difference."""
     if not isinstance(stmt, Store):
         return False
-    return stmt.reduce in ("max", "min") or program.buffer(stmt.buffer).dtype not in FLOATS
+    return stmt.reduce in ANY_ORDER or program.buffer(stmt.buffer).dtype not in FLOATS
 
 
 def _loops(body: Sequence[Stmt], path: Path) -> Iterator[tuple[Path, For | Let]]:

@@ -31,11 +31,13 @@ def targets() -> tuple[str, ...]:
     return tuple(sorted({*_BUILT_IN, *(point.name for point in _plugged())}))
 
 
-def named(name: str, machine: Device | None, op: str) -> Target:
+def named(name: object, machine: Device | None, op: str) -> Target:
     """The target of that name, for a machine or its own.
 
-    Raises TargetError where there is none, or a plug-in cannot be loaded.
+    Raises TargetError where there is none, it is no name, or a plug-in cannot be loaded.
     """
+    if not isinstance(name, str):
+        raise _refused(name, "a target is a name, or an offcut.backends.target.Target", op)
     if name in _BUILT_IN:
         return _BUILT_IN[name](machine)
     for point in (point for point in _plugged() if point.name == name):
@@ -58,12 +60,13 @@ def named(name: str, machine: Device | None, op: str) -> Target:
             at=f"{point.value}, an entry point of {GROUP}",
             because=f"it gives a {type(made).__name__}, no offcut.backends.target.Target",
         )
-    raise TargetError(
-        op,
-        f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}",
-        because="there is no such target",
-        help=(", ".join(f'target="{known}"' for known in targets()),),
-    )
+    raise _refused(name, "there is no such target", op)
+
+
+def _refused(name: object, because: str, op: str) -> TargetError:
+    what = f"cannot {op} for target={name!r}" if op != "target" else f"cannot plan for {name!r}"
+    help = ", ".join(f'target="{known}"' for known in targets())
+    return TargetError(op, what, because=because, help=(help,))
 
 
 def _plugged() -> Iterator[EntryPoint]:

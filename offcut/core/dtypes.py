@@ -59,6 +59,10 @@ def in_range(value: float, dtype: str) -> bool:
     return value == value and int(info.min) <= value <= int(info.max)
 
 
+ANY_ORDER = ("max", "min")
+"""Reducers whose result is the same in any order of the terms, and where terms are repeated, whatever their type."""
+
+
 def neutral(op: str, dtype: str) -> int | float:
     """The value that a reduction by `op` starts from.
 

@@ -174,7 +174,9 @@ def assume(*facts: Any) -> Assumption:
     stated = tuple(fact for fact in facts if fact not in (True, sympy.true))
     for fact in stated:
         because = ""
-        if not isinstance(fact, Relational):
+        if fact is sympy.false:
+            because = "no values of the sizes meet it, by what each of them is bounded by"
+        elif not isinstance(fact, Relational):
             because = (
                 f"it is {fact!r}: sympy compares with == by structure; "
                 "use sympy.Eq(a, b), or n % 8 == 0"
@@ -183,6 +185,8 @@ def assume(*facts: Any) -> Assumption:
             because = "a fact is about sizes made by dim"
         elif fact.rel_op == "!=":
             because = "a call checks <=, <, >=, > and =="
+        elif not all(c.is_Rational for c in _coefficients(fact)):
+            because = "a fact is of ints and of sizes: isl decides those alone"
         elif any(abs(c) > 2**31 for c in _coefficients(fact)):
             because = "a call checks it in int64: factors are at most 2**31"
         elif condition_of(fact) is None:

@@ -1,7 +1,16 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.accelerator import Accelerator
-from offcut.costmodel.closed import Cost, Formulas, Hardware, Level, cost, formulas
+from offcut.costmodel.closed import (
+    Cost,
+    Formulas,
+    Hardware,
+    Level,
+    cost,
+    formulas,
+    quantity,
+    table,
+)
 from offcut.costmodel.closed_form import (
     Blocks,
     Work,
@@ -48,10 +57,12 @@ __all__ = [
     "pack_seconds",
     "plain",
     "processor",
+    "quantity",
     "roofline",
     "rows_seconds",
     "shipped",
     "shortened",
+    "table",
     "tile_cycles",
     "tile_price",
     "unpacked_factor",

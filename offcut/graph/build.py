@@ -87,8 +87,14 @@ class Builder:
         return Ref(made.name)
 
     def constant(self, name: str, array: Any) -> Ref:
-        """An array that is known: copied, where somebody might write to it."""
+        """An array that is known: copied, where somebody might write to it.
+
+        Raises DescribeError where there is no such element type, or the name is taken.
+        """
         found = kept(np.asarray(array))
+        if str(found.dtype) not in DTYPES:
+            because = f"element types are {', '.join(DTYPES)}"
+            raise DescribeError("graph", f"cannot hold {found.dtype}", at=name, because=because)
         made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
         self.constants[made.name] = made
         self.arrays[made.name] = found.reshape(np.shape(array))

@@ -12,7 +12,7 @@ from typing import TypeVar
 from offcut.core import index as ix
 from offcut.core.accesses import elements, outside, owned
 from offcut.core.conditions import all_of, negated
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Compare, Expr, variables
 from offcut.core.program import (
     Choose,
@@ -59,7 +59,7 @@ def check_keeps_reduction(at: str, strategy: Strategy, tile: int, reduction: str
     loop that adds up meets each term once, in its order; one that is moved back, as by ``shift``,
     meets some again, which changes no max and no min.
     """
-    if reduction in (None, "max", "min") or not strategy.repeats(tile):
+    if reduction in (None, *ANY_ORDER) or not strategy.repeats(tile):
         return
     raise PartitionError(
         "partition",
@@ -197,7 +197,7 @@ def check_marks(
             continue
         store = one.target.store
         reduces = one.reduction and loop.execution is Execution.VECTOR and loop.bound is None
-        exact = store.reduce in ("max", "min") or program.buffer(one.buffer).dtype not in FLOATS
+        exact = store.reduce in ANY_ORDER or program.buffer(one.buffer).dtype not in FLOATS
         if reduces and (reassociate or exact):
             reducing.add(one.path)
             continue

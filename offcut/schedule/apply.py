@@ -39,7 +39,7 @@ from offcut.partition import (
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.checks import check_panels, check_splits
+from offcut.schedule.checks import check_panels, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import (
     Convert,
@@ -156,7 +156,7 @@ class Applying:
                     raise not_applied(f"cannot cut {step.axis}", "its nest says how it is split")
                 else:
                     self.given = restaged(self.given, step)
-        shared = Shared((), tuple(self.tree(nest, 0) for nest in nests))
+        shared = Shared((), tuple(self.tree(nest, ()) for nest in nests))
         self.check_complete(shared)
         return shared
 
@@ -176,8 +176,8 @@ class Applying:
                 visit(step, ())
         return found
 
-    def tree(self, nest: Nest | Together, around: int) -> int | Shared:
-        """The groups of a nest, by position, and the loops that they share."""
+    def tree(self, nest: Nest | Together, around: tuple[str, ...]) -> int | Shared:
+        """The groups of a nest, by position, and the loops that they share, inside of loops of the names `around`."""
         with self.line(nest):
             if isinstance(nest, Nest):
                 position = position_of(self.given, nest.stage)
@@ -185,8 +185,9 @@ class Applying:
                     raise not_applied(f"cannot compute {nest.stage} twice", "two nests are of it")
                 self.nests[position] = nest
                 return position
-            length = around + len(nest.axes)
-            parts = tuple(self.tree(part, length) for part in nest.parts)
+            inside = (*around, *nest.axes)
+            first, length = len(around), len(inside)
+            parts = tuple(self.tree(part, inside) for part in nest.parts)
             groups = Shared((), parts).groups
             if not groups:
                 raise not_applied("cannot share loops", "no nest shares them")
@@ -194,11 +195,24 @@ class Applying:
             if len(lead.axes) < length:
                 because = f"{lead.label} has {len(lead.axes)} axes"
                 raise not_applied(f"cannot share {length} loops", because)
-            own = lead.axes[around:length]
+            own = lead.axes[first:length]
+            for place in range(first, length):
+                self.check_shared_name(lead, place, inside)
             axes = tuple(replace(a, name=n) for a, n in zip(own, nest.axes, strict=True))
             made = Shared(axes, parts, nest.block)
-            check_shared(self.given, made, around)
+            check_shared(self.given, made, first)
             return made
+
+    def check_shared_name(self, lead: Stage, place: int, names: Sequence[str]) -> None:
+        """Refuse to call the loop of an axis, by its place, as another axis of its stage or another loop is called."""
+        own, name = lead.axes[place].name, names[place]
+        others = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - {own}
+        if name in {*others, *names[:place]}:
+            raise not_applied(
+                f"cannot share a loop {name}",
+                f"loops of {lead.label} are shared from its first axis on, and axis {place} is {own}",
+                help=(f"together {' '.join(axis.name for axis in lead.axes[: place + 1])}",),
+            )
 
     def check_complete(self, shared: Shared) -> None:
         """Refuse nests that leave a stage out, or run before what they read."""
@@ -256,6 +270,8 @@ class Applying:
         if way.cover is not None:
             with self.line(way.cover):
                 found = self.matched(lead, way.cover)
+            with self.line(next((cut for cut in way.splits if cut.axis == found.columns), way)):
+                check_widths(way.splits, found)
         cost = way.cost
         if cost is not None:
             with self.line(way):

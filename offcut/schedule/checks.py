@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from offcut.core import index as ix
 from offcut.core.program import Panels
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
-from offcut.partition import LADDER, AxisCut, Strategy, checked_tiles, segments
+from offcut.partition import LADDER, AxisCut, Match, Strategy, checked_tiles, segments
 from offcut.schedule.text import panels_text
 
 
@@ -76,6 +77,22 @@ def _check_ranges(cut: AxisCut, before: AxisCut | None) -> None:
             f"tiles of {before.axis} are up to {tallest} high, and no range holds {next_height}"
         )
         raise _refused(cut, because)
+
+
+def check_widths(splits: Sequence[AxisCut], found: Match) -> None:
+    """Refuse widths by height that no tile of the microkernel has which covers them."""
+    kernel = found.microkernel
+    for before, cut in pairwise(splits):
+        if before.axis != found.rows or cut.axis != found.columns or kernel.repeats:
+            continue
+        for (low, high), _, widths in cut.by_height:
+            tallest = min(high, max(tile for tile, _ in _steps(before)))
+            for height in range(low, tallest + 1):
+                if max(widths) > kernel.columns_for(height):
+                    because = f"no register tile of {kernel.name} has {height} × {max(widths)}"
+                    widest = kernel.columns_for(height)
+                    help = (f"{widest} columns at most beside a height of {height}",)
+                    raise _refused(cut, because, *(help if widest else ()))
 
 
 def _refused(cut: AxisCut, because: str, *help: str) -> PartitionError:

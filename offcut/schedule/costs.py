@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain, product
+from itertools import product
 
 import numpy as np
 
 from offcut.core.expr import Expr, Load, variables, walk
 from offcut.core.interpret.values import Array, evaluate_all
 from offcut.core.program import Size
+from offcut.core.spread import spread
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import unsafe_divisor
@@ -57,15 +58,12 @@ def _points(sizes: tuple[Size, ...]) -> Array:
 
 
 def _values(size: Size, count: int) -> Sequence[int]:
-    """As many values of a size at most: half of them its least ones, the last, and powers of two with what is beside them."""
-    step, first, last = (
-        size.multiple_of,
-        -(-size.min // size.multiple_of),
-        size.max // size.multiple_of,
-    )
-    larger = (2**k + beside for k in range(31) for beside in (-1, 0, 1))
-    wanted = dict.fromkeys(chain(range(first, first + count // 2), [last], larger))
-    return [step * k for k in wanted if first <= k <= last][:count]
+    """As many values of a size at most: half of them its least ones, the others further and further apart, up to the last."""
+    step = size.multiple_of
+    first = -(-size.min // step) * step
+    least = range(first, size.max + 1, step)[: max(count // 2, 1)]
+    larger = spread(size, count - len(least)) if size.max > least[-1] else ()
+    return sorted({*least, *map(int, larger)})
 
 
 def _refused(cost: Expr, because: str, *help: str) -> PartitionError:

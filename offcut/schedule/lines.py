@@ -60,7 +60,7 @@ class Line:
     def match(self, pattern: str, *shown: str) -> re.Match[str]:
         """The parts of the line; refused where it is not as `shown`."""
         found = re.fullmatch(pattern, self.text)
-        return found if found else self.refuse("it is no decision", *shown)
+        return found if found else self.refuse("it is not of this form", *shown)
 
     def size(self, text: str) -> int:
         """A number of the line, an iteration count or a place; refused past the greatest size."""

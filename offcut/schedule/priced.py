@@ -10,7 +10,8 @@ from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Option, Program, walk
 from offcut.core.sizes import real_of
-from offcut.errors import DescribeError
+from offcut.core.text.printer import format_expr
+from offcut.errors import DescribeError, PartitionError
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Nest, Schedule, Step, Together
 
@@ -70,5 +71,11 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
     called: dict[str, Expr] = {name: Var(user) for user, name in users.items()}
     own = {name: user for user, name in users.items()}
     sizes = [replace(size, name=own.get(size.name, size.name)) for size in loops.sizes]
-    check_cost(node, sizes, [substitute(fact, called) for fact in loops.assumptions])
+    try:
+        check_cost(node, sizes, [substitute(fact, called) for fact in loops.assumptions])
+    except PartitionError as refused:
+        what = f"cannot take {format_expr(node)} as the price of {option.label}"
+        raise PartitionError(
+            "compile", what, because=refused.because, help=refused.help
+        ) from refused
     return substitute(node, {user: Var(name) for user, name in users.items()})

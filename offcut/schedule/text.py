@@ -407,7 +407,8 @@ def _read_cost(line: Line) -> Expr:
     try:
         return parse_expr(text, "float64")
     except ParseError as refused:
-        line.refuse(refused.because, "costs 1e-09*float64(n)")
+        because = f"{refused.refused}: {refused.because}"
+        line.refuse(because, *refused.help, "costs 1e-09*float64(n)")
 
 
 def _read_cover(line: Line) -> Cover:

@@ -75,6 +75,13 @@ class Records:
                 because=f"OFFCUT_RECORDS is {OFF}",
                 help=('Records("a file")', "OFFCUT_RECORDS=a file"),
             )
+        if not isinstance(named, str | os.PathLike):
+            raise OffcutError(
+                "records",
+                f"cannot keep records in {named!r}",
+                because="records are a file",
+                help=('Records("a file")',),
+            )
         object.__setattr__(self, "path", Path(named).expanduser())
         if self._exists():
             with self._open():

@@ -5,7 +5,7 @@ and recorded one by one, as soon as each is known. A round depends on the seed, 
 so that a campaign that was killed and is begun again proposes the same, and measures what is missing. Batches are
 comparable: how the machine drifted between their trials is divided out (`drift`). At last the best of
 them, what their ways make together, and the default run in turns against each other; the default stays if it is not
-beaten by more than the noise.
+beaten by more than the noise, and by more than times are known to.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Campaign:
     named    what records call the explorer
     measure  of schedules
     last     of the best, against each other: all in turns, on one device; None: `measure`
+    resolution  the share of a time to which times are known: what the best saves beside the default is more, or nothing
     batch    schedules in a round, at most
     trials   at most, the default among them; None: as many as `seconds` allow
     seconds  after which no round begins; None: as many as `trials` need
@@ -88,6 +89,7 @@ class Campaign:
     seconds: float | None = None
     tell: Callable[[Progress], None] = lambda progress: None
     last: Measure | None = None
+    resolution: float = 0.0
     batch: int = BATCH
     tried: list[Measured] = field(default_factory=list, init=False)
     anchor: Anchor = field(init=False)
@@ -231,7 +233,8 @@ class Campaign:
         default = ended.get(first)
         if default is None or default.outcome is not Outcome.OK:
             return self._settled(winner, None)
-        gain, doubt = self._time(default) - self._time(winner), self._doubt(default, winner)
+        gain = self._time(default) - self._time(winner)
+        doubt = max(self._doubt(default, winner), self.resolution * self._time(default))
         return self._settled(winner if gain > doubt else default, default)
 
     def _settled(self, chosen: Measured, default: Measured | None) -> Schedule:

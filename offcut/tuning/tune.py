@@ -114,7 +114,8 @@ def tune(
     most = TRIALS if trials is None and seconds is None else trials
     with ExitStack() as stack:
         tell = stack.enter_context(shown(progress, space.first.name, most))
-        begun = partial(Campaign, problem, space, expected, made, named, kept)
+        known_to = 0.0 if chosen.simulates else limits.resolution
+        begun = partial(Campaign, problem, space, expected, made, named, kept, resolution=known_to)
         if workers is None:
             here = measuring(problem, limits, stack)
             return begun(here.each, most, seconds, tell, last=here.turns).best()

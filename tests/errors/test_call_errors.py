@@ -352,7 +352,7 @@ repeat: out does not match the results
         """\
 add: out is not an array
   at       out
-  because  it is a tuple; kernels take numpy and DLPack arrays""",
+  because  it is of type tuple; kernels take numpy and DLPack arrays""",
     ),
     "one result in another": (
         REPEAT,
@@ -458,7 +458,7 @@ add: out has the wrong element type
         """\
 add: out is not an array
   at       out
-  because  it is a list; kernels take numpy and DLPack arrays""",
+  because  it is of type list; kernels take numpy and DLPack arrays""",
     ),
     "a list": (
         ADD,
@@ -467,7 +467,7 @@ add: out is not an array
         """\
 add: x is not an array
   at       x
-  because  it is a list; kernels take numpy and DLPack arrays
+  because  it is of type list; kernels take numpy and DLPack arrays
   help     numpy.asarray(x, dtype=...)""",
     ),
     "a scalar": (
@@ -477,7 +477,7 @@ add: x is not an array
         """\
 add: b is not an array
   at       b
-  because  it is a float32; kernels take numpy and DLPack arrays
+  because  it is of type float32; kernels take numpy and DLPack arrays
   help     numpy.asarray(b, dtype=...)""",
     ),
     "an array on a GPU": (

@@ -258,6 +258,13 @@ compile: cannot compile for target='tpu'
   because  there is no such target
   help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
     ),
+    "a target that is no name": (
+        lambda: oc.compile(C, target=3),  # type: ignore[arg-type]
+        """\
+compile: cannot compile for target=3
+  because  a target is a name, or an offcut.backends.target.Target
+  help     target="accelerator", target="cpu", target="gemmini", target="interpret", target="vta", target="vta-osdi18\"""",
+    ),
     "another target of a partition": (
         lambda: oc.partition(C, tile={"i": 4}, target="tpu"),
         """\
@@ -401,6 +408,13 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: held().plan(),
         """\
 plan: cannot plan without n
+  because  the sizes of C are n
+  help     plan(n=…)""",
+    ),
+    "a plan of a size that is none of its own": (
+        lambda: held().plan(q=2),
+        """\
+plan: cannot plan with q
   because  the sizes of C are n
   help     plan(n=…)""",
     ),

@@ -159,6 +159,22 @@ PROMISES = [
         ),
     ),
     (
+        lambda: assume(n <= -1),
+        (
+            "assume: cannot promise False\n"
+            "  because  no values of the sizes meet it, by what each of them is bounded by\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(n < 2.5),
+        (
+            "assume: cannot promise n < 2.5\n"
+            "  because  a fact is of ints and of sizes: isl decides those alone\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
         lambda: assume(n >= m * 2**62),
         (
             "assume: cannot promise n >= 4611686018427387904*m\n"

@@ -155,8 +155,37 @@ def test_a_size_has_a_name() -> None:
 def test_a_plan_is_of_sizes_that_are_allowed() -> None:
     made, x = builder()
     made.output(made.node("relu", x))
-    with pytest.raises(CallError, match="cannot run at n = 65\n  because  n is in 0…64"):
+    with pytest.raises(CallError, match="plan: cannot plan at n = 65\n  because  n is in 0…64"):
         compiled(made.bound).plan(n=65)
+    with pytest.raises(CallError, match=r"plan at n = 2\.5\n  because  a size is a Python int"):
+        compiled(made.bound).plan(n=2.5)  # type: ignore[arg-type]
+    with pytest.raises(
+        CallError, match=r"at m\n  because  its sizes are n\n  help     plan\(n=…\)"
+    ):
+        compiled(made.bound).plan(m=3)
+
+
+def test_a_graph_without_outputs_is_refused() -> None:
+    with pytest.raises(DescribeError) as refused:
+        compiled(builder()[0].bound)
+    assert str(refused.value).splitlines()[1:] == [
+        "  because  it gives nothing back",
+        "  help     Builder().output(value)",
+    ]
+
+
+def test_passes_are_several() -> None:
+    made, x = builder()
+    made.output(x)
+    with pytest.raises(
+        DescribeError, match="cannot take passes=3\n  because  passes are functions"
+    ):
+        compiled(made.bound, passes=3)  # type: ignore[arg-type]
+
+
+def test_a_constant_has_an_element_type() -> None:
+    with pytest.raises(DescribeError, match="cannot hold <U1\n  at       c\n  because  element"):
+        builder()[0].constant("c", "x")
 
 
 def test_what_means_nothing_to_a_substitution_is_refused() -> None:

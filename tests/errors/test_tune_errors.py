@@ -241,6 +241,14 @@ def test_records_are_a_file() -> None:
     )
 
 
+def test_records_are_kept_in_a_file() -> None:
+    with pytest.raises(OffcutError) as refused:
+        oc.Records(3)  # type: ignore[arg-type]
+    assert str(refused.value) == (
+        'records: cannot keep records in 3\n  because  records are a file\n  help     Records("a file")'
+    )
+
+
 def test_sizes_that_no_call_has_are_refused(tmp_path: Path) -> None:
     a, b = oc.dim("a", max=64), oc.dim("b", max=64)
     oc.assume(a <= b)

@@ -82,6 +82,10 @@ from_onnx: cannot bound n by (4, 1)
   help     sizes={"n": (1, 512)}
   help     sizes={"n": 8}"""
     )
+    with pytest.raises(oc.DescribeError, match="cannot bound n by -1\n  because  bounds are"):
+        oc.from_onnx(parsed(RELU), sizes={"n": -1})
+    with pytest.raises(oc.DescribeError, match="cannot take sizes=3\n  because  they are given"):
+        oc.from_onnx(parsed(RELU), sizes=3)  # type: ignore[arg-type]
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(parsed(RELU), constants={"w": np.zeros(3)})
     assert str(refused.value) == "from_onnx: cannot take a constant w\n  because  the inputs are x"

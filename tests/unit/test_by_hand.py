@@ -502,7 +502,7 @@ def test_a_line_that_is_no_primitive_shows_one() -> None:
             == f"""\
 parse: cannot read a schedule
   at       line 2: {line}
-  because  it is no decision
+  because  it is not of this form
   help     {shown}"""
         )
 

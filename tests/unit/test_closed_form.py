@@ -439,7 +439,7 @@ for i in 0:n
         ),
         (
             {"n": 3},
-            "cost: cannot cost without rows\n  because  the sizes of C are rows\n  help     cost(rows=…)",
+            "cost: cannot cost with n\n  because  the sizes of C are rows\n  help     cost(rows=…)",
         ),
     ],
 )

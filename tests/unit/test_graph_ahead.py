@@ -13,7 +13,7 @@ import pytest
 from offcut.backends.cpu.target import Cpu
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, compiled, interpreted
-from offcut.graph.models.ahead import Ahead, Job
+from offcut.graph.models.ahead import Ahead, Compilation
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -48,7 +48,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     started = list[Ahead]()
 
     class Waited(Ahead):
-        def __init__(self, jobs: list[Job], count: int) -> None:
+        def __init__(self, jobs: list[Compilation], count: int) -> None:
             super().__init__(jobs, count)
             started.append(self)
             end = time.monotonic() + 100

@@ -20,6 +20,28 @@ from tests.graphs import arrays, drawn
 from tests.operators import near
 
 
+def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> None:
+    model = compiled(block(), threads=1)
+    cost = model.cost(b=2, n=7)
+    assert [value for value, _, _ in cost.kernels] == [step.name for step in model.steps]
+    assert cost.flop == sum(one.flop for _, _, one in cost.kernels)
+    assert cost.seconds == pytest.approx(sum(one.seconds for _, _, one in cost.kernels))
+    assert cost.flop < model.cost(b=2, n=14).flop < 5 * cost.flop
+    assert str(cost).splitlines()[0].startswith("block(b = 2, n = 7): ")
+    assert len(str(cost).splitlines()) == 2 + len(model.steps)
+
+
+def test_a_cost_is_of_sizes_that_are_allowed() -> None:
+    model = compiled(block(), threads=1)
+    with pytest.raises(CallError) as refused:
+        model.cost()
+    assert str(refused.value) == (
+        "cost: cannot cost block at no sizes\n  because  its sizes are b, n\n  help     cost(b=…, n=…)"
+    )
+    with pytest.raises(CallError, match="cost: cannot cost at n = 0\n  because  n is in 1…64"):
+        model.cost(b=2, n=0)
+
+
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)

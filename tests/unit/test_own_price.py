@@ -112,13 +112,13 @@ compile: cannot take 'cheap' as the price of {way}
     "another size": (
         lambda loops: 2e-9 * oc.dim("m"),
         """\
-schedule: cannot take 2e-09 * float64(m) as a cost
+compile: cannot take 2e-09 * float64(m) as the price of {way}
   because  a cost is told by the sizes alone, which are n""",
     ),
     "below 0 at a size": (
         lambda loops: 2e-9 * (oc.dim("n") - 5),
         """\
-schedule: cannot take -1e-08 + 2e-09 * float64(n) as a cost
+compile: cannot take -1e-08 + 2e-09 * float64(n) as the price of {way}
   because  with n = 1, it is -8e-09, and seconds are at least 0""",
     ),
     "not a number": (

@@ -262,6 +262,14 @@ schedule: cannot split j so
   at       line 6: split j ladder by height 1..6: 64 32 16, 7..12: 32 16
   because  tiles of i are up to 14 high, and no range holds 13""",
     ),
+    "more columns than a register tile has beside a height": (
+        ("    split j ladder 32", "    split j ladder by height 1..1: 193, 2..14: 32 16"),
+        """\
+schedule: cannot split j so
+  at       line 6: split j ladder by height 1..1: 193, 2..14: 32 16
+  because  no register tile of fma_float32_avx512 has 1 × 193
+  help     192 columns at most beside a height of 1""",
+    ),
     "heights of nothing": (
         (
             "    split i ladder 14\n    split j ladder 32",
@@ -384,6 +392,37 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
         assert found == text
 
 
+SHARED = {
+    "j": """\
+schedule: cannot share a loop j
+  at       line 2: together j
+  because  loops of matmul_A_B are shared from its first axis on, and axis 0 is i
+  help     together i""",
+    "k": """\
+schedule: cannot share a loop k
+  at       line 2: together k
+  because  loops of matmul_A_B are shared from its first axis on, and axis 0 is i
+  help     together i""",
+    "z z": """\
+schedule: cannot share a loop z
+  at       line 2: together z z
+  because  loops of matmul_A_B are shared from its first axis on, and axis 1 is j
+  help     together i j""",
+}
+
+
+@pytest.mark.parametrize("names", SHARED)
+def test_shared_loops_are_the_first_axes_each_by_a_name_of_its_own(names: str) -> None:
+    text = f"schedule matmul_A_B\ntogether {names}\n  nest matmul_A_B\n    way loops\n"
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(product(), schedule=oc.Schedule.parse(text))
+    assert str(refused.value) == SHARED[names]
+    for good in ("i", "z", "z j"):
+        kernel = oc.compile(product(), schedule=oc.Schedule.parse(text.replace(names, good)))
+        inputs = arrays(kernel, 5)
+        np.testing.assert_allclose(kernel(*inputs), inputs[0] @ inputs[1], rtol=1e-4)
+
+
 SOFTMAX = {
     "a nest left out before what reads it": (
         lambda lines: lines[:2] + lines[4:],
@@ -420,6 +459,16 @@ def test_nests_that_do_not_compute_each_array_once_are_refused(what: str) -> Non
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(result, schedule=oc.Schedule.parse("\n".join(change(lines))))
     assert str(refused.value) == text
+
+
+@pytest.mark.isa("avx512f")
+def test_a_plan_says_why_a_tile_runs_without_the_microkernel_of_its_way() -> None:
+    tall = oc.compile(product(), schedule=edited(rows="balance 20")).plan(n=40)
+    assert {piece.microkernel for piece in tall.pieces} == {"vector loops"}
+    assert tall.notes == (
+        "tile i, j as vectors: no register tile of fma_float32_avx512 has its rows and columns",
+    )
+    assert oc.compile(product(), schedule=edited()).plan(n=40).notes == ()
 
 
 @pytest.mark.parametrize("width", ["0", "3", "999999999"])
@@ -512,7 +561,7 @@ TEXTS = {
         """\
 parse: cannot read a schedule
   at       line 1: nest C
-  because  it is no decision
+  because  it is not of this form
   help     schedule C""",
     ),
     "no decision": (

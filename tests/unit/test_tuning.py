@@ -126,6 +126,14 @@ def test_a_gain_within_the_noise_is_none(tmp_path: Path) -> None:
     assert campaign(calm, tmp_path / "calm", trials=6).best() != first()
 
 
+def test_a_gain_below_what_times_are_known_to_is_none(tmp_path: Path) -> None:
+    calm = Bench(lambda one: [1e-6 if one == first() else 0.985e-6] * 2, spread=0.001)
+    exact, measured = (campaign(calm, tmp_path / name, trials=6) for name in ("exact", "measured"))
+    measured.resolution = QUICK.resolution
+    assert exact.best() != first()
+    assert measured.best() == first()
+
+
 def test_a_trial_that_was_fast_once_is_not_chosen_where_the_last_run_says_otherwise(
     tmp_path: Path,
 ) -> None:

@@ -162,7 +162,7 @@ def view(array: object, at: str, *, op: str) -> View:
         op,
         f"{at} is not an array",
         at=at,
-        because=f"it is a {type(array).__name__}; kernels take numpy and DLPack arrays",
+        because=f"it is of type {type(array).__name__}; kernels take numpy and DLPack arrays",
         help=() if at.startswith("out") else (f"numpy.asarray({at}, dtype=...)",),
     )
 

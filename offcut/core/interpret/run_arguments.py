@@ -135,15 +135,20 @@ def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffe
                 yield buffer, axis, extent
 
 
-def check_size(size: Size, value: int) -> None:
-    """Refuse a value that a size may not have."""
+def check_size(size: Size, value: int, op: str = "run") -> None:
+    """Refuse a value that a size may not have.
+
+    op  what is refused: ``run``, ``plan``
+    """
     because = ""
-    if not size.min <= value <= size.max:
+    if not isinstance(value, int) or isinstance(value, bool):
+        because = "a size is a Python int"
+    elif not size.min <= value <= size.max:
         because = f"{size.name} is in {size.min}…{size.max}"
     elif value % size.multiple_of:
         because = f"{size.name} is a multiple of {size.multiple_of}"
     if because:
-        raise CallError("run", f"cannot run at {size.name} = {value}", because=because)
+        raise CallError(op, f"cannot {op} at {size.name} = {value!r}", because=because)
 
 
 def _check_shapes(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:

@@ -3,6 +3,18 @@
 from offcut.costmodel.closed.cost import Cost, PieceCost, cost
 from offcut.costmodel.closed.formulas import Formulas, formulas
 from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.closed.shown.quantities import quantity
+from offcut.costmodel.closed.shown.table import table
 from offcut.costmodel.closed.touched import Level
 
-__all__ = ["Cost", "Formulas", "Hardware", "Level", "PieceCost", "cost", "formulas"]
+__all__ = [
+    "Cost",
+    "Formulas",
+    "Hardware",
+    "Level",
+    "PieceCost",
+    "cost",
+    "formulas",
+    "quantity",
+    "table",
+]

@@ -15,6 +15,7 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.costmodel.closed.shown.quantities import quantity
 from offcut.costmodel.closed.shown.table import table
 
 
@@ -155,7 +156,7 @@ class Cost:
     def __str__(self) -> str:
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
-        code = f"code {_quantity(self.code_bytes, 'B')}, compiled in {_quantity(self.compile_seconds, 's')}"
+        code = f"code {quantity(self.code_bytes, 'B')}, compiled in {quantity(self.compile_seconds, 's')}"
         return "\n".join([self._first(), *table(rows), f"holds {held}; {code}"])
 
     def _repr_html_(self) -> str:
@@ -166,8 +167,8 @@ class Cost:
         at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
         exact = "" if self.exact else "; some counts are bounds"
         return (
-            f"{self.kernel}({at}) on {self.machine}: {_quantity(self.seconds, 's')}, {self.flop:,} flop, "
-            f"{_quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
+            f"{self.kernel}({at}) on {self.machine}: {quantity(self.seconds, 's')}, {self.flop:,} flop, "
+            f"{quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
         )
 
     def _head(self) -> list[str]:
@@ -188,7 +189,7 @@ class Cost:
             f"{piece.flop:,}",
             f"{piece.cycles:,.0f}",
             piece.bound_by,
-            *(_quantity(size, "B") for size in piece.bytes.values()),
+            *(quantity(size, "B") for size in piece.bytes.values()),
         ]
 
 
@@ -263,11 +264,3 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
 
 def _extent(extent: Expr) -> str:
     return format_expr(extent) if variables(extent) else str(int(evaluate(extent, {})))
-
-
-def _quantity(value: float, unit: str) -> str:
-    """With the prefix that leaves one to three digits before the point."""
-    for prefix, scale in (("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0), ("m", 1e-3), ("µ", 1e-6)):
-        if value >= scale:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    return f"{value * 1e9:.3g} n{unit}" if value else f"0 {unit}"

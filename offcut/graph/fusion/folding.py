@@ -10,7 +10,7 @@ and sums once less.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -42,9 +42,10 @@ def scaled(name: str) -> str:
 
 
 def with_folded_factors(
-    results: Sequence[Tensor], constants: Collection[str]
+    results: tuple[Tensor, ...], constants: Collection[str]
 ) -> tuple[Tensor, ...]:
-    """The results, where each sum that constants multiply and shift along one axis has them in its own constant.
+    """The results, where each sum that constants multiply and shift along one axis has them in its own constant; the same object
+    where no sum is so.
 
     constants  names of operands that are known
     """
@@ -64,7 +65,7 @@ def with_folded_factors(
             if found is not None and len(readers[found.weights.name]) == 1:
                 folds[tensor.name] = folds[found.reader] = found
     if not folds:
-        return tuple(results)
+        return results
 
     def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
         definition, fold = tensor.definition, folds.get(tensor.name)

@@ -13,6 +13,7 @@ from typing import Any, cast
 from sympy import sympify
 
 from offcut.core import index as ix
+from offcut.core.dtypes import ANY_ORDER
 from offcut.core.expr import (
     Expr,
     Load,
@@ -33,8 +34,6 @@ from offcut.graph.describing import Dims
 from offcut.graph.sizes import extents
 
 Changed = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
-ANY_ORDER = ("max", "min")
-"""Reductions whose result is the same in every order."""
 LARGEST = 400
 """Nodes of an expression that is still written into others."""
 
@@ -199,10 +198,15 @@ def _axis_by_axis(index: Sequence[Expr], own: Sequence[str]) -> bool:
     )
 
 
+def _in_any_order(body: Expr) -> Reduce | None:
+    """The reduction that `body` is, where its result is the same in every order."""
+    return body if isinstance(body, Reduce) and body.op in ANY_ORDER else None
+
+
 def _as_read(definition: Compute) -> Compute:
     """The definition, the axes along which it seeks the largest or the least one in the order in which the first array has them."""
-    body, axes = definition.body, {axis.name: axis for axis in definition.reduce_axes}
-    if not isinstance(body, Reduce) or body.op not in ANY_ORDER:
+    body, axes = _in_any_order(definition.body), {a.name: a for a in definition.reduce_axes}
+    if body is None:
         return definition
     read = (part.name for load, _ in loads(body) for part in load.index if isinstance(part, Var))
     order = tuple(dict.fromkeys((*(name for name in read if name in axes), *axes)))
@@ -237,13 +241,14 @@ def joined_rows(
     def sought(definition: Compute, name: str) -> Compute:
         """The definition, axes of its largest or least one joined likewise."""
         axes, made, at = definition.reduce_axes, list[Axis](), 0
-        if not isinstance(definition.body, Reduce) or definition.body.op not in ANY_ORDER:
+        reduction = _in_any_order(definition.body)
+        if reduction is None:
             return definition
         for count in pairs.runs(name, len(axes), len(definition.axes) + 1):
             parts = axes[at : at + count]
             made.append(replace(parts[0], extent=long([axis.extent for axis in parts])))
             at += count
-        body = replace(definition.body, axes=tuple(axis.name for axis in made))
+        body = replace(reduction, axes=tuple(axis.name for axis in made))
         return replace(definition, reduce_axes=tuple(made), body=body)
 
     def rule(expr: Expr) -> Expr | None:
@@ -324,9 +329,8 @@ class _Pairs:
         extents_of = dict(enumerate(tensor.shape))
         body = definition.body
         if isinstance(body, Reduce):
-            if (
-                body.op in ANY_ORDER
-            ):  # behind the tensor's own, with a number between that is no axis
+            # Behind the tensor's own, with a number between that is no axis.
+            if _in_any_order(body):
                 behind = [*enumerate(definition.reduce_axes, len(tensor.shape) + 1)]
                 place |= {axis.name: number for number, axis in behind}
                 extents_of |= {number: axis.extent for number, axis in behind}

@@ -4,7 +4,7 @@ A region holds nodes in a row, of which at most one is a sum of products, and gi
 node of several. It grows in two ways, both decided by what reads what, never by names:
 
 - *after* (TVM: complex-out-fusable): nodes that work point by point on what the region gives, as long as all readers of
-  what lies between come along. They run where the sum is still in registers. A value with several readers,
+  what lies between come along. They run where the sums of a tile are near. A value with several readers,
   ``x * sigmoid(x)``, is followed to the first value that all paths lead to.
 - *before*: nodes that work point by point and that nobody else reads are written into what reads them. A sum of products
   reads plain elements, so nothing goes before what it multiplies; nothing is computed much oftener than once, so what a

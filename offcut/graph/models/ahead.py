@@ -39,8 +39,8 @@ MOST = 8
 _DONE = b"\n"
 
 
-class Job(NamedTuple):
-    """A kernel to be made.
+class Compilation(NamedTuple):
+    """A kernel that is to be compiled.
 
     key        of its text
     output, inputs, threads, target  as `offcut.compile` has them
@@ -71,14 +71,14 @@ class Job(NamedTuple):
 class Ahead:
     """Jobs, some of which helpers do."""
 
-    def __init__(self, jobs: Sequence[Job], count: int) -> None:
+    def __init__(self, jobs: Sequence[Compilation], count: int) -> None:
         """Start as many helpers as are worth it.
 
         count  of processes that may compile, this one among them
         """
-        self._missing = dict[str, Job]()
+        self._missing = dict[str, Compilation]()
         self._begun = dict[str, threading.Event]()
-        self._left, self._lock = dict[str, Job](), threading.Lock()
+        self._left, self._lock = dict[str, Compilation](), threading.Lock()
         self._helpers: list[subprocess.Popen[bytes]] = []
         told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
         if count == 1 or not jobs or cache.folder() is None or debug.verifies() or told:
@@ -179,7 +179,7 @@ def helper() -> None:
     answers.flush()
     while True:
         try:
-            job: Job = pickle.load(jobs)
+            job: Compilation = pickle.load(jobs)
         except EOFError:
             return
         with suppress(OffcutError, InternalError):
@@ -188,6 +188,6 @@ def helper() -> None:
         answers.flush()
 
 
-def _send(to: IO[bytes], job: Job) -> None:
+def _send(to: IO[bytes], job: Compilation) -> None:
     to.write(pickle.dumps(job))
     to.flush()

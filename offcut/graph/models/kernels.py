@@ -13,11 +13,20 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError, TargetError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
-from offcut.graph.models.ahead import Ahead, Job
+from offcut.graph.models.ahead import Ahead, Compilation
 from offcut.graph.models.moves import moves_of
-from offcut.graph.models.split import Taken, Targets, every, taken
+from offcut.graph.models.split import TargetKernel, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
-from offcut.graph.models.wanted import Asked, Form, Wanted, run, shaped, wanted, zero, zeros
+from offcut.graph.models.wanted import (
+    Binding,
+    CanonicalRegion,
+    DescribedKernel,
+    run,
+    shaped,
+    wanted,
+    zero,
+    zeros,
+)
 from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel
@@ -26,18 +35,18 @@ from offcut.pipeline import compile
 
 @dataclass(frozen=True)
 class _Made:
-    """A kernel of some form; the number of its code."""
+    """A kernel, how its arrays are bound; the number of its code."""
 
-    taken: Taken
+    taken: TargetKernel
     code: int
-    form: Form
+    binding: Binding
 
 
 @dataclass(frozen=True)
-class Named:
-    """What a region asks for, and what it calls its values; its constants by the former's names."""
+class NamedRegion:
+    """A region in its canonical form, and what it calls its values; its constants by the former's names."""
 
-    asked: Asked
+    asked: CanonicalRegion
     placed: Placed
     names: Mapping[str, str]
     constants: Mapping[str, Array] = field(repr=False)
@@ -67,14 +76,14 @@ class Kernels:
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
         self._known: dict[object, tuple[_Made, ...]] = {} if like is None else like._known
-        self._compiled: dict[str, Taken] = {} if like is None else like._compiled
+        self._compiled: dict[str, TargetKernel] = {} if like is None else like._compiled
 
     def asked(
         self,
         placed: Placed,
         unpacked: Collection[str] = (),
         turned: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> Named:
+    ) -> NamedRegion:
         """What a region asks for.
 
         unpacked  constants that are read as any other operand is
@@ -108,15 +117,15 @@ class Kernels:
         before = frozenset(names[name] for name in region.before)
         fixed = frozenset(names[name] for name in known)
         constants = {names[name]: self.arrays[name] for name in region.operands if name in known}
-        asked = Asked(self.sizes, nodes, types, fixed, orders, apart, before)
-        return Named(asked, placed, names, constants)
+        asked = CanonicalRegion(self.sizes, nodes, types, fixed, orders, apart, before)
+        return NamedRegion(asked, placed, names, constants)
 
-    def ahead(self, regions: Sequence[Named], count: int) -> Ahead:
+    def ahead(self, regions: Sequence[NamedRegion], count: int) -> Ahead:
         """Helpers for the kernels that are not there yet.
 
         count  of processes that may compile, this one among them
         """
-        jobs = dict[str, Job]()
+        jobs = dict[str, Compilation]()
         target, *others = every(self.targets)
         if others or count == 1:  # of several, which takes it is not known
             return Ahead((), 1)
@@ -129,10 +138,10 @@ class Kernels:
                 for each in found:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     asked = each.output, each.inputs, kinds, self.threads, target
-                    jobs.setdefault(each.key, Job(each.key, *asked))
+                    jobs.setdefault(each.key, Compilation(each.key, *asked))
         return Ahead([job for key, job in jobs.items() if key not in self._compiled], count)
 
-    def steps(self, region: Named, ahead: Ahead, priced: bool = False) -> Iterator[Step]:
+    def steps(self, region: NamedRegion, ahead: Ahead, priced: bool = False) -> Iterator[Step]:
         """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.
 
         ahead   who may be making its kernels
@@ -143,7 +152,7 @@ class Kernels:
         asked, placed, constants = region.asked, region.placed, region.constants
         found, known = self._known.get(asked.key), constants
         if found is not None and constants and not priced:
-            known = {**constants, **run(found[-1].form.derived, constants)}
+            known = {**constants, **run(found[-1].binding.derived, constants)}
             try:
                 kernels = [_rebound(made, known, asked.orders) for made in found]
             except DescribeError:  # their code is for finite ones
@@ -160,13 +169,13 @@ class Kernels:
         nodes = placed.region.nodes
         name = nodes[-1].results[0].name
         for made, kernel in zip(found, kernels, strict=True):
-            form = made.form
+            binding = made.binding
             measured = {
-                f"{name}.{number}": one.largest.dtype for number, one in enumerate(form.assumed)
+                f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
             }
-            inputs = {x: self.operand(own[x], region, form) for x in form.inputs}
+            inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
             results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
-                region.names[n]: self.operand(n, region, form) for n in placed.region.results
+                region.names[n]: self.operand(n, region, binding) for n in placed.region.results
             }
             entry = _entry(kernel)
             yield Step(
@@ -177,24 +186,24 @@ class Kernels:
                 ("largest",) if measured else tuple(node.op for node in nodes),
                 tuple(inputs.values()),
                 tuple(results.values()),
-                tuple((facts.name, form.sizes[facts.name]) for facts in kernel.signature.sizes),
+                tuple((facts.name, binding.sizes[facts.name]) for facts in kernel.signature.sizes),
                 made.taken.target,
                 made.taken.refused,
                 tuple(
                     (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
-                    for name, x in form.constants.items()
+                    for name, x in binding.constants.items()
                     if x in own
                 ),
-                tuple(0.0 if priced else one.limit(known[one.points]) for one in form.assumed),
-                form.distributed,
-                moves_of(form, inputs, results) if entry else {},
+                tuple(0.0 if priced else one.limit(known[one.points]) for one in binding.assumed),
+                binding.distributed,
+                moves_of(binding, inputs, results) if entry else {},
             )
 
-    def operand(self, name: str, region: Named, form: Form) -> Operand:
+    def operand(self, name: str, region: NamedRegion, binding: Binding) -> Operand:
         """A value as an array of a kernel."""
         place, own = region.placed.places[name], region.names[name]
         order = region.asked.orders.get(own, place.order)
-        shape, strides = _joined(place, order, form.runs[own])
+        shape, strides = _joined(place, order, binding.runs[own])
         return Operand(name, place.root, self.values[name].dtype, place.offset, shape, strides)
 
     def whole(self, place: Place) -> bool:
@@ -202,7 +211,7 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, asked: Wanted, ahead: Ahead) -> _Made:
+    def made(self, asked: DescribedKernel, ahead: Ahead) -> _Made:
         """A kernel, compiled where none that computes the same is, with its constants."""
         found = self._compiled.get(asked.key)
         if found is not None and asked.constants:
@@ -224,7 +233,7 @@ class Kernels:
                     self.least_filled,
                 )
             self._compiled.setdefault(asked.key, found)
-        return _Made(found, [*self._compiled].index(asked.key), asked.form)
+        return _Made(found, [*self._compiled].index(asked.key), asked.binding)
 
 
 def _rebound(
@@ -234,9 +243,11 @@ def _rebound(
 
     Raises DescribeError where its code is for finite ones, and these are not.
     """
-    form = made.form
-    arrays = shaped({name: constants[name] for name in form.constants.values()}, form.runs, orders)
-    given = {own: arrays[name] for own, name in form.constants.items()}
+    binding = made.binding
+    arrays = shaped(
+        {name: constants[name] for name in binding.constants.values()}, binding.runs, orders
+    )
+    given = {own: arrays[name] for own, name in binding.constants.items()}
     return made.taken.kernel.with_constants(given) if given else made.taken.kernel
 
 

@@ -22,7 +22,8 @@ from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
-from offcut.graph.models.kernels import Kernels, Named
+from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.kernels import Kernels, NamedRegion
 from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
@@ -218,6 +219,13 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self._shared, self.notes, sizes)
+
+    def cost(self, **sizes: int) -> ModelCost:
+        """What a call of these sizes is predicted to cost on one core, by kernel and in all.
+
+        Raises CallError for a size that is missing or not allowed.
+        """
+        return cost_of(self.bound.graph, self.steps, sizes)
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
@@ -420,7 +428,7 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders, asked)
         try:
-            steps, named = list[Step](), list[Named]()
+            steps, named = list[Step](), list[NamedRegion]()
             for part in placed.steps:
                 region = part.region
                 named.append(kernels.asked(part, *_constants(region, readings, made, orders)))

@@ -69,16 +69,9 @@ def planned(
 
     Raises CallError for a size that is missing, unknown, or not allowed.
     """
-    names = [size.name for size in graph.sizes]
-    if sizes and set(sizes) != set(names):
-        raise CallError(
-            "plan",
-            f"cannot plan {graph.name} at {', '.join(sizes)}",
-            because=f"its sizes are {', '.join(names) or 'none'}",
-        )
-    for size in graph.sizes if sizes else ():
-        check_size(size, sizes[size.name])
-    number = Numbers(sizes) if sizes or not names else None
+    if sizes:
+        check_sizes(graph, sizes, "plan")
+    number = Numbers(sizes) if sizes or not graph.sizes else None
     steps, arena = shared.steps, shared.arena
     parts = [] if number is None else shared.parts(number, sizes)
     layout = None if number is None else Layout(arena, number, parts)
@@ -124,6 +117,25 @@ def planned(
         distributed=tuple(step.name for step in steps if step.distributed),
         notes=tuple(notes),
     )
+
+
+def check_sizes(graph: Graph, sizes: Mapping[str, int], op: str) -> None:
+    """Refuse sizes that no call of a graph may have.
+
+    op  what is refused: ``plan``, ``cost``
+
+    Raises CallError for a size that is missing, unknown, or not allowed.
+    """
+    names = [size.name for size in graph.sizes]
+    if set(sizes) != set(names):
+        raise CallError(
+            op,
+            f"cannot {op} {graph.name} at {', '.join(sizes) or 'no sizes'}",
+            because=f"its sizes are {', '.join(names) or 'none'}",
+            help=(f"{op}({', '.join(f'{name}=…' for name in names)})",),
+        )
+    for size in graph.sizes:
+        check_size(size, sizes[size.name], op)
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:

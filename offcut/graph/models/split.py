@@ -16,10 +16,10 @@ Targets: TypeAlias = str | Target | Sequence[str | Target]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """The kernel of a region.
+class TargetKernel:
+    """The kernel of a region, on the first target that takes it.
 
-    target   the name of what runs it
+    target   its name
     refused  the targets before, by name, and why they do not
     """
 
@@ -46,7 +46,7 @@ def every(targets: Targets) -> tuple[str | Target, ...]:
 
 def taken(
     targets: Targets, made: Callable[[str | Target], Kernel], least_filled: float = 0.0
-) -> Taken:
+) -> TargetKernel:
     """The kernel of the first target that `made` makes one for, and that its unit is filled by.
 
     least_filled  share of what microkernels compute that is asked for; the last target takes what is left
@@ -63,9 +63,9 @@ def taken(
             continue
         because = spilt(kernel, least_filled) if least_filled > 0 else ""
         if not because:
-            return Taken(kernel, name_of(target), tuple(refused))
+            return TargetKernel(kernel, name_of(target), tuple(refused))
         refused.append((name_of(target), because))
-    return Taken(made(last), name_of(last), tuple(refused))
+    return TargetKernel(made(last), name_of(last), tuple(refused))
 
 
 def spilt(kernel: Kernel, least: float) -> str:

@@ -41,8 +41,8 @@ Run = Callable[[Sequence[Tensor], Mapping[str, Array]], dict[str, Array]]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A region by names of its own: two that compute the same ask for the same.
+class CanonicalRegion:
+    """A region by names of its own: two that compute the same are one.
 
     types    what it reads; constant: the names of those of them that are known
     orders   of the axes of values in memory; apart: pairs of them that do not lie side by side
@@ -66,7 +66,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Form:
+class Binding:
     """How a kernel's arrays are those of a region.
 
     inputs     the names of the values that it is called with
@@ -91,8 +91,8 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A kernel to be made.
+class DescribedKernel:
+    """A kernel that is described, and not compiled.
 
     key        of what it computes: constants may differ
     output, inputs, constants  as `offcut.compile` has them
@@ -102,7 +102,7 @@ class Wanted:
     output: tuple[Tensor, ...] | Program
     inputs: tuple[Tensor, ...] | None
     constants: Mapping[str, Array]
-    form: Form
+    binding: Binding
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ class _Around:
     given: Sequence[Tensor]
     derived: tuple[Tensor, ...]
     constants: Mapping[str, Array]
-    asked: Asked
+    asked: CanonicalRegion
 
 
 def wanted(
-    asked: Asked, constants: Mapping[str, Array], distributive: bool, run: Run
-) -> tuple[tuple[Wanted, ...], Mapping[str, Array]]:
+    asked: CanonicalRegion, constants: Mapping[str, Array], distributive: bool, run: Run
+) -> tuple[tuple[DescribedKernel, ...], Mapping[str, Array]]:
     """The kernel of a region, and before it one that measures what that assumes something of; and all constants of them.
 
     distributive  as `offcut.graph.compiled` says
@@ -141,28 +141,28 @@ def wanted(
     given = [description.tensors[name] for name in outside]
     last = [value.name for value in asked.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
-    results = without_single_terms(written_in(results, asked.before))
-    described = {tensor.name for tensor in tensors_of(results)}
-    if distributive:
-        results = with_folded_factors(results, constants)
-    results, derived, made, assumed = _known(results, constants, distributive, run)
+    described = without_single_terms(written_in(results, asked.before))
+    folded = with_folded_factors(described, constants) if distributive else described
+    results, derived, made, assumed = _known(folded, constants, distributive, run)
     every = {**constants, **made}
     given += [replace(tensor, definition=None) for tensor in derived]
     around = _Around(description.dims, given, derived, every, asked)
     found = _described(around, results, renames)
-    distributed = described != {tensor.name for tensor in tensors_of((*results, *derived))}
-    found = replace(found, form=replace(found.form, distributed=distributed))
+    distributed = folded is not described or bool(assumed)
+    found = replace(found, binding=replace(found.binding, distributed=distributed))
     if not assumed:
         return (found,), every
     largest = [one.largest for one in assumed]
     read = {one.name for one in tensors_of(largest)}
     around = replace(around, given=[one for one in given if one.name in read])
     measured = _described(around, largest, {})
-    measured = replace(measured, form=replace(measured.form, assumed=assumed))
+    measured = replace(measured, binding=replace(measured.binding, assumed=assumed))
     return (measured, found), every
 
 
-def _described(around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]) -> Wanted:
+def _described(
+    around: _Around, results: Sequence[Tensor], renames: Mapping[str, str]
+) -> DescribedKernel:
     """The kernel of described tensors.
 
     renames  what the region calls the results
@@ -189,7 +189,7 @@ def _described(around: _Around, results: Sequence[Tensor], renames: Mapping[str,
     every = {t.name: (1,) * len(t.shape) for t in given} | runs
     every |= {new: runs[old] for old, new in renames.items()}
     parallel = parallel_axes([*inputs, *(one for one in tensors_of(results) if one.definition)])
-    form = Form(
+    binding = Binding(
         tuple(one.name for one in outside),
         {name: name for name in constants},
         around.derived,
@@ -200,7 +200,7 @@ def _described(around: _Around, results: Sequence[Tensor], renames: Mapping[str,
             for size, axes in parallel.items()
         },
     )
-    return Wanted(key, results, tuple(inputs), arrays, form)
+    return DescribedKernel(key, results, tuple(inputs), arrays, binding)
 
 
 def _known(
@@ -225,7 +225,7 @@ def _known(
     return plain, derived, run(derived, constants), ()
 
 
-def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> Wanted:
+def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> DescribedKernel:
     """The kernel of a loop program."""
     inputs = dict(zip((b.name for b in given_to(call.program)), call.operands, strict=True))
     updated = {one.name for one in call.program.buffers if one.kind is Kind.INOUT}
@@ -236,8 +236,8 @@ def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> Wante
     ranks = (*given_to(call.program), *call.program.results)
     runs = {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)}
     own_names = tuple(name for own, name in inputs.items() if own not in fixed)
-    form = Form(own_names, fixed, (), runs, call.sizes)
-    return Wanted(key, call.program, None, arrays, form)
+    binding = Binding(own_names, fixed, (), runs, call.sizes)
+    return DescribedKernel(key, call.program, None, arrays, binding)
 
 
 def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:

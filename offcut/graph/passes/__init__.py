@@ -34,8 +34,22 @@ DEFAULT: tuple[Pass, ...] = (
 def improved(bound: Bound, passes: Sequence[Pass] = DEFAULT) -> Bound:
     """The graph that the passes make, one after the other.
 
-    Raises DescribeError for one that is no pass.
+    Raises DescribeError for one that is no pass, and for a graph without outputs.
     """
+    if not isinstance(passes, Sequence):
+        raise DescribeError(
+            "graph",
+            f"cannot take passes={passes!r}",
+            because="passes are functions, in the order in which they run",
+            help=("passes=(drop_dead, fold_constants)",),
+        )
+    if not bound.graph.outputs:
+        raise DescribeError(
+            "graph",
+            f"cannot compile {bound.graph.name}",
+            because="it gives nothing back",
+            help=("Builder().output(value)",),
+        )
     for one in passes:
         made = one(bound) if callable(one) else None
         if not isinstance(made, Bound):

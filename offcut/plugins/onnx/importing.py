@@ -278,7 +278,7 @@ class _Import:
         """A size by the name that it has in the file."""
         if text not in self.symbols:
             bounds = self.sizes.get(text)
-            if isinstance(bounds, int | np.integer):
+            if isinstance(bounds, int | np.integer) and bounds >= 0:
                 self.symbols[text] = int(bounds)
                 return int(bounds)
             factor = self.factors.get(text, 1)

@@ -14,6 +14,7 @@ from offcut.errors import DescribeError, TargetError
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
+    from offcut.graph.models.cost import ModelCost
     from offcut.graph.models.plan import ModelPlan
     from offcut.plugins.onnx.importing import Imported
 
@@ -55,6 +56,10 @@ class OnnxModel:
         """What a call runs, as `Model.plan` says it."""
         return self.model.plan(**sizes)
 
+    def cost(self, **sizes: int) -> ModelCost:
+        """What a call is predicted to cost, as `Model.cost` says it."""
+        return self.model.cost(**sizes)
+
 
 def from_onnx(
     source: Any,
@@ -93,6 +98,14 @@ def from_onnx(
     from offcut.plugins.onnx.importing import imported
     from offcut.plugins.onnx.weights import arrays_in, let_go
 
+    for name, given in (("sizes", sizes), ("constants", constants)):
+        if given is not None and not isinstance(given, Mapping):
+            raise DescribeError(
+                OP,
+                f"cannot take {name}={given!r}",
+                because="they are given by name",
+                help=('sizes={"batch": (1, 512)}', 'constants={"axes": array}'),
+            )
     proto, weights = _proto(onnx, source)
     with lent(weights.values(), let_go):
         weights = arrays_in(proto, weights)

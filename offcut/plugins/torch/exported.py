@@ -87,10 +87,13 @@ class TorchModel:
         return flat
 
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
+        own, named = pytree.tree_unflatten(["…"] * self._in.num_leaves, self._in)
+        parts = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
+        shown = ", ".join(parts).replace("'", "")
         return CallError(
             "call",
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
-            because=f"the program was exported with {self._in}",
+            because=f"it was exported to be called by model({shown})",
         )
 
     @property

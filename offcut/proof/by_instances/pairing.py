@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import read
-from offcut.core.dtypes import is_identity
+from offcut.core.dtypes import ANY_ORDER, is_identity
 from offcut.core.expr import (
     Const,
     Expr,
@@ -321,7 +321,7 @@ def free_of(side: Side, reassociate: bool) -> frozenset[str]:
             )
             if mine or statement.predicates:
                 ops[store.buffer].add("ordered")
-    relaxed = {"max", "min"} | ({"sum"} if reassociate else set())
+    relaxed = {*ANY_ORDER} | ({"sum"} if reassociate else set())
     return frozenset(name for name, found in ops.items() if len(found) == 1 and found <= relaxed)
 
 

@@ -12,7 +12,7 @@ from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
-from offcut.errors import PartitionError
+from offcut.errors import DescribeError, PartitionError
 from offcut.partition import StrategyLike, strategy_named
 from offcut.polyhedral import bounded
 from offcut.proof import Certificate
@@ -165,8 +165,16 @@ class HandSchedule:
 
         microkernels  that `tensorize` may name, beside declared instructions
 
-        Raises PartitionError, with the line, for one that is not legal, or is for a target to apply.
+        Raises PartitionError, with the line, for one that is not legal, or is for a target to apply; DescribeError for what is no
+        schedule.
         """
+        if not isinstance(schedule, Schedule):
+            raise DescribeError(
+                "apply",
+                f"cannot apply {schedule!r}",
+                because="it is no schedule",
+                help=("offcut.Schedule.parse(text)",),
+            )
         before = self._nests, self._steps
         self._nests = replace(self._nests, intrinsics=(*self._nests.intrinsics, *microkernels))
         try:

@@ -22,7 +22,7 @@ from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
 from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
-from offcut.backends.cpu.lowering.side_by_side import count_of
+from offcut.backends.cpu.lowering.unroll_and_jam import count_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.llvm import ir, vector_math, wide_math
@@ -203,7 +203,7 @@ class Lowering(Layout):
                 assert_never(stmt)
 
     def loop(self, loop: For) -> None:
-        """The iterations of a loop in turn; as many as may run side by side, and then those that are left."""
+        """The iterations of a loop in turn; as many as may be jammed, and then those that are left."""
         start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), count_of(self, loop)
         first, last = self.range_of(loop.lo)[0], self.range_of(loop.hi)[1]
         with self.known(Var(loop.iter), first, last - 1):
@@ -214,9 +214,9 @@ class Lowering(Layout):
                 whole = ir.add(self.f, start, ir.mul(self.f, groups, str(count)))
                 with self.f.loop(start, whole, count) as now, self.bound(loop.iter, now):
                     numbers = (ir.add(self.f, now, str(number)) for number in range(count))
-                    self.beside = loop.iter, tuple(numbers)
+                    self.jammed = loop.iter, tuple(numbers)
                     self.block(loop.body)
-                    self.beside = "", ()
+                    self.jammed = "", ()
                 start = whole
             if start != end:
                 with self.f.loop(start, end) as now, self.bound(loop.iter, now):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from math import gcd
 
-from offcut.backends.cpu.lowering import side_by_side
+from offcut.backends.cpu.lowering import unroll_and_jam
 from offcut.backends.cpu.lowering.accesses import streams
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
 from offcut.backends.cpu.lowering.extents import at_most, limits, unlimited
@@ -40,7 +40,7 @@ class Vectors(Instances):
     tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
     chains     registers of lanes that a tile with a loop inside takes at once
     around     the loops around the statement that is being lowered, outermost first
-    beside     the iterator of a loop whose iterations run side by side, and the number of each; none where they run in turn
+    jammed     the iterator of a loop whose iterations run a tile together, and the number of each; none where they run in turn
     """
 
     def __init__(self, program: Program, isa: Isa, chains: int = 1) -> None:
@@ -50,7 +50,7 @@ class Vectors(Instances):
         self.tile_bytes = 0
         self.width, self.chains = isa.lanes("float32"), chains
         self.around: list[For] = []
-        self.beside: tuple[str, tuple[str, ...]] = ("", ())
+        self.jammed: tuple[str, tuple[str, ...]] = ("", ())
 
     def scratch_of(self, size: Expr) -> str:
         """The address of a new part of the workspace, of `size` bytes."""
@@ -77,8 +77,8 @@ class Vectors(Instances):
             self.rows(tile, tile.axes, body)
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
-        """Run `body` for one vector of instances, of several iterations where these run side by side."""
-        name, numbers = self.beside
+        """Run `body` for one vector of instances, of several iterations where these are jammed."""
+        name, numbers = self.jammed
         if not numbers:
             super().instances(body, lanes)
             return
@@ -86,7 +86,7 @@ class Vectors(Instances):
         for number in numbers:
             with self.bound(name, number):
                 copies.append((number, self.begun(body, lanes)))
-        side_by_side.run(self, body, lanes, name, copies)
+        unroll_and_jam.run(self, body, lanes, name, copies)
         for number, slots in copies:
             with self.bound(name, number):
                 self.ended(body, lanes, slots)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from offcut.backends.cpu.lowering.judging import Judging
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.row_reductions import marked
-from offcut.core.program import Program, Tile, walk
+from offcut.core.program import Program, Store, Tile, walk
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,18 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     return Covers(refused, plain)
 
 
-def plain_notes(program: Program, covers: Covers) -> Iterator[str]:
-    """A line for every tile that runs as vectors."""
+def plain_notes(
+    program: Program, covers: Covers, covered: Collection[str] | None = None
+) -> Iterator[str]:
+    """A line for every tile that runs as vectors.
+
+    covered  of those alone that add up elements of these buffers; None: of all
+    """
     for position, stmt in enumerate(walk(program.body)):
         if position in covers.plain and isinstance(stmt, Tile):
+            sums = {s.buffer for s in walk(stmt.body) if isinstance(s, Store) and s.reduce}
+            if covered is not None and not sums & set(covered):
+                continue
             axes = ", ".join(axis.iter for axis in stmt.axes)
             yield f"tile {axes} as vectors: {covers.plain[position]}"
 

@@ -10,6 +10,7 @@ all of this: what is planned is the program that they make.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -292,7 +293,8 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
-    applied = applied.settled(covers_of(cut.loops, host, asked.reassociate).refused)
+    covers = covers_of(cut.loops, host, asked.reassociate)
+    applied = applied.settled(covers.refused)
     loops = applied.partition.loops
     debug.passed("cut", loops)
     padded = loops
@@ -326,9 +328,20 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
         seconds=seconds_of_choices(applied),
         shares=shares,
         work=computation.instances,
-        notes=notes,
+        notes=(*notes, *dict.fromkeys(plain_notes(cut.loops, covers, _covered(schedule.steps)))),
         through=(source(computation), applied.staged, *unpadded, *divided),
     )
+
+
+def _covered(steps: Sequence[object]) -> frozenset[str]:
+    """The stages whose nests a microkernel covers in some way."""
+    found: set[str] = set()
+    for step in steps:
+        if isinstance(step, Together):
+            found |= _covered(step.parts)
+        elif isinstance(step, Nest) and any(way.cover is not None for way in step.ways):
+            found.add(step.stage)
+    return frozenset(found)
 
 
 def _unpadded(loops: Program, host: Host, asked: Options) -> Program:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
+from offcut.core.spread import least_of, spread
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.shown.fitted import Term, near, terms_of
@@ -45,7 +46,7 @@ class Page:
 
     def __str__(self) -> str:
         sizes = self.described.sizes
-        looked = ", ".join(f"{self._user(one)} in {_first(one)}…{_last(one)}" for one in sizes)
+        looked = ", ".join(f"{self._user(one)} in {least_of(one)}…{_last(one)}" for one in sizes)
         called = ", ".join(map(self._user, sizes))
         sampled = self._on_a_grid()
         return "\n".join(
@@ -68,7 +69,7 @@ class Page:
     def _on_a_grid(self) -> Sampled:
         sizes = self.described.sizes
         each = max(3, int(_POINTS ** (1 / len(sizes))))
-        axes = [_spread(one, each) for one in sizes]
+        axes = [spread(one, each, _LAST) for one in sizes]
         grid = np.meshgrid(*axes, indexing="ij")
         points = {one.name: axis.ravel() for one, axis in zip(sizes, grid, strict=True)}
         return Sampled(self.prediction, points)
@@ -137,11 +138,11 @@ class Page:
 
     def _bound(self, size: Size) -> str:
         """Of each resource, the values of a size at which it is what binds."""
-        values = np.arange(_first(size), _last(size) + 1, size.multiple_of, dtype=np.int64)
+        values = np.arange(least_of(size), _last(size) + 1, size.multiple_of, dtype=np.int64)
         points, held = {size.name: values}, []
         for other in self.described.sizes:
             if other != size:
-                middle = _spread(other, 3)
+                middle = spread(other, 3, _LAST)
                 at = int(middle[len(middle) // 2])
                 points[other.name] = np.full(len(values), at, np.int64)
                 held.append(f"{self._user(other)} = {at}")
@@ -173,23 +174,9 @@ class Page:
         return format_expr(substitute(expr, {k: Var(user) for k, user in self.users.items()}))
 
 
-def _first(size: Size) -> int:
-    """The least of its values that is above 0."""
-    step = size.multiple_of
-    return -(-max(size.min, 1) // step) * step
-
-
 def _last(size: Size) -> int:
-    """The largest that is looked at."""
-    step, first = size.multiple_of, _first(size)
-    return max(min(size.max, _LAST) // step * step, first)
-
-
-def _spread(size: Size, count: int) -> Values:
-    """As many of its values at most, the further apart the larger they are."""
-    step, ends = size.multiple_of, (_first(size), _last(size))
-    found: Values = np.unique(np.geomspace(*ends, count).astype(np.int64) // step * step)
-    return found
+    """The largest of its values that is looked at."""
+    return int(spread(size, 2, _LAST)[-1])
 
 
 def _terms_in(expr: Expr) -> set[Term]:

@@ -1,4 +1,4 @@
-"""Iterations of a loop around tiles side by side: what all of them read alike is loaded once for them.
+"""Unroll-and-jam: iterations of a loop around tiles run each tile together, and what all of them read alike is loaded once.
 
     for j in 0:n                                    for j in 0:4*(n//4) by 4
       tile c in 0:64                                  tile c in 0:64
@@ -7,7 +7,7 @@
           S[j, c] += X[j + r, c] * W[r, c]                S[j, c], … += X[j + r, c] * W[r, c], …
         Y[j, c] = S[j, c]                               Y[j, c], … = S[j, c], …
 
-A sum over a window of an image has as many loads as products: of `X` and of `W`. Side by side, those of `W` are a part of
+A sum over a window of an image has as many loads as products: of `X` and of `W`. Jammed, those of `W` are a part of
 that. Each sum keeps its order, in a register of its own.
 
 It is done where iterations are apart, as the indices show: what a tile writes to memory has the loop's iterator alone in one
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 def count_of(low: Vectors, loop: For) -> int:
-    """How many iterations run side by side, by the registers that there are; 1 where they run in turn."""
+    """How many iterations are jammed, by the registers that there are; 1 where they run in turn."""
     count = 1
     while (2 * count + 1) * low.chains < low.isa.registers:
         count *= 2
     extent = ix.literal(ix.sub(loop.hi, loop.lo))
     if count < 2 or loop.execution is not Execution.SERIAL or (extent or count) < count:
         return 1
-    return count if not low.beside[1] and _are_apart(low, loop, loop.body, ()) else 1
+    return count if not low.jammed[1] and _are_apart(low, loop, loop.body, ()) else 1
 
 
 def run(
@@ -68,7 +68,7 @@ def run(
 
 
 def _are_apart(low: Vectors, loop: For, body: Sequence[Stmt], around: tuple[str, ...]) -> bool:
-    """Whether iterations of `loop` may run what is in it side by side: tiles, and loops around tiles.
+    """Whether iterations of `loop` may be jammed: tiles, and loops around tiles.
 
     around  the iterators of loops inside of it, around `body`
     """
@@ -83,7 +83,7 @@ def _are_apart(low: Vectors, loop: For, body: Sequence[Stmt], around: tuple[str,
 
 
 def _is_apart(low: Vectors, loop: For, tile: Tile, around: tuple[str, ...]) -> bool:
-    """Whether iterations of `loop` may run a tile side by side, and read something alike."""
+    """Whether iterations of `loop` may run a tile together, and read something alike."""
     if tile.microkernel is not None or len(tile.axes) != 1 or unlimited(tile):
         return False
     (axis,) = tile.axes

@@ -1,4 +1,4 @@
-"""Iterations of a loop around tiles that run side by side: what they read alike is loaded once, and nothing else changes."""
+"""Iterations of a loop around tiles that are jammed: what they read alike is loaded once, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def window(more: str = "1.0") -> oc.Kernel:
 
 
 def products(kernel: oc.Kernel) -> int:
-    """In the text of a kernel: five times as many where four rows run side by side."""
+    """In the text of a kernel: five times as many where four rows are jammed."""
     return len(re.findall(r"call <\d+ x float> @llvm.fma", kernel.source("llvm")))
 
 
