@@ -184,11 +184,11 @@ def _beside(named: list[float], generator: np.random.Generator, shape: list[int]
     """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them."""
     every = [0.0, 0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
     every += [by * number + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
-    return generator.choice(every, shape)
+    return np.asarray(generator.choice(every, shape))
 
 
 def _large(generator: np.random.Generator, shape: list[int]) -> Array:
-    return generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE], shape)
+    return np.asarray(generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE], shape))
 
 
 def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
@@ -201,13 +201,13 @@ def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
 def _alike(before: Array, after: Array) -> Array:
     """For each element whether it is the same, but for the order of sums."""
     if before.dtype.kind in "biu":
-        return before == after
+        return np.asarray(before == after)
     one, other = before.astype("f8"), after.astype("f8")
     finite = np.isfinite(one)
     most = max(1.0, float(np.abs(one[finite]).max(initial=0.0)))
     least = IN_FLOAT64 * most if before.dtype.name == "float64" else TOLERANCE[before.dtype.name]
     close = np.isclose(other, one, TOLERANCE[before.dtype.name], least)
-    return np.where(finite, close, ~np.isfinite(other))
+    return np.asarray(np.where(finite, close, ~np.isfinite(other)))
 
 
 def _drawn(value: Value, shape: list[int], seed: int, floats: Drawn) -> Array:
