@@ -77,7 +77,8 @@ def _conv2d(operands: Sequence[Tensor], attributes: Any) -> Tensor:
     if layouts != ("NCHW", "OIHW", "NCHW"):
         raise refusal("conv2d", f"its layouts are {', '.join(layouts)}")
     return ops.conv2d(
-        *operands,
+        operands[0],
+        operands[1],
         stride=tuple(map(int, attributes.strides)),
         padding=_sides(attributes.padding),
         dilation=tuple(map(int, attributes.dilation)),
