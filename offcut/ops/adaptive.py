@@ -135,7 +135,7 @@ class _Parts:
             return where(start + r < end, value, nothing)
 
         def term(*at: Value) -> Value:
-            if self.reach == self.extent:
+            if self.size == 1:
                 return over(element(x, (*at[:axis], r, *at[axis + 1 :]), total), axis=r)
             if self.affine:
                 return over(part(at, at[axis]), axis=r)

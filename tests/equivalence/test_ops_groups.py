@@ -102,6 +102,17 @@ def test_the_greatest_of_each_part_of_an_image_is_found(places: tuple[int, int])
         op.check([a], parted(a, places, np.max), interpreted=size == (8, 1))
 
 
+@pytest.mark.parametrize("extent", [1, 2, 3, 5])
+@pytest.mark.parametrize("places", [1, 2, 3, 7])
+def test_parts_of_an_extent_that_is_known_are_those_of_any(extent: int, places: int) -> None:
+    x = oc.placeholder((1, 1, extent, 3), name="X")
+    a = floats("a", 1, 1, extent, 3)
+    for of, over in ((ops.adaptive_avg_pool2d, np.mean), (ops.adaptive_max_pool2d, np.max)):
+        found = oc.compile(of(x, (places, 2)), inputs=[x], target="interpret")(a)
+        wanted = parted(a.astype("f8"), (places, 2), over)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_parts_of_other_floats_are_rounded_once(dtype: str) -> None:
     x = oc.placeholder((b, 3, h, w), dtype, "X")

@@ -232,3 +232,101 @@ MULTIPLES = BEFORE.replace("1:65", "0:65 multiple_of 8")
 def test_what_few_or_small_elements_do_not_show_is_refused(before: str, wrong: str) -> None:
     with pytest.raises(DescribeError, match=r"before and .* after"):
         rule("wrong", before, wrong)
+
+
+ONE = """graph one
+size n in 0:65
+size m in 1:65
+input x: float32[n, m]
+{}
+output y"""
+SOFTMAX = """e: float32[n, m] = exp(x)
+s: float32[n] = sum(e, axis=1)
+r: float32[n, 1] = reshape(s, [n, 1])
+y: float32[n, m] = divide(e, r)"""
+SAME = "y: float32[n, m] = multiply(x, 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("before", "wrong"),
+    [
+        ("y: float32[n, m] = relu(x)", "y: float32[n, m] = clip(x, 0.0, 30.0)"),
+        (
+            "y: float32[n, m] = relu(x)",
+            "a: float32[n, m] = relu(x)\ny: float32[n, m] = add(a, 0.0005)",
+        ),
+        (
+            "y: float32[n, m] = divide(x, x)",
+            "z: float32[n, m] = multiply(x, 0.0)\ny: float32[n, m] = add(z, 1.0)",
+        ),
+        ("y: float32[n, m] = softmax(x, axis=1)", SOFTMAX),
+        (
+            "y: int64[n] = argmax(x, axis=1)",
+            "r: float32[n, m] = flip(x, [1])\ny: int64[n] = argmax(r, axis=1)",
+        ),
+        (
+            "y: float32[n, m] = round(x)",
+            "a: float32[n, m] = add(x, 0.5)\ny: float32[n, m] = floor(a)",
+        ),
+        (
+            "y: float32[n, m] = subtract(x, x)",
+            'c: bool[n, m] = not_equal(x, x)\ny: float32[n, m] = cast(c, "float32")',
+        ),
+        (SAME, "c: bool[n, m] = equal(x, x)\ny: float32[n, m] = where(c, x, 0.0)"),
+        (
+            "y: float32[n, m] = sign(x)",
+            "a: float32[n, m] = absolute(x)\ny: float32[n, m] = divide(x, a)",
+        ),
+    ],
+    ids=[
+        "a number that is named",
+        "a small error",
+        "0 by 0",
+        "overflow",
+        "equal elements",
+        "halves",
+        "infinities",
+        "NaN",
+        "0",
+    ],
+)
+def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", ONE.format(before), ONE.format(wrong))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("y: float32[n, m] = relu(x)", "y: float32[n, m] = maximum(x, 0.0)"),
+        (
+            "s: float32[n, m] = softmax(x, axis=1)\ny: float32[n, m] = log(s)",
+            "y: float32[n, m] = log_softmax(x, axis=1)",
+        ),
+        (
+            "a: float32[n, m] = add(x, 3.0)\ny: float32[n, m] = multiply(x, a)",
+            "a: float32[n, m] = multiply(x, x)\nb: float32[n, m] = multiply(x, 3.0)\ny: float32[n, m] = add(a, b)",
+        ),
+        ("t: float32[m, n] = transpose(x)\ny: float32[n, m] = transpose(t)", SAME),
+    ],
+    ids=["by definition", "overflow that goes", "sums in another order", "two that cancel"],
+)
+def test_what_computes_the_same_is_taken(before: str, after: str) -> None:
+    assert rule("right", ONE.format(before), ONE.format(after)).name == "right"
+
+
+def test_a_rule_of_finite_elements_says_so() -> None:
+    before, after = ONE.format(SOFTMAX), ONE.format("y: float32[n, m] = softmax(x, axis=1)")
+    with pytest.raises(DescribeError) as refused:
+        rule("stable", before, after)
+    assert refused.value.help == ("finite=True takes a rule of finite elements alone",)
+    assert rule("stable", before, after, finite=True).name == "stable"
+
+
+def test_indices_that_no_table_has_are_no_inputs_of_a_rule() -> None:
+    head = "graph rows\nsize n in 0:65\nsize m in 1:65\ninput t: float32[m, 4]\ninput i: int64[n]\n"
+    before = head + "a: float32[n, 4] = embedding(t, i)\ny: float32[n, 4] = relu(a)\noutput y"
+    after = head + "a: float32[m, 4] = relu(t)\ny: float32[n, 4] = embedding(a, i)\noutput y"
+    assert rule("rows", before, after).name == "rows"
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", before, after.replace("embedding(a, i)", "embedding(t, i)"))

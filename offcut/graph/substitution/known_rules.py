@@ -142,7 +142,7 @@ def _convolutions(
         f"z: float32[n, b, {side}] = slice(p, 1, a, a + b)\noutput y, z"
     )
     texts = ((head + part).replace("float32", dtype) for part in (before, after))
-    return rule(f"{name}{' with bias' if biased else ''}", *texts)
+    return rule(f"{name}{' with bias' if biased else ''}", *texts, finite=whole != "")
 
 
 def parts_of_one(op: str = "relu", dtype: str = "float32") -> tuple[Rule, ...]:

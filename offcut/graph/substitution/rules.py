@@ -9,14 +9,18 @@
     z: float32[n, b] = dense(x, v)
     output y, z
 
-A size of a rule stands for any extent within its bounds, an input for any value of its type.
+A size of a rule stands for any extent within its bounds, an input for any value of its type: small and large, 0, equal elements,
+the numbers that a graph names and what is next to them, infinities and NaN. Its floats are compared twice: in their own types, in
+which sums may be added in another order, and all of them in float64, in which that is next to nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import cycle, islice
 from itertools import product as pairs
 
 import numpy as np
@@ -25,7 +29,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
-from offcut.graph.graph import Bound, Graph, Value
+from offcut.graph.graph import Argument, Bound, Graph, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extents import Numbers
 from offcut.graph.text import format_value, parse_graph
@@ -34,12 +38,23 @@ SMALL = 5
 """The smallest values of a size that a rule is tried at in all combinations, as far as `TRIALS` goes."""
 TRIALS = 16
 """Sets of sizes that a rule is tried at, the smallest first; besides, some in which no size is 0."""
+DRAWS = 8
+"""Inputs of each kind that a rule is tried at besides, at the smallest and the largest sets of sizes in which none is 0."""
 LONG = 17
 """A size that is longer than a vector."""
 FAR = 20.0
 """How far from 0 elements are in every other trial."""
+LARGE = 1e3
+"""A magnitude of which the exponential function is no number that float32 or float64 has."""
+OUTSIDE = 0.25
+"""The part of the elements that are infinite or NaN where some are."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
 """Of an element, absolute and relative: sums may be added in another order."""
+IN_FLOAT64 = 1e-7
+"""Of an element that is computed in float64, of the largest of its array or 1: sums of elements up to `LARGE` that cancel."""
+_FLOATS = re.compile(r"\b(float32|float16|bfloat16)\b")
+
+Drawn = Callable[[np.random.Generator, list[int]], Array]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +66,38 @@ class Rule:
     after: Graph
 
 
-def rule(name: str, before: str | Graph, after: str | Graph) -> Rule:
+def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = False) -> Rule:
     """A rule, checked by the reference interpreter at small sizes on random inputs.
 
     before, after  graphs, or their texts; of the same sizes, inputs and outputs, without constants
+    finite         whether it is claimed of finite elements alone. Otherwise an element that is finite before is the same after, though
+                   others are infinite or NaN; one that is infinite or NaN before is infinite or NaN after, unless large elements
+                   made it so
 
     Raises DescribeError where they differ: with the sizes, and the first element that does.
     """
     one, other = (parse_graph(g) if isinstance(g, str) else g for g in (before, after))
     made = Rule(name, one, other)
     _check_alike(made)
-    for number, sizes in enumerate(_trials(one.sizes)):
-        _check_at(made, sizes, number)
+    trials = _trials(one.sizes)
+    tried = False
+    for number, sizes in enumerate(trials):
+        tried |= _check_at(made, sizes, number, _by_distance(number))
+    exact = _in_float64(made)
+    named = sorted({number for graph in (one, other) for number in _numbers(graph)})
+    kinds: list[Drawn] = [partial(_beside, named), _large, _by_distance(1)]
+    kinds += [] if finite else [_outside]
+    full = [sizes for sizes in trials if all(sizes.values())] or trials
+    some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
+    for number, sizes in zip(range(DRAWS), cycle(some), strict=False):
+        for kind in kinds:
+            tried |= _check_at(exact, sizes, number, kind)
+    if not tried:
+        raise DescribeError(
+            "rule",
+            f"cannot take the rule {name}",
+            because="the graph before takes none of the inputs that were drawn",
+        )
     return made
 
 
@@ -114,45 +149,112 @@ def _allowed(size: Size, least: int) -> Iterator[int]:
     return iter(range(-(-max(least, size.min) // by) * by, size.max + 1, by))
 
 
-def _drawn(value: Value, shape: list[int], seed: int) -> Array:
-    """Values of an input: near 0 in even trials, further away in odd ones; of integers all that there are."""
+def _numbers(graph: Graph) -> Iterator[float]:
+    """The numbers that operators of a graph are called with."""
+
+    def within(argument: Argument) -> Iterator[float]:
+        if isinstance(argument, (int, float)) and not isinstance(argument, bool):
+            yield float(argument)
+        elif isinstance(argument, tuple):
+            for part in argument:
+                yield from within(part)
+
+    for node in graph.nodes:
+        yield from within((*node.arguments, *(argument for _, argument in node.options)))
+
+
+def _in_float64(made: Rule) -> Rule:
+    """The rule with all floats in float64; as it is where an operator does not take them."""
+    try:
+        graphs = (
+            parse_graph(_FLOATS.sub("float64", str(graph))) for graph in (made.before, made.after)
+        )
+        return Rule(made.name, *graphs)
+    except OffcutError:
+        return made
+
+
+def _by_distance(number: int) -> Drawn:
+    """Floats near 0 in even trials, further away in odd ones."""
+    most = FAR if number % 2 else 2.0
+    return lambda generator, shape: generator.uniform(-most, most, shape)
+
+
+def _beside(named: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
+    """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them."""
+    every = [0.0, 0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
+    every += [by * number + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
+    return np.asarray(generator.choice(every, shape))
+
+
+def _large(generator: np.random.Generator, shape: list[int]) -> Array:
+    return np.asarray(generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE], shape))
+
+
+def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
+    """Infinities and NaN among numbers near 0."""
+    near = generator.uniform(-2.0, 2.0, shape)
+    most = generator.choice([np.inf, -np.inf, np.nan], shape)
+    return np.where(generator.uniform(size=shape) < OUTSIDE, most, near)
+
+
+def _alike(before: Array, after: Array) -> Array:
+    """For each element whether it is the same, but for the order of sums."""
+    if before.dtype.kind in "biu":
+        return np.asarray(before == after)
+    one, other = before.astype("f8"), after.astype("f8")
+    finite = np.isfinite(one)
+    most = max(1.0, float(np.abs(one[finite]).max(initial=0.0)))
+    least = IN_FLOAT64 * most if before.dtype.name == "float64" else TOLERANCE[before.dtype.name]
+    close = np.isclose(other, one, TOLERANCE[before.dtype.name], least)
+    return np.asarray(np.where(finite, close, ~np.isfinite(other)))
+
+
+def _drawn(value: Value, shape: list[int], seed: int, floats: Drawn) -> Array:
+    """Values of an input; of integers small ones in even trials, in odd ones all that there are."""
     generator, dtype = np.random.default_rng(seed), numpy_dtype(value.dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
-    wide = bool(seed % 2)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        low, high = (info.min, info.max) if wide else (max(info.min, -2), 2)
+        low, high = (info.min, info.max) if seed % 2 else (max(info.min, -2), 2)
         return generator.integers(low, high, shape, dtype, endpoint=True)
-    most = FAR if wide else 2.0
-    return generator.uniform(-most, most, shape).astype(dtype)
+    return floats(generator, shape).astype(dtype)
 
 
-def _check_at(made: Rule, sizes: dict[str, int], seed: int) -> None:
+def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) -> bool:
+    """Whether the graph before takes such inputs, where that after computes the same.
+
+    Raises DescribeError where it does not.
+    """
     number = Numbers(sizes)
     given = {
-        value.name: _drawn(value, [number(extent) for extent in value.shape], 2 * place + seed % 2)
+        value.name: _drawn(value, [number(n) for n in value.shape], 2 * place + seed % 2, floats)
         for place, value in enumerate(made.before.inputs, seed)
     }
+    try:
+        expected = interpreted(Bound(made.before, {}), given, **sizes)
+    except OffcutError:
+        return False
+    title = f"cannot take the rule {made.name}"
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     try:
-        expected, found = (
-            interpreted(Bound(graph, {}), given, **sizes) for graph in (made.before, made.after)
-        )
+        found = interpreted(Bound(made.after, {}), given, **sizes)
     except OffcutError as refused:
-        raise DescribeError(
-            "rule", f"cannot take the rule {made.name}", at=at, because=str(refused).splitlines()[0]
-        ) from refused
+        raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
     for name, array in expected.items():
-        tolerance = TOLERANCE.get(array.dtype.name, 0.0)
-        same = np.isclose(
-            found[name].astype("f8"), array.astype("f8"), tolerance, tolerance, equal_nan=True
-        )
+        same = _alike(array, found[name])
+        if floats is _large:
+            same |= ~np.isfinite(array)
         if not same.all():
             where = tuple(int(axis) for axis in np.argwhere(~same)[0])
+            one, other = float(array[where]), float(found[name][where])
+            infinite = not all(np.isfinite(part).all() for part in given.values())
             raise DescribeError(
                 "rule",
-                f"cannot take the rule {made.name}",
+                title,
                 at=at or "its only size",
-                because=f"{name}[{', '.join(map(str, where))}] is {float(array[where]):g} before and {float(found[name][where]):g} after",
+                because=f"{name}[{', '.join(map(str, where))}] is {one:g} before and {other:g} after",
+                help=("finite=True takes a rule of finite elements alone",) if infinite else (),
             )
+    return True

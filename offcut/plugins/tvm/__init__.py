@@ -5,8 +5,9 @@ Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, 
 
 from offcut.plugins.tvm.calling import function_of, registered
 from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
+from offcut.plugins.tvm.operators import RULES
 from offcut.plugins.tvm.reading import Reading, read
-from offcut.plugins.tvm.serving import RULES, served
+from offcut.plugins.tvm.serving import served
 from offcut.plugins.tvm.writing import write
 
 report = register()

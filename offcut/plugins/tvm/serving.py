@@ -3,60 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm_ffi import structural_equal
 
-import offcut.ops as ops
 from offcut.core.sizes import MAX_SIZE, Dim
 from offcut.describe.tensor import Tensor, placeholder
 from offcut.errors import OffcutError
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
 from offcut.plugins.tvm.calling import registered
+from offcut.plugins.tvm.operators import RULES, Rule
 from offcut.plugins.tvm.reading import refusal
-
-Operator = Callable[..., Tensor]
-Rule = Callable[[Sequence[Tensor], Any], Tensor]
-
-_SAME = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
-_ONE = (
-    "exp",
-    "log",
-    "sqrt",
-    "rsqrt",
-    "erf",
-    "sin",
-    "cos",
-    "floor",
-    "ceil",
-    "negative",
-    "abs",
-    "square",
-)
-
-
-def _one(operator: Operator) -> Rule:
-    return lambda operands, _: operator(*operands)
-
-
-RULES: dict[str, Rule] = {
-    "relax.matmul": lambda operands, _: ops.matmul(operands[0], operands[1]),
-    "relax.nn.relu": _one(ops.relu),
-    "relax.nn.gelu": _one(ops.gelu),
-    "relax.nn.silu": _one(ops.silu),
-    "relax.tanh": _one(ops.tanh),
-    "relax.sigmoid": _one(ops.sigmoid),
-    "relax.nn.softmax": lambda operands, attributes: ops.softmax(
-        operands[0], axis=int(attributes.axis)
-    ),
-    **{f"relax.{name}": _one(getattr(ops, name)) for name in _SAME},
-    **{f"relax.{name}": _one(getattr(ops, "absolute" if name == "abs" else name)) for name in _ONE},
-}
-"""What an operator of Relax is among ours: of its operands and its attributes."""
 
 
 def served(report: dict[str, str] | None = None, rules: Mapping[str, Rule] | None = None) -> Any:

@@ -1,0 +1,141 @@
+"""What an operator of Relax is among ours: of its operands and its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import offcut.ops as ops
+from offcut.describe.tensor import Tensor
+from offcut.plugins.tvm.reading import refusal
+
+Operator = Callable[..., Tensor]
+Rule = Callable[[Sequence[Tensor], Any], Tensor]
+
+_SAME = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
+_COMPARED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_REDUCED = ("sum", "mean", "max", "min")
+_ONE = {
+    **{f"nn.{name}": name for name in ("relu", "gelu", "gelu_tanh", "silu")},
+    **{
+        name: name
+        for name in (
+            *("exp", "log", "sqrt", "rsqrt", "erf", "sin", "cos", "floor", "ceil"),
+            *("negative", "square", "tanh", "sigmoid"),
+        )
+    },
+    "abs": "absolute",
+}
+
+
+def _one(operator: Operator) -> Rule:
+    return lambda operands, _: operator(*operands)
+
+
+def _reduced(operator: Operator) -> Rule:
+    def rule(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+        axes = attributes.axis
+        return operator(
+            operands[0],
+            axis=None if axes is None else tuple(map(int, axes)),
+            keepdims=bool(attributes.keepdims),
+        )
+
+    return rule
+
+
+def _of_last_axis(operator: str, x: Tensor, attributes: Any) -> None:
+    """Raises DescribeError where a norm is along other axes than the last."""
+    if [int(axis) % len(x.shape) for axis in attributes.axes] != [len(x.shape) - 1]:
+        raise refusal(operator, f"it is along axes {[*map(int, attributes.axes)]}, not the last")
+
+
+def _layer_norm(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    _of_last_axis("layer_norm", operands[0], attributes)
+    x, gain, bias = operands
+    return ops.layernorm(
+        x,
+        gain if attributes.scale else None,
+        bias if attributes.center else None,
+        float(attributes.epsilon),
+    )
+
+
+def _rms_norm(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    _of_last_axis("rms_norm", operands[0], attributes)
+    return ops.rmsnorm(operands[0], operands[1], float(attributes.epsilon))
+
+
+def _sides(padding: Sequence[Any]) -> list[tuple[int, int]]:
+    """Before and after each axis, of what TVM has before all axes and then after all."""
+    half = len(padding) // 2
+    return [(int(a), int(b)) for a, b in zip(padding[:half], padding[half:], strict=True)]
+
+
+def _conv2d(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    layouts = (attributes.data_layout, attributes.kernel_layout, attributes.out_layout)
+    if layouts != ("NCHW", "OIHW", "NCHW"):
+        raise refusal("conv2d", f"its layouts are {', '.join(layouts)}")
+    return ops.conv2d(
+        operands[0],
+        operands[1],
+        stride=tuple(map(int, attributes.strides)),
+        padding=_sides(attributes.padding),
+        dilation=tuple(map(int, attributes.dilation)),
+        groups=int(attributes.groups),
+    )
+
+
+def _pooled(operator: Operator, **options: Any) -> Rule:
+    def rule(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+        if attributes.ceil_mode or (attributes.layout, attributes.out_layout) != ("NCHW", "NCHW"):
+            raise refusal("pool2d", "it rounds extents up, or is not NCHW")
+        given = {
+            "dilation": tuple(map(int, attributes.dilation)),
+            "count_include_pad": bool(attributes.count_include_pad),
+        }
+        return operator(
+            operands[0],
+            tuple(map(int, attributes.pool_size)),
+            tuple(map(int, attributes.strides)),
+            _sides(attributes.padding),
+            **{name: given[name] for name in options},
+        )
+
+    return rule
+
+
+def _avg_pool2d(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    if any(int(by) != 1 for by in attributes.dilation):
+        raise refusal("avg_pool2d", "its windows have holes")
+    return _pooled(ops.avg_pool2d, count_include_pad=True)(operands, attributes)
+
+
+def _transposed(operands: Sequence[Tensor], attributes: Any) -> Tensor:
+    axes = attributes.axes
+    return ops.transpose(operands[0], None if axes is None else tuple(map(int, axes)))
+
+
+RULES: dict[str, Rule] = {
+    "relax.matmul": lambda operands, _: ops.matmul(operands[0], operands[1]),
+    "relax.nn.softmax": lambda operands, attributes: ops.softmax(
+        operands[0], axis=int(attributes.axis)
+    ),
+    "relax.nn.log_softmax": lambda operands, attributes: ops.log_softmax(
+        operands[0], axis=int(attributes.axis)
+    ),
+    "relax.nn.leakyrelu": lambda operands, attributes: ops.leaky_relu(
+        operands[0], float(attributes.alpha)
+    ),
+    "relax.nn.layer_norm": _layer_norm,
+    "relax.nn.rms_norm": _rms_norm,
+    "relax.nn.conv2d": _conv2d,
+    "relax.nn.max_pool2d": _pooled(ops.max_pool2d, dilation=True),
+    "relax.nn.avg_pool2d": _avg_pool2d,
+    "relax.permute_dims": _transposed,
+    "relax.where": _one(ops.where),
+    **{f"relax.{name}": _reduced(getattr(ops, name)) for name in _REDUCED},
+    **{f"relax.{name}": _one(getattr(ops, name)) for name in (*_SAME, *_COMPARED)},
+    **{f"relax.{name}": _one(getattr(ops, known)) for name, known in _ONE.items()},
+}
+"""By the name of an operator of Relax."""
