@@ -131,6 +131,26 @@ def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
     assert str(parted).splitlines()[-1] == parted.parts[0]
 
 
+def test_a_cost_counts_what_runs_for_each_part() -> None:
+    model = compiled(residual(), threads=1)
+    sizes = {"b": 5, "h": 8, "w": 8}
+    model._shared = model._shared._replace(batches=None)
+    whole = model.cost(**sizes)
+    in_parts(model, "b", [((1, 3), 2)])
+    parted = model.cost(**sizes)
+    assert parted.flop == whole.flop
+    assert [times for _, _, times, _ in parted.kernels] == [
+        1,
+        2,
+        1,
+        2,
+        1,
+        *[1] * (len(model.steps) - 3),
+    ]
+    assert parted.seconds > whole.seconds * 0.9
+    assert "2 × " in str(parted)
+
+
 def bytes_of(arena: tuple[str, ...]) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in arena]
 

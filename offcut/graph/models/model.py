@@ -225,7 +225,7 @@ class Model:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        return cost_of(self.bound.graph, self.steps, sizes)
+        return cost_of(self.bound.graph, self._shared, sizes)
 
     def _plain(self) -> Model:
         """The model whose sums are computed as they are written: for data that fewer products take out of the finite numbers."""
