@@ -75,11 +75,12 @@ def cost_of(graph: Graph, shared: Shared, sizes: Mapping[str, int]) -> ModelCost
     """
     check_sizes(graph, sizes, "cost")
     number = shared.valued(sizes)
-    times = {place: [(1, number)] for place in range(len(shared.steps))}
+    once: tuple[tuple[int, Numbers], ...] = ((1, number),)
+    times = dict.fromkeys(range(len(shared.steps)), once)
     for part in shared.parts(number, sizes):
         whole, *rest = part.numbers
-        runs = [(part.total // part.count, whole), *((1, one) for one in rest)]
-        times |= {place: runs for place in range(part.first, part.end)}
+        runs = ((part.total // part.count, whole), *((1, one) for one in rest))
+        times |= dict.fromkeys(range(part.first, part.end), runs)
 
     def of(step: Step, at: Numbers) -> Cost:
         found: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})
