@@ -342,3 +342,22 @@ def test_windows_fit_what_torch_takes() -> None:
             assert torch.allclose(found, wanted, atol=1e-5)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         model(torch.ones(1, 2, 1))
+
+
+@pytest.mark.parametrize(
+    ("layer", "least"),
+    [
+        (nn.Sequential(nn.MaxPool2d(2), nn.ReLU(), nn.AvgPool2d(2)), 4),
+        (nn.Sequential(nn.MaxPool2d(3, 2, ceil_mode=True), nn.ReLU()), 2),
+        (nn.Sequential(nn.AvgPool2d(3, 2, padding=1), nn.Conv2d(3, 2, 3)), 5),
+    ],
+    ids=["two in turn", "rounded up", "padded, then a convolution"],
+)
+@torch.no_grad()
+def test_images_that_torch_pools_nothing_of_are_refused(layer: nn.Module, least: int) -> None:
+    model = oc.from_torch(layer, (torch.randn(2, 3, 12, 14),))
+    fits, small = torch.randn(1, 3, least, least + 1), torch.randn(1, 3, least - 1, least + 1)
+    torch.testing.assert_close(model(fits), layer(fits), rtol=1e-4, atol=1e-5)
+    for one in (layer, model):
+        with pytest.raises(RuntimeError, match=r"too small|greater than actual"):
+            one(small)

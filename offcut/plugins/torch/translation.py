@@ -249,11 +249,15 @@ class Translation:
         form = ix.linear(extent)
         if len(form.terms) == 1:
             ((atom, factor),) = form.terms
+            low = -(-(least - form.const) // factor)
             if isinstance(atom, Var) and factor > 0:
                 size = self.builder.sizes[atom.name]
-                low = -(-(least - form.const) // factor)
                 if size.min < low <= size.max:
                     self.builder.sizes[atom.name] = replace(size, min=low)
+            elif isinstance(atom, Binary) and atom.op == "//" and factor > 0:
+                by = ix.literal(atom.b)
+                if by is not None and by > 0:
+                    self.at_least(atom.a, low * by)
 
     def rank(self, x: Ref) -> int:
         """How many axes a value has."""

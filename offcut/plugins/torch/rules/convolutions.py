@@ -218,6 +218,10 @@ def pooled(
     around: Any = tuple(pads)
     if ends is not None:
         around = tuple((pad, pad + by - 1) for pad, by in zip(pads, strides, strict=True))
+    holes = each.get("dilation", spread(1, 2))
+    for n, whole in enumerate(t.shape(x)[2:]):  # torch refuses images of no window
+        least = (sizes[n] - 1) * holes[n] + 1 - 2 * pads[n]
+        t.at_least(whole, least if ends is None else least - strides[n] + 1)
     given = {"stride": tuple(strides), "padding": around, **each}
     found: Ref = t.node(op, x, tuple(sizes), **given)
     for axis, extent in enumerate(ends or (), start=2):
