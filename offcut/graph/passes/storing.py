@@ -32,13 +32,15 @@ def store_for_products(bound: Bound) -> Bound:
     lying = lying_of(graph, readings)
     for node in graph.nodes:
         now = node
-        asked = None
-        if node.op not in VIEWS and len(node.results) == 1:
-            asked = wanted(node, readings.of(node), known, orders, lying)
+        asked, found = None, None if node.op in VIEWS else readings.of(node)
+        if found is not None and len(node.results) == 1:
+            asked = wanted(node, found, known, orders, lying)
         for name, order in asked[0].items() if asked is not None else ():
             if orders.get(name) == order or lying.get(name) == order:
                 continue
-            if _is_few(graph.values[name].shape[order[-1]]):
+            own = found.axes[name] if found is not None else None
+            summed = own is None or not own[order[-1]]
+            if summed and _is_few(graph.values[name].shape[order[-1]]):
                 continue
             key = name, order
             if key not in stored:
