@@ -47,7 +47,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
             return runs
 
     values = model.bound.graph.values
-    batches = Chosen(size, model.steps, able_of(model, size), values)
+    batches = Chosen(size, model._shared.calls.operands, able_of(model, size), values)
     model._shared = model._shared._replace(batches=batches)
     memory = model._memory
 
@@ -157,7 +157,9 @@ def bytes_of(arena: tuple[str, ...]) -> list[int]:
 
 def chosen(model: Model, machine: Any, **sizes: int) -> tuple[str, ...]:
     """What parts a model would run in on a machine."""
-    batches = MicroBatches("b", model.steps, able_of(model, "b"), model.bound.graph.values)
+    batches = MicroBatches(
+        "b", model._shared.calls.operands, able_of(model, "b"), model.bound.graph.values
+    )
     batches.machine = load(machine) if isinstance(machine, str) else machine
     model._shared = model._shared._replace(batches=batches)
     return model.plan(**sizes).parts

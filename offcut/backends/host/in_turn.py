@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Batch:
     """Calls of entries that a function of `in_turn_ir` makes.
 
     address   of that function
-    pointers  (address that it is written to, number of its base, offset from it in bytes)
+    pointers  of each: the address that it is written to, the number of its base, its offset from it in bytes
     calls     (entry, address of its pointers, of its sizes, of its strides, whether it takes workspace)
     owner     keeps what these addresses are of
     """
@@ -86,12 +87,12 @@ class Batch:
     def __init__(
         self,
         address: int,
-        pointers: Sequence[tuple[int, int, int]],
-        calls: Sequence[tuple[int, int, int, int, bool]],
+        pointers: np.ndarray[Any, Any],
+        calls: Sequence[tuple[int, ...]],
         owner: object,
     ) -> None:
         self.owner = owner
-        self._pointers = np.array(pointers, np.int64).reshape(-1, _POINTER)
+        self._pointers = np.ascontiguousarray(pointers, np.int64)
         self._calls = np.array(calls, np.int64).reshape(-1, _CALL)
         self._function = _IN_TURN(address)
         self._given = (

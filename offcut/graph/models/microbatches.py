@@ -13,15 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
+
+import numpy as np
 
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.costmodel import Device, Machine
+from offcut.describe.request import Array
 from offcut.graph.graph import Value
+from offcut.graph.models.calls import Calls
 from offcut.graph.models.moves import able
+from offcut.graph.models.operands import Operands
 from offcut.graph.models.step import Step
-from offcut.graph.placing.places import ZERO
 from offcut.graph.sizes.extents import Numbers, Valued, product
 
 
@@ -41,91 +45,95 @@ class Part:
     numbers: tuple[Numbers, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Traffic:
-    """Bytes that a step moves for a whole batch.
-
-    read   of inputs that are parts of the batch; moved: of these and the results
-    fixed  of others
-    """
-
-    read: int
-    moved: int
-    fixed: int
-
-
 class MicroBatches:
     """The size of a graph of which kernels run a part at a time."""
 
     def __init__(
-        self, size: str, steps: Sequence[Step], able: Sequence[bool], values: Mapping[str, Value]
+        self, size: str, operands: Operands, able: Sequence[bool], values: Mapping[str, Value]
     ) -> None:
         """What no size changes; `machine` is the one whose memories count.
 
-        steps   that run a graph; able: which of them may run for a part
-        values  of the graph
+        operands  of the steps that run a graph; able: which steps may run for a part
+        values    of the graph
         """
-        self.size, self.steps, self.able = size, tuple(steps), tuple(able)
-        self.machine: Device = steps[0].kernel.machine
-        self._threads = max(step.kernel.threads for step in steps)
-        self._weights = [_weights(step, values) for step in steps]
+        self.size, self.able, self.moves = size, tuple(able), operands.moves(size)
+        self.machine: Device = operands.steps[0].kernel.machine
+        self._operands, self._threads = operands, max(s.kernel.threads for s in operands.steps)
+        self._weights = np.array([_weights(step, values) for step in operands.steps], np.int64)
+        self._read = np.array(
+            [n < len(s.inputs) for s in operands.steps for n in range(len(s.arrays))]
+        )
 
-    def parts(self, number: Numbers, sizes: Mapping[str, int], valued: Valued) -> list[Part]:
+    def parts(
+        self, number: Numbers, sizes: Mapping[str, int], valued: Valued, calls: Calls
+    ) -> list[Part]:
         """The steps that run for a part of the batch at a time; all others run for the whole of it.
 
         number  the values of extents at the sizes; valued: at any
+        calls   say which sizes a kernel takes
         """
         total, found = sizes[self.size], list[Part]()
+        numbers: dict[int, Numbers] = {}
         for (first, end), count in self._runs(number, total):
             if count == total:
                 continue
-            rest = (total % count,) if total % count else ()
-            numbers = tuple(valued({**sizes, self.size: n}) for n in (count, *rest))
-            if not any(step.refuses(n) for step in self.steps[first:end] for n in numbers):
-                found.append(Part(first, end, self.size, count, total, numbers))
+            counts = (count, total % count) if total % count else (count,)
+            for one in counts:
+                if one not in numbers:
+                    numbers[one] = valued({**sizes, self.size: one})
+            if not any(calls.refuses(first, end, numbers[one]) for one in counts):
+                own = tuple(numbers[one] for one in counts)
+                found.append(Part(first, end, self.size, count, total, own))
         return found
 
     def _runs(self, number: Numbers, total: int) -> list[tuple[tuple[int, int], int]]:
-        """All steps in order, each with those behind it that run for so many at a time."""
+        """All steps in order, each with those behind it that run for so many at a time; none where all fits near."""
         machine = self.machine
         if total <= self._threads or not isinstance(machine, Machine):
             return []
-        counts = [*_counts(self._threads, total), total]
-        states = range(len(counts))
-        far = _per_byte(machine, sum(self._weights))
-        costs = ended = [inf] * (len(counts) - 1) + [0.0]
-        ways = list[list[int]]()
-        for step, may, weights in zip(self.steps, self.able, self._weights, strict=True):
-            one = _traffic(step, self.size, weights, number)
-            rates = [_per_byte(machine, one.fixed + one.moved * c // total) for c in counts]
-            # what passes between steps of unlike counts lies where that of a whole batch does
-            far_off = [rates[-1] - rate for rate in rates]
-            other = min(states, key=ended.__getitem__)
-            entered = [ended[other] + one.read * more for more in far_off]
-            ways.append([n if costs[n] <= entered[n] else other for n in states])
-            again = [-(-total // count) - 1 for count in counts]
-            costs = [
-                min(costs[n], entered[n])
-                + one.moved * rates[n]
-                + again[n] * (one.fixed * far + machine.policy.part_cycles)
-                if may or not again[n]
-                else inf
-                for n in states
-            ]
-            written = one.moved - one.read
-            ended = [cost + written * more for cost, more in zip(costs, far_off, strict=True)]
-        state, runs = min(states, key=ended.__getitem__), list[tuple[tuple[int, int], int]]()
+        read, moved, fixed = self._traffic(number)
+        if max(moved + fixed) <= machine.memory[1].bytes:
+            return []
+        counts = np.array([*_counts(self._threads, total), total])
+        rates = _per_byte(machine, fixed[:, None] + moved[:, None] * counts // total)
+        # what passes between steps of unlike counts lies where that of a whole batch does
+        far_off = rates[:, -1:] - rates
+        again = -(-total // counts) - 1
+        weights = _per_byte(machine, self._weights.sum())
+        each = fixed[:, None] * weights + machine.policy.part_cycles
+        run = moved[:, None] * rates + again * each
+        run[np.ix_(np.logical_not(self.able), again > 0)] = inf
+        enter, leave = read[:, None] * far_off, (moved - read)[:, None] * far_off
+        states = np.arange(len(counts))
+        costs = ended = np.where(again > 0, inf, 0.0)
+        ways = list[Array]()
+        for n in range(len(read)):
+            other = int(ended.argmin())
+            entered = ended[other] + enter[n]
+            ways.append(np.where(costs <= entered, states, other))
+            costs = np.minimum(costs, entered) + run[n]
+            ended = costs + leave[n]
+        state, runs = int(ended.argmin()), list[tuple[tuple[int, int], int]]()
         for at in reversed(range(len(ways))):
-            end = at + 1
-            if runs and counts[state] == runs[-1][1]:
+            end, count = at + 1, int(counts[state])
+            if runs and count == runs[-1][1]:
                 (_, end), _ = runs.pop()
-            runs.append(((at, end), counts[state]))
-            state = ways[at][state]
+            runs.append(((at, end), count))
+            state = int(ways[at][state])
         return runs[::-1]
+
+    def _traffic(self, number: Numbers) -> tuple[Array, Array, Array]:
+        """Bytes of each step for a whole batch: of inputs that are parts of it, of these and the results, and of all else."""
+        bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
+        moving = number.array[self.moves] != 0
+        read, moved, every = (
+            np.add.reduceat(bytes_ * of, first) for of in (moving & self._read, moving, True)
+        )
+        return read, moved, every - moved + self._weights
 
 
 def micro_batches_of(
-    steps: Sequence[Step],
+    operands: Operands,
     values: Mapping[str, Value],
     lengths: Mapping[str, Expr],
     sizes: Sequence[str],
@@ -135,11 +143,11 @@ def micro_batches_of(
     lengths  elements of the memory of each value
     sizes    their names
     """
-    found = {size: able(steps, size, lengths) for size in sizes}
+    found = {size: able(operands.steps, size, lengths) for size in sizes}
     best = max(found, key=lambda size: sum(found[size]), default="")
     if sum(found.get(best, ())) < 2:
         return None
-    return MicroBatches(best, steps, found[best], values)
+    return MicroBatches(best, operands, found[best], values)
 
 
 def _counts(least: int, total: int) -> Iterator[int]:
@@ -155,24 +163,12 @@ def _weights(step: Step, values: Mapping[str, Value]) -> int:
     return sum(Numbers({})(product(one.shape)) * ITEM_BYTES[one.dtype] for one in held)
 
 
-def _traffic(step: Step, size: str, weights: int, number: Numbers) -> _Traffic:
-    moves = step.moves.get(size) or (ZERO,) * len(step.arrays)
-    read, moved, fixed = 0, 0, weights
-    for at, (one, move) in enumerate(zip(step.arrays, moves, strict=True)):
-        count = prod(map(number, one.shape)) * ITEM_BYTES[one.dtype]
-        if move == ZERO:
-            fixed += count
-        else:
-            moved += count
-            read += count if at < len(step.inputs) else 0
-    return _Traffic(read, moved, fixed)
-
-
-def _per_byte(machine: Machine, count: int) -> float:
+def _per_byte(machine: Machine, count: Array) -> Array:
     """Cycles for one of so many bytes that are gone through again and again: each memory gives the share that it holds."""
-    cycles, there = 0.0, 0.0
+    cycles, there = np.zeros(np.shape(count)), np.zeros(np.shape(count))
     for level in machine.memory:
-        share = min(1.0, level.bytes / count) if count else 1.0
+        share = np.minimum(1.0, level.bytes / np.maximum(count, 1))
         cycles += (share - there) / level.bytes_per_cycle
         there = share
-    return cycles + (1 - there) / machine.dram.bytes_per_cycle
+    found: Array = cycles + (1 - there) / machine.dram.bytes_per_cycle
+    return found

@@ -22,9 +22,11 @@ from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.calls import Calls
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.kernels import Kernels, NamedRegion
 from offcut.graph.models.microbatches import micro_batches_of
+from offcut.graph.models.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.running import ARENA, Frame, Shared, checked, extents_of, limits_of
@@ -128,6 +130,7 @@ class Model:
             extents_asked += (place.offset, *place.shape, *place.strides)
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
+        operands = Operands(self.steps, self._lengths, self._valued)
         self._shared = Shared(
             graph.name,
             self.steps,
@@ -135,7 +138,9 @@ class Model:
             self._bases,
             [array.__array_interface__["data"][0] for array in self._constants],
             self._lengths,
-            micro_batches_of(self.steps, self._values, self._lengths, names),
+            Calls(operands, self._valued),
+            np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
+            micro_batches_of(operands, self._values, self._lengths, names),
             self._valued,
         )
         self._known: dict[object, _Known] = {}

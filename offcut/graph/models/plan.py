@@ -13,7 +13,6 @@ from offcut.graph.graph import Graph
 from offcut.graph.models.layout import Layout, rounded
 from offcut.graph.models.running import Shared
 from offcut.graph.models.step import Operand, Step
-from offcut.graph.sizes.extents import Numbers
 
 TARGET = 2  # the column of `ModelPlan.rows`
 
@@ -71,7 +70,7 @@ def planned(
     """
     if sizes:
         check_sizes(graph, sizes, "plan")
-    number = Numbers(sizes) if sizes or not graph.sizes else None
+    number = shared.valued(sizes) if sizes or not graph.sizes else None
     steps, arena = shared.steps, shared.arena
     parts = [] if number is None else shared.parts(number, sizes)
     layout = None if number is None else Layout(arena, number, parts)

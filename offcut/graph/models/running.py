@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -17,20 +16,19 @@ from typing import NamedTuple
 import numpy as np
 
 from offcut.backends.host import arrays as host
-from offcut.backends.host.in_turn import WORKSPACE, Batch, check_status
-from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.backends.host.in_turn import Batch, check_status
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError
 from offcut.graph.models.arena import Arena
+from offcut.graph.models.calls import Calls
 from offcut.graph.models.layout import Layout
 from offcut.graph.models.microbatches import MicroBatches, Part
+from offcut.graph.models.operands import Values
 from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ZERO, Place
+from offcut.graph.placing.places import ONE, ZERO, Place
 from offcut.graph.sizes.extents import Numbers, Valued
-
-_WORD = 8  # bytes
-
 
 NOWHERE, ARENA = 0, 1
 """The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
@@ -43,6 +41,7 @@ class Shared(NamedTuple):
     bases      the numbers of the bases of values that are not in the arena
     addresses  of the last of these: constants; what is measured has an element in each frame
     lengths    elements of the memory of each value
+    calls      what no size changes of the calls; numbers: of the base of each array of these
     batches    of what kernels may run a part at a time; None: of nothing
     valued     the values of extents at any sizes
     """
@@ -53,6 +52,8 @@ class Shared(NamedTuple):
     bases: Mapping[str, int]
     addresses: Sequence[int]
     lengths: Mapping[str, Expr]
+    calls: Calls
+    numbers: Array
     batches: MicroBatches | None
     valued: Valued
 
@@ -61,20 +62,9 @@ class Shared(NamedTuple):
 
         number  the values of extents at the sizes
         """
-        return [] if self.batches is None else self.batches.parts(number, sizes, self.valued)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A kernel's call at known sizes.
-
-    places  the number of the base of each array, and its offset from it in bytes
-    """
-
-    step: Step
-    places: tuple[tuple[int, int], ...]
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+        if self.batches is None:
+            return []
+        return self.batches.parts(number, sizes, self.valued, self.calls)
 
 
 class Frame:
@@ -92,16 +82,19 @@ class Frame:
         Raises CallError for sizes at which an array reaches outside of another, or that a kernel was not compiled for.
         """
         self._shared, self._number, self._sizes = shared, number, sizes
+        operands = shared.calls.operands
         parts = shared.parts(number, sizes)
         self._layout = Layout(shared.arena, number, parts)
         self.arena_bytes = self._scratch_at = self._layout.bytes
+        self._starts = np.array([self._layout.starts.get(r, 0) for r in operands.roots], np.int64)
         self._moving = dict[tuple[int, int], int]()
+        self._nothing = np.zeros(len(operands.roots), np.bool_)
         runs, at = list[Callable[[int, int], int]](), 0
         for part, inner in zip(parts, self._layout.inner, strict=True):
-            runs += self._at_once(shared.steps[at : part.first])
+            runs += self._at_once(at, part.first)
             runs.append(self._in_parts(part, inner))
             at = part.end
-        self._runs = (*runs, *self._at_once(shared.steps[at:]))
+        self._runs = (*runs, *self._at_once(at, len(shared.steps)))
         known = ARENA + 1 + len(shared.bases) - len(shared.addresses)
         every = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
         self.bases = (ctypes.c_int64 * len(every))(*every)
@@ -134,25 +127,37 @@ class Frame:
         base = self._shared.bases.get(root, ARENA)
         return base, self._layout.starts[root] if base == ARENA else 0
 
-    def _at_once(self, steps: Sequence[Step]) -> Iterator[Callable[[int, int], int]]:
-        """Runs of steps for all of a batch."""
-        for native, group in groupby(steps, lambda one: one.entry is not None):
-            calls = [self._call(step) for step in group]
+    def _at_once(self, first: int, end: int) -> Iterator[Callable[[int, int], int]]:
+        """Runs of steps from `first` to before `end` for all of a batch."""
+        steps = self._shared.steps
+        for native, group in groupby(range(first, end), lambda n: steps[n].entry is not None):
+            at, *others = group
+            behind = at + 1 + len(others)
+            values = Values(self._number.array, self._number.array, self._nothing)
+            bases, offsets = self._places(at, behind, self._number, values)
             if native:
-                yield self._batch(calls)
-            else:
-                yield from (partial(self._called, one) for one in calls)
+                yield self._batch(at, behind, values, bases, offsets)
+                continue
+            for n in range(at, behind):
+                own = slice(
+                    *(
+                        one - self._shared.calls.operands.first[at]
+                        for one in self._shared.calls.operands.first[n : n + 2]
+                    )
+                )
+                yield partial(self._called, steps[n], [*zip(bases[own], offsets[own], strict=True)])
 
     def _in_parts(self, part: Part, inner: Collection[str]) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other.
 
         inner  values that lie in memory of one part
         """
-        steps = self._shared.steps[part.first : part.end]
-        batches = [
-            self._batch([self._call(step, part.size, number, inner) for step in steps])
-            for number in part.numbers
-        ]
+        operands, batches = self._shared.calls.operands, list[Batch]()
+        held = np.array([root in inner for root in operands.roots], np.bool_)
+        for number in part.numbers:
+            values = Values(number.array, self._number.array, held)
+            places = self._places(part.first, part.end, number, values, moves=True)
+            batches.append(self._batch(part.first, part.end, values, *places))
         moving = [(at, *key) for key, at in self._moving.items()]
 
         def run(given: int, scratch: int) -> int:
@@ -166,71 +171,52 @@ class Frame:
 
         return run
 
-    def _call(
-        self,
-        step: Step,
-        size: str | None = None,
-        part: Numbers | None = None,
-        inner: Collection[str] = (),
-    ) -> _Call:
-        """The call of a step.
+    def _places(
+        self, first: int, end: int, number: Numbers, values: Values, moves: bool = False
+    ) -> tuple[Array, Array]:
+        """Of each array of some steps, the number of its base, and how many bytes behind that it begins.
 
-        size   of which it runs for a part; part: the values of extents for that
-        inner  values that lie in memory of one part
+        number  the values of extents that the steps run with
+        moves   whether they run for a part
+
+        Raises CallError where one reaches outside of its memory, or a kernel does not take its sizes.
         """
-        shared, number = self._shared, part or self._number
-        refused = step.refuses(number)
-        if refused:
-            at = ", ".join(f"{name} = {value}" for name, value in self._sizes.items())
-            raise CallError(shared.name, f"cannot run at {at}", at=step.name, because=refused)
-        moves = step.moves[size] if size else (ZERO,) * len(step.arrays)
-        places, strides = list[tuple[int, int]](), list[int]()
-        for one, move in zip(step.arrays, moves, strict=True):
-            own = number if one.root in inner else self._number
-            base, start = self.place(one.root)
-            offset = checked(shared.name, one.value, one, own, self._sizes, shared.lengths)
-            start += offset * ITEM_BYTES[one.dtype]
-            each = 0 if one.root in inner else own(move) * ITEM_BYTES[one.dtype]
-            if each:
-                first = ARENA + 1 + len(shared.bases)
-                base = self._moving.setdefault((base, each), first + len(self._moving))
-            places.append((base, start))
-            strides += map(own, one.strides)
-        sizes = tuple(number(extent) for _, extent in step.sizes)
-        return _Call(step, tuple(places), sizes, tuple(strides))
+        shared, operands = self._shared, self._shared.calls.operands
+        for at in shared.calls.refusing(first, end, values.now):
+            because = shared.steps[at].refuses(number)
+            if because:
+                raise _refused(shared.name, self._sizes, shared.steps[at].name, because)
+        arrays = slice(operands.first[first], operands.first[end])
+        offsets, outside = operands.offsets(values, arrays)
+        for n in outside:
+            one = operands.arrays[n]
+            checked(shared.name, one.value, one, self._number, self._sizes, shared.lengths)
+            raise _refused(shared.name, self._sizes, one.value, f"it reaches outside of {one.root}")
+        bases = shared.numbers[arrays].copy()
+        if shared.batches is not None and moves:
+            each = values.whole[shared.batches.moves[arrays]] * operands.item[arrays]
+            each[values.inner[arrays]] = 0
+            behind = ARENA + 1 + len(shared.bases)
+            for n in np.flatnonzero(each):
+                key = int(bases[n]), int(each[n])
+                bases[n] = self._moving.setdefault(key, behind + len(self._moving))
+        return bases, self._starts[arrays] + offsets * operands.item[arrays]
 
-    def _batch(self, calls: Sequence[_Call]) -> Batch:
+    def _batch(self, first: int, end: int, values: Values, bases: Array, offsets: Array) -> Batch:
         """Calls of machine code."""
-        words, moved, starts = list[int](), list[tuple[int, int, int]](), list[list[int]]()
-        for call in calls:
-            assert call.step.entry is not None
-            first = len(words)
-            moved += [(first + n, *place) for n, place in enumerate(call.places)]
-            words += [0] * len(call.places)
-            words += call.step.entry.constants
-            starts.append([first, len(words), len(words) + len(call.sizes)])
-            words += (*call.sizes, *call.strides)
-        held = (ctypes.c_int64 * max(len(words), 1))(*words)
-        at = ctypes.addressof(held)
-        made = list[tuple[int, int, int, int, bool]]()
-        for call, places in zip(calls, starts, strict=True):
-            entry = call.step.entry
-            assert entry is not None
-            pointers, extents, strides = (at + start * _WORD for start in places)
-            need = int(WORKSPACE(entry.workspace)(extents))
-            self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
-            made.append((entry.address, pointers, extents, strides, need > 0))
-        pointers_at = [(at + word * _WORD, base, offset) for word, base, offset in moved]
-        assert entry is not None
-        return Batch(entry.in_turn, pointers_at, made, held)
+        batch, need = self._shared.calls.batch(first, end, values, bases, offsets)
+        self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
+        return batch
 
-    def _called(self, call: _Call, bases: int, workspace: int) -> int:
+    def _called(
+        self, step: Step, places: Sequence[tuple[int, int]], bases: int, workspace: int
+    ) -> int:
         """Run a kernel that has no machine code."""
-        step, number = call.step, self._number
+        number = self._number
         views = [
             host.window(
                 host.View(
-                    self.bases[base] + offset,
+                    self.bases[base] + int(offset),
                     tuple(map(number, one.shape)),
                     tuple(map(number, one.strides)),
                     one.dtype,
@@ -240,7 +226,7 @@ class Frame:
                     True,
                 )
             )
-            for (base, offset), one in zip(call.places, step.arrays, strict=True)
+            for (base, offset), one in zip(places, step.arrays, strict=True)
         ]
         inputs, outs = views[: len(step.inputs)], tuple(views[len(step.inputs) :])
         known = {name: number(size) for name, size in step.sizes}
@@ -264,6 +250,7 @@ def _addresses(array: Array) -> range:
 
 def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
     """What frames ask the values of."""
+    yield from (ZERO, ONE)
     for step in steps:
         yield from (extent for _, extent in step.sizes)
         for one in step.arrays:
@@ -300,10 +287,11 @@ def checked(
     if min(shape, default=1) == 0:
         return 0
     if min(shape, default=1) < 0 or low < 0 or high >= number(lengths[one.root]):
-        raise CallError(
-            name,
-            f"cannot run at {', '.join(f'{n} = {v}' for n, v in sizes.items())}",
-            at=value,
-            because=f"an array of shape {tuple(shape)} reaches outside of {one.root}",
-        )
+        because = f"an array of shape {tuple(shape)} reaches outside of {one.root}"
+        raise _refused(name, sizes, value, because)
     return offset
+
+
+def _refused(name: str, sizes: Mapping[str, int], at: str, because: str) -> CallError:
+    where = ", ".join(f"{size} = {value}" for size, value in sizes.items())
+    return CallError(name, f"cannot run at {where}", at=at, because=because)

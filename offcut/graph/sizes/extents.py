@@ -11,9 +11,11 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd, inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
@@ -127,18 +129,31 @@ def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
 class Numbers:
     """The values of extents at sizes, each found once.
 
-    objects  values that are known already, by the identities of extents that outlive this
+    values  that are known already; places: which of them an extent has, by the identities of extents that outlive this
     """
 
-    def __init__(self, sizes: Mapping[str, int], objects: Mapping[int, int] | None = None) -> None:
-        self.objects = objects or {}
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        values: Sequence[int] = (),
+        places: Mapping[int, int] | None = None,
+    ) -> None:
+        self.values, self._places = values, places or {}
         self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
+
+    @cached_property
+    def array(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The values that are known already.
+
+        Raises OverflowError where one is 2**63 or more.
+        """
+        return np.array(self.values, np.int64)
 
     def __call__(self, extent: Expr) -> int:
         """The value of an extent."""
-        found = self.objects.get(id(extent))
-        if found is not None:
-            return found
+        place = self._places.get(id(extent))
+        if place is not None:
+            return self.values[place]
         found = self.known.get(extent)
         if found is None:
             found = self.known[extent] = self._found(extent)
@@ -163,20 +178,22 @@ class Valued:
 
     def __init__(self, extents: Iterable[Expr], sizes: Sequence[str]) -> None:
         self.extents = tuple(extents)
-        self.identities = tuple(map(id, self.extents))
         self.sizes = tuple(sizes)
-        distinct = {extent: place for place, extent in enumerate(dict.fromkeys(self.extents))}
-        self.places = tuple(distinct[extent] for extent in self.extents)
+        self._distinct = {extent: place for place, extent in enumerate(dict.fromkeys(self.extents))}
+        self._places = {id(extent): self._distinct[extent] for extent in self.extents}
         names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
-        parts = "".join(f"{_text(extent, names)}, " for extent in distinct)
+        parts = "".join(f"{_text(extent, names)}, " for extent in self._distinct)
         text = f"lambda {', '.join(names.values())}: ({parts})"
         self.function: Callable[..., tuple[int, ...]] = eval(text, {"min": min, "max": max})
 
     def __call__(self, sizes: Mapping[str, int]) -> Numbers:
         """The values at sizes."""
-        found = self.function(*(sizes[name] for name in self.sizes))
-        values = (found[place] for place in self.places)
-        return Numbers(sizes, dict(zip(self.identities, values, strict=True)))
+        values = self.function(*(sizes[name] for name in self.sizes))
+        return Numbers(sizes, values, self._places)
+
+    def place(self, extent: Expr) -> int:
+        """Where the value of one of the extents stands among all."""
+        return self._distinct[extent]
 
 
 def _text(extent: Expr, names: Mapping[str, str]) -> str:

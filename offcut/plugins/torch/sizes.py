@@ -111,7 +111,7 @@ def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, 
         )
     names = sorted({name for extent in extents for name in variables(extent)})
     valued = Valued(extents, names)
-    places, found = valued.places, valued.function
+    places, found = [*map(valued.place, extents)], valued.function
     if not names:
         fixed = tuple(found()[place] for place in places)
         return lambda sizes: fixed

@@ -1,0 +1,95 @@
+"""The arrays of all calls of a model, as columns of numbers: what they are at any sizes is picked from the values of its extents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr
+from offcut.describe.request import Array
+from offcut.graph.models.step import Step
+from offcut.graph.placing.places import ONE, ZERO
+from offcut.graph.sizes.extents import Valued
+
+
+class Values(NamedTuple):
+    """The values of extents that some steps run with.
+
+    now    for a part of the batch, or for all of it; whole: for all of it
+    inner  of each array of a model, whether it lies in memory of one part, and so as `now` says
+    """
+
+    now: Array
+    whole: Array
+    inner: Array
+
+    def of(self, places: Array, arrays: Array | slice) -> Array:
+        """Of extents that arrays have, one or a row for each of them."""
+        if self.now is self.whole:
+            found: Array = self.whole[places]
+            return found
+        own = self.inner[arrays].reshape(-1, *[1] * (places.ndim - 1))
+        return np.where(own, self.now[places], self.whole[places])
+
+
+class Operands:
+    """The inputs and outputs of every step, one after the other; where a column is of extents, it has their places among the
+    values of `Valued`.
+
+    first    the number of each step's first array; one more at the end
+    roots    whose memory each lies in
+    item     bytes of an element
+    offset, shape, strides  in elements; axes that an array has not are of one element
+    length   elements of the memory
+    """
+
+    def __init__(self, steps: Sequence[Step], lengths: Mapping[str, Expr], valued: Valued) -> None:
+        arrays = [one for step in steps for one in step.arrays]
+        self.steps, self.arrays, self._place = tuple(steps), tuple(arrays), valued.place
+        self.first = [0, *accumulate(len(step.arrays) for step in steps)]
+        self.roots = tuple(one.root for one in arrays)
+        self.item = np.array([ITEM_BYTES[one.dtype] for one in arrays], np.int64)
+        self.offset = self._column(one.offset for one in arrays)
+        self.length = self._column(lengths[root] for root in self.roots)
+        rank = max((len(one.shape) for one in arrays), default=0)
+        self.shape = self._table([one.shape for one in arrays], rank, ONE)
+        self.strides = self._table([one.strides for one in arrays], rank, ZERO)
+
+    def offsets(self, values: Values, arrays: slice) -> tuple[Array, Array]:
+        """Where some arrays begin, in elements of their memory; and the numbers of those of which an element lies outside."""
+        shape = values.of(self.shape[arrays], arrays)
+        strides = values.of(self.strides[arrays], arrays)
+        offset = values.of(self.offset[arrays], arrays)
+        length = values.of(self.length[arrays], arrays)
+        reach = (shape - 1) * strides
+        low = offset + np.minimum(reach, 0).sum(axis=1)
+        high = offset + np.maximum(reach, 0).sum(axis=1)
+        least = shape.min(axis=1, initial=1)
+        outside = (least < 0) | ((least > 0) & ((low < 0) | (high >= length)))
+        found: Array = np.where(least == 0, 0, offset)
+        return found, np.flatnonzero(outside) + arrays.start
+
+    def moves(self, size: str) -> Array:
+        """How far each array moves on for one more of a size."""
+        every = (step.moves.get(size) or (ZERO,) * len(step.arrays) for step in self.steps)
+        return self._column(move for moves in every for move in moves)
+
+    def bytes(self, values: Array) -> Array:
+        """Of each array.
+
+        values  of the extents
+        """
+        found: Array = values[self.shape].prod(axis=1) * self.item
+        return found
+
+    def _column(self, extents: Iterable[Expr]) -> Array:
+        return np.array([*map(self._place, extents)], np.int64)
+
+    def _table(self, rows: Sequence[Sequence[Expr]], rank: int, none: Expr) -> Array:
+        """A row for each array, filled up with `none`."""
+        found = [self._column((*row, *[none] * (rank - len(row)))) for row in rows]
+        return np.array(found, np.int64).reshape(len(rows), rank)
