@@ -97,12 +97,10 @@ def residual(images: int = 64) -> Bound:
 
 def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
     bound = residual()
-    model = compiled(bound, threads=1)
+    model, whole = compiled(bound, threads=1), compiled(bound, threads=1, parts=False)
     for images in (2, 5):
         given = arrays(bound, images, b=images, h=7, w=6)
-        model._shared = model._shared._replace(batches=None)
-        model._known.clear()
-        expected, plain = model(given), interpreted(bound, given)
+        expected, plain = whole(given), interpreted(bound, given)
         steps = len(model.steps)
         assert all(able_of(model, "b"))
         for runs in (
@@ -125,8 +123,7 @@ def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
     in_parts(model, "b", [((0, len(model.steps)), 1)])
     parted = model.plan(**sizes)
     assert parted.parts == (f"{model.steps[0].name} to {model.steps[-1].name}: 1 of b at a time",)
-    model._shared = model._shared._replace(batches=None)
-    whole = model.plan(**sizes)
+    whole = compiled(residual(), threads=1, parts=False).plan(**sizes)
     assert sum(bytes_of(parted.arena)) * 7 < sum(bytes_of(whole.arena))
     assert str(parted).splitlines()[-1] == parted.parts[0]
 
@@ -134,8 +131,7 @@ def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
 def test_a_cost_counts_what_runs_for_each_part() -> None:
     model = compiled(residual(), threads=1)
     sizes = {"b": 5, "h": 8, "w": 8}
-    model._shared = model._shared._replace(batches=None)
-    whole = model.cost(**sizes)
+    whole = compiled(residual(), threads=1, parts=False).cost(**sizes)
     in_parts(model, "b", [((1, 3), 2)])
     parted = model.cost(**sizes)
     assert parted.flop == whole.flop

@@ -1,7 +1,11 @@
 """Which sizes of a description are those of elements that do not know of each other: a batch, rows, tokens.
 
-Along such a size a part of all results is computed from the same part of what is read, so a kernel may be called for a
-part at a time.
+A size ``n`` is *parallel* where each tensor has at most one axis that is ``n``, and for all ``i`` the elements of a computed tensor at
+``i`` along that axis read the elements at ``i`` of what they read, and nothing else asks for ``i``, or for ``n``. So the part ``[i, i + c)``
+of all results is what the same description computes of that part of all inputs, with ``c`` in place of ``n``.
+
+    y[i, j] = x[i, j] + b[j]        parallel along i and j        y[i, j] = x[i, j] / n         along j
+    y[i, j] = sum(x[i, k]*w[k, j])  along i and j                 y[i, j] = x[n - 1 - i, j]     along j
 """
 
 from __future__ import annotations
@@ -15,27 +19,27 @@ from offcut.describe.tensor import Compute, Tensor
 
 
 def parallel_axes(tensors: Sequence[Tensor]) -> dict[str, dict[str, int]]:
-    """Of each size along which all results at a place depend on what is read at that place alone: the axes that are it, by tensor.
+    """Of each parallel size, which axis of each tensor it is; tensors without it are left out.
 
     tensors  those that are computed, and all that they read
     """
     found = {size.name: _axes(size, tensors) for size in sizes_of(tensors)}
-    return {name: axes for name, axes in found.items() if axes}
+    return {name: axes for name, axes in found.items() if axes is not None}
 
 
-def _axes(size: Dim, tensors: Sequence[Tensor]) -> dict[str, int]:
-    """The axis of each tensor that has one; none where places depend on others, or on how many there are."""
+def _axes(size: Dim, tensors: Sequence[Tensor]) -> dict[str, int] | None:
+    """The axis of each tensor that has one; None where the size is not parallel."""
     axes = dict[str, int]()
     for tensor in tensors:
         for axis, extent in enumerate(tensor.shape):
             if size not in getattr(extent, "free_symbols", ()):
                 continue
             if extent != size or tensor.name in axes:
-                return {}
+                return None
             axes[tensor.name] = axis
     for tensor in tensors:
         if tensor.definition is not None and not _apart(tensor.name, tensor.definition, size, axes):
-            return {}
+            return None
     return axes
 
 
@@ -49,4 +53,5 @@ def _apart(name: str, made: Compute, size: Dim, axes: Mapping[str, int]) -> bool
     read = [load for load in all_loads(made.body) if load.buffer in axes]
     if any(load.index[axes[load.buffer]] != own for load in read):
         return False
-    return own is None or len(read) == sum(node == own for node in walk(made.body))
+    asked = sum(node == own for node in walk(made.body))  # by each read once, and by nothing else
+    return own is None or asked == len(read)

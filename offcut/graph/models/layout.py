@@ -24,9 +24,9 @@ class Layout:
     """
 
     def __init__(self, arena: Arena, number: Numbers, parts: Sequence[Part]) -> None:
-        """The layout.
+        """Place all values.
 
-        number  the values of extents
+        number  the values of extents for the whole batch
         """
         self.starts, self.inner, self.of_parts = dict[str, int](), list[frozenset[str]](), 0
         self.kept = dict[str, int]()

@@ -1,12 +1,19 @@
 """Micro-batches: kernels that run one after the other for a few of a batch at a time, so that what one writes is still near
 when the next reads it.
 
-A convolution of thirteen images writes 60 MB and more, which main memory takes and gives back; of one image, the last cache
-keeps it. A kernel is compiled for every batch, so running it for a part is a call with other sizes and addresses. What lies
+A convolution of many images writes more than the last cache holds, of one image less. A kernel is compiled for every batch, so running it for a part is a call with other sizes and addresses. What lies
 between the kernels of a part is needed for that part alone, and takes memory for one part.
 
-Against that stands that each part reads the weights again. How many at a time, and between which kernels, is the cheapest path
-through the steps, a state for each count: bytes over the rates of the memories that hold what a step reads and writes.
+Against that stands that each part reads the weights again. How many run at a time, and which kernels together, is the cheapest
+path through the steps ``s``, with a state for each count ``c``, in cycles::
+
+    inside[s][c] = min(inside[s - 1][c], min over d of closed[s - 1][d] + read(s) * slower(s, c)) + run(s, c)
+    closed[s][c] = inside[s][c] + written(s) * slower(s, c)
+    run(s, c)    = moved(s) * rate(s, c) + (parts(c) - 1) * (fixed(s) * rate of all weights + policy.part_cycles)
+
+``read``, ``written``, ``moved`` (both) and ``fixed`` are bytes: of what is a part of the batch, and of weights. ``rate(s, c)`` is cycles for a byte where
+what the step moves for ``c`` is held, ``slower`` how many more it takes where that for the whole batch is: there lies what passes
+between steps of unlike counts. Counts begin at the threads that share a kernel, so that each has one of the batch.
 """
 
 from __future__ import annotations
@@ -96,30 +103,28 @@ class MicroBatches:
             return []
         counts = np.array([*_counts(self._threads, total), total])
         rates = _per_byte(machine, fixed[:, None] + moved[:, None] * counts // total)
-        # what passes between steps of unlike counts lies where that of a whole batch does
-        far_off = rates[:, -1:] - rates
+        slower = rates[:, -1:] - rates
         again = -(-total // counts) - 1
         weights = _per_byte(machine, self._weights.sum())
-        each = fixed[:, None] * weights + machine.policy.part_cycles
-        run = moved[:, None] * rates + again * each
+        once_more = fixed[:, None] * weights + machine.policy.part_cycles
+        run = moved[:, None] * rates + again * once_more
         run[np.ix_(np.logical_not(self.able), again > 0)] = inf
-        enter, leave = read[:, None] * far_off, (moved - read)[:, None] * far_off
-        states = np.arange(len(counts))
-        costs = ended = np.where(again > 0, inf, 0.0)
-        ways = list[Array]()
+        enter, leave = read[:, None] * slower, (moved - read)[:, None] * slower
+        states, before = np.arange(len(counts)), list[Array]()
+        inside = closed = np.where(again > 0, inf, 0.0)
         for n in range(len(read)):
-            other = int(ended.argmin())
-            entered = ended[other] + enter[n]
-            ways.append(np.where(costs <= entered, states, other))
-            costs = np.minimum(costs, entered) + run[n]
-            ended = costs + leave[n]
-        state, runs = int(ended.argmin()), list[tuple[tuple[int, int], int]]()
-        for at in reversed(range(len(ways))):
+            other = int(closed.argmin())
+            entered = closed[other] + enter[n]
+            before.append(np.where(inside <= entered, states, other))
+            inside = np.minimum(inside, entered) + run[n]
+            closed = inside + leave[n]
+        state, runs = int(closed.argmin()), list[tuple[tuple[int, int], int]]()
+        for at in reversed(range(len(before))):
             end, count = at + 1, int(counts[state])
             if runs and count == runs[-1][1]:
                 (_, end), _ = runs.pop()
             runs.append(((at, end), count))
-            state = int(ways[at][state])
+            state = int(before[at][state])
         return runs[::-1]
 
     def _traffic(self, number: Numbers) -> tuple[Array, Array, Array]:

@@ -140,7 +140,9 @@ class Model:
             self._lengths,
             Calls(operands, self._valued),
             np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
-            micro_batches_of(operands, self._values, self._lengths, names),
+            micro_batches_of(operands, self._values, self._lengths, names)
+            if how["parts"]
+            else None,
             self._valued,
         )
         self._known: dict[object, _Known] = {}
@@ -345,6 +347,7 @@ def compiled(
     least_filled: float = 0.0,
     distributive: bool = True,
     orders: Mapping[str, tuple[int, ...]] | None = None,
+    parts: bool = True,
 ) -> Model:
     """A model of a graph.
 
@@ -358,6 +361,7 @@ def compiled(
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
     orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
             is copied; a wish as for a reshape of what lies otherwise, which lies as it does
+    parts   whether kernels may run for a part of the batch at a time: the same bits, and `Model.plan` shows which do
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
@@ -371,12 +375,11 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
-    if not isinstance(distributive, bool):
-        raise DescribeError(
-            "graph",
-            f"cannot take distributive={distributive!r}",
-            because="it is True or False",
-        )
+    for name, given in (("distributive", distributive), ("parts", parts)):
+        if not isinstance(given, bool):
+            raise DescribeError(
+                "graph", f"cannot take {name}={given!r}", because="it is True or False"
+            )
     _check_orders(bound.graph, orders or {})
     made = copy_as_asked(improved(bound, passes), orders or {})
     graph = made.graph
@@ -396,6 +399,7 @@ def compiled(
         "least_filled": least_filled,
         "distributive": distributive,
         "orders": orders,
+        "parts": parts,
     }
     return Model(made, *stepped(made, kernels, orders=orders), bound, how)
 

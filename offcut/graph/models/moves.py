@@ -1,4 +1,9 @@
-"""Sizes of a graph of which kernels may run a part at a time, and how far their arrays move on from part to part."""
+"""Sizes of a graph of which kernels may run a part at a time, and the stride of each of their arrays along such a size.
+
+A kernel of ``rows = b*h*w`` that are parallel may run for a part of ``b``: for ``h*w`` rows each, its arrays ``h*w`` rows further on for
+each that has been. (Of ``h``, too, for ``b*w`` rows each. That these are not the rows of one line of all images is no matter to a
+kernel that runs alone, and `able` looks at what lies between several.)
+"""
 
 from __future__ import annotations
 
@@ -14,44 +19,46 @@ from offcut.graph.sizes import extents
 def moves_of(
     binding: Binding, inputs: Mapping[str, Operand], results: Mapping[str, Operand]
 ) -> dict[str, tuple[Expr, ...]]:
-    """Of each such size, the elements by which each input and result moves on for one more of it.
+    """Of each such size, the strides of inputs and results along it, in elements; 0 of one that all parts read.
 
     inputs, results  by the names that the binding has for them
-
-    A kernel of ``rows = b*h*w`` may run ``h*w`` rows at a time, where no row depends on another; one that has both ``b`` and
-    ``b*h`` of anything, where each of them is such a size, and no array has both.
     """
     names = frozenset[str]().union(*map(variables, binding.sizes.values()))
-    found = {name: _moves(name, binding, {**inputs, **results}) for name in sorted(names)}
-    return {name: moves for name, moves in found.items() if ZERO not in moves[len(inputs) :]}
+    found = {name: _strides(name, binding, {**inputs, **results}) for name in sorted(names)}
+    return {
+        name: strides
+        for name, strides in found.items()
+        if strides is not None and ZERO not in strides[len(inputs) :]
+    }
 
 
-def _moves(size: str, binding: Binding, operands: Mapping[str, Operand]) -> tuple[Expr, ...]:
-    """Of each operand; 0 of all where the kernel cannot run for a part."""
-    still = (ZERO,) * len(operands)
-    moves: dict[str, Expr] = dict.fromkeys(operands, ZERO)
+def _strides(
+    size: str, binding: Binding, operands: Mapping[str, Operand]
+) -> tuple[Expr, ...] | None:
+    """Of each operand; None where an extent that is no multiple of the size, or no parallel one, names it, or an array has two that do."""
+    strides: dict[str, Expr] = dict.fromkeys(operands, ZERO)
     for own, extent in binding.sizes.items():
         if size not in variables(extent):
             continue
         each = extents.quotient(extent, Var(size))
         if each is None or size in variables(each) or own not in binding.parallel:
-            return still
+            return None
         for name, axis in binding.parallel[own].items():
             if name not in operands:
                 continue
-            if moves[name] != ZERO:
-                return still
-            moves[name] = extents.product((each, operands[name].strides[axis]))
-    return tuple(moves.values())
+            if strides[name] != ZERO:
+                return None
+            strides[name] = extents.product((each, operands[name].strides[axis]))
+    return tuple(strides.values())
 
 
 def able(steps: Sequence[Step], size: str, lengths: Mapping[str, Expr]) -> list[bool]:
-    """Which steps may run for a part of a size, one after the other before the next part begins.
+    """Which steps may run for a part of a size, one after the other, before the next part begins.
 
     lengths  elements of the memory of each value
 
-    What one of them gives is blocks side by side, one for each of the size, and another of them reads of it the block of its own
-    place: neither the first image, nor the one before.
+    What one of them gives lies in blocks, one for each of the size, side by side; and what another of them reads of that are
+    the blocks of the same places: not the first image for all, nor the images in reverse.
     """
     found, given = list[bool](), set[str]()
     for step in steps:
@@ -69,8 +76,8 @@ def able(steps: Sequence[Step], size: str, lengths: Mapping[str, Expr]) -> list[
 
 
 def _in_blocks(one: Operand, move: Expr, size: str, length: Expr) -> bool:
-    """Whether an array lies in blocks of which each place has its own: all of it lies within its memory, so none reaches into the
-    next.
+    """Whether each place has a block of an array's memory to itself: a call checks that no array reaches outside of its memory, so
+    that of the last place lies within the last block, and those of the others, which lie alike, within theirs.
     """
     if any(size in variables(each) for each in (one.offset, *one.strides)):
         return False

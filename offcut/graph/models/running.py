@@ -70,12 +70,13 @@ class Shared(NamedTuple):
 class Frame:
     """The calls of all kernels at one set of sizes.
 
-    bases        the addresses of bases by their numbers; behind those of `Shared`, of arrays that move on from part to part
+    bases        addresses: 0, the arena, values, constants, by the numbers of `Shared`; then one for each array that is a part of the
+                 batch, of another base and another stride each: where that of the part that runs begins
     arena_bytes  that a run needs, with scratch
     """
 
     def __init__(self, shared: Shared, number: Numbers, sizes: Mapping[str, int]) -> None:
-        """The calls.
+        """Lay out all calls.
 
         number  the values of extents at the sizes
 
@@ -152,19 +153,21 @@ class Frame:
 
         inner  values that lie in memory of one part
         """
-        operands, batches = self._shared.calls.operands, list[Batch]()
+        operands, calls = self._shared.calls.operands, list[Batch]()
         held = np.array([root in inner for root in operands.roots], np.bool_)
         for number in part.numbers:
             values = Values(number.array, self._number.array, held)
             places = self._places(part.first, part.end, number, values, moves=True)
-            batches.append(self._batch(part.first, part.end, values, *places))
-        moving = [(at, *key) for key, at in self._moving.items()]
+            calls.append(self._batch(part.first, part.end, values, *places))
+        whole, last = calls[0], calls[-1]
+        moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
 
         def run(given: int, scratch: int) -> int:
             for start in range(0, part.total, part.count):
                 for at, base, each in moving:
                     self.bases[at] = self.bases[base] + start * each
-                status = batches[start + part.count > part.total](given, scratch)
+                run_part = whole if start + part.count <= part.total else last
+                status = run_part(given, scratch)
                 if status:
                     return status
             return 0

@@ -40,8 +40,8 @@ class Step:
     limits     of its outputs, each of one element, where it measures what the next step reads: above one, the call is run again by
                sums as they are written; empty for any other step
     distributed  whether products are distributed over sums in it
-    moves      of each size of the graph of which it may run a part at a time: how far each of its inputs and outputs moves on for
-               one more, in elements
+    moves      of each size of the graph of which it may run a part at a time: the strides of its inputs and outputs along
+               that, in elements; 0 of what all parts read
     """
 
     kernel: Kernel
@@ -73,7 +73,8 @@ class Step:
         for facts in self.kernel.signature.sizes:
             value = found[facts.name]
             if not facts.min <= value <= facts.max or value % facts.multiple_of:
-                return f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}"
+                of = f", multiples of {facts.multiple_of}" if facts.multiple_of > 1 else ""
+                return f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}{of}"
         for relation in self.kernel.signature.relations:
             if not _holds(relation, found):
                 return f"it assumes {relation.text}"
