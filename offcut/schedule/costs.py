@@ -15,7 +15,7 @@ import numpy as np
 from offcut.core.expr import Expr, Load, variables, walk
 from offcut.core.interpret.values import Array, evaluate_all
 from offcut.core.program import Size
-from offcut.core.spread import spread
+from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import unsafe_divisor
@@ -62,7 +62,7 @@ def _values(size: Size, count: int) -> Sequence[int]:
     step = size.multiple_of
     first = -(-size.min // step) * step
     least = range(first, size.max + 1, step)[: max(count // 2, 1)]
-    larger = spread(size, count - len(least)) if size.max > least[-1] else ()
+    larger = samples(size, count - len(least)) if size.max > least[-1] else ()
     return sorted({*least, *map(int, larger)})
 
 

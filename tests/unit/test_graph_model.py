@@ -23,9 +23,9 @@ from tests.operators import near
 def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> None:
     model = compiled(block(), threads=1)
     cost = model.cost(b=2, n=7)
-    assert [value for value, _, _, _ in cost.kernels] == [step.name for step in model.steps]
-    assert cost.flop == sum(one.flop for _, _, _, one in cost.kernels)
-    assert cost.seconds == pytest.approx(sum(one.seconds for _, _, _, one in cost.kernels))
+    assert [one.value for one in cost.kernels] == [step.name for step in model.steps]
+    assert cost.flop == sum(one.each.flop for one in cost.kernels)
+    assert cost.seconds == pytest.approx(sum(one.each.seconds for one in cost.kernels))
     assert cost.flop < model.cost(b=2, n=14).flop < 5 * cost.flop
     assert str(cost).splitlines()[0].startswith("block(b = 2, n = 7): ")
     assert len(str(cost).splitlines()) == 2 + len(model.steps)

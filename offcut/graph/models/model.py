@@ -29,7 +29,7 @@ from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.running import ARENA, Frame, Shared, checked, extents_of, limits_of
+from offcut.graph.models.running import ARENA, Frame, Prepared, checked, extents_of, limits_of
 from offcut.graph.models.split import Targets, every
 from offcut.graph.models.step import Step
 from offcut.graph.passes import DEFAULT, Pass, improved
@@ -131,7 +131,7 @@ class Model:
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
         operands = Operands(self.steps, self._lengths, self._valued)
-        self._shared = Shared(
+        self._shared = Prepared(
             graph.name,
             self.steps,
             self.arena,

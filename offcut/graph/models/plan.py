@@ -10,8 +10,8 @@ from offcut.core.interpret.run_arguments import check_size
 from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 from offcut.graph.graph import Graph
-from offcut.graph.models.layout import Layout, rounded
-from offcut.graph.models.running import Shared
+from offcut.graph.models.arena_plan import ArenaPlan, rounded
+from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Operand, Step
 
 TARGET = 2  # the column of `ModelPlan.rows`
@@ -62,7 +62,7 @@ class ModelPlan:
 
 
 def planned(
-    graph: Graph, shared: Shared, notes: Sequence[str], sizes: Mapping[str, int]
+    graph: Graph, shared: Prepared, notes: Sequence[str], sizes: Mapping[str, int]
 ) -> ModelPlan:
     """The plan of a model, at sizes or in formulas.
 
@@ -73,7 +73,7 @@ def planned(
     number = shared.valued(sizes) if sizes or not graph.sizes else None
     steps, arena = shared.steps, shared.arena
     parts = [] if number is None else shared.parts(number, sizes)
-    layout = None if number is None else Layout(arena, number, parts)
+    layout = None if number is None else ArenaPlan(arena, number, parts)
     own = dict[str, str]()
     if layout is not None:
         own = dict.fromkeys(frozenset[str]().union(*layout.inner), "part")

@@ -22,8 +22,8 @@ from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError
 from offcut.graph.models.arena import Arena
+from offcut.graph.models.arena_plan import ArenaPlan
 from offcut.graph.models.calls import Calls
-from offcut.graph.models.layout import Layout
 from offcut.graph.models.microbatches import MicroBatches, Part
 from offcut.graph.models.operands import Values
 from offcut.graph.models.step import Operand, Step
@@ -34,7 +34,7 @@ NOWHERE, ARENA = 0, 1
 """The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
 
 
-class Shared(NamedTuple):
+class Prepared(NamedTuple):
     """What all frames of a model have.
 
     name       of the graph
@@ -70,12 +70,12 @@ class Shared(NamedTuple):
 class Frame:
     """The calls of all kernels at one set of sizes.
 
-    bases        addresses: 0, the arena, values, constants, by the numbers of `Shared`; then one for each array that is a part of the
+    bases        addresses: 0, the arena, values, constants, by the numbers of `Prepared`; then one for each array that is a part of the
                  batch, of another base and another stride each: where that of the part that runs begins
     arena_bytes  that a run needs, with scratch
     """
 
-    def __init__(self, shared: Shared, number: Numbers, sizes: Mapping[str, int]) -> None:
+    def __init__(self, shared: Prepared, number: Numbers, sizes: Mapping[str, int]) -> None:
         """Lay out all calls.
 
         number  the values of extents at the sizes
@@ -85,13 +85,13 @@ class Frame:
         self._shared, self._number, self._sizes = shared, number, sizes
         operands = shared.calls.operands
         parts = shared.parts(number, sizes)
-        self._layout = Layout(shared.arena, number, parts)
-        self.arena_bytes = self._scratch_at = self._layout.bytes
-        self._starts = np.array([self._layout.starts.get(r, 0) for r in operands.roots], np.int64)
+        self._plan = ArenaPlan(shared.arena, number, parts)
+        self.arena_bytes = self._scratch_at = self._plan.bytes
+        self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
         self._moving = dict[tuple[int, int], int]()
         self._nothing = np.zeros(len(operands.roots), np.bool_)
         runs, at = list[Callable[[int, int], int]](), 0
-        for part, inner in zip(parts, self._layout.inner, strict=True):
+        for part, inner in zip(parts, self._plan.inner, strict=True):
             runs += self._at_once(at, part.first)
             runs.append(self._in_parts(part, inner))
             at = part.end
@@ -126,7 +126,7 @@ class Frame:
     def place(self, root: str) -> tuple[int, int]:
         """The number of the base of a value's memory, and where it begins behind that, in bytes."""
         base = self._shared.bases.get(root, ARENA)
-        return base, self._layout.starts[root] if base == ARENA else 0
+        return base, self._plan.starts[root] if base == ARENA else 0
 
     def _at_once(self, first: int, end: int) -> Iterator[Callable[[int, int], int]]:
         """Runs of steps from `first` to before `end` for all of a batch."""

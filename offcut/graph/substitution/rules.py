@@ -9,9 +9,10 @@
     z: float32[n, b] = dense(x, v)
     output y, z
 
-A size of a rule stands for any extent within its bounds, an input for any value of its type: small and large, 0, equal elements,
-the numbers that a graph names and what is next to them, infinities and NaN. Its floats are compared twice: in their own types, in
-which sums may be added in another order, and all of them in float64, in which that is next to nothing.
+A size of a rule stands for any extent within its bounds, an input for any value of its type. It is tried, which is no proof: in the
+types that it names on numbers near 0 and further away, where sums may be added in another order; then with all floats in float64, where
+that is next to nothing, also on 0, equal elements, the numbers that a graph names and what is next to them, large ones, infinities and NaN.
+What overflows in a narrow type alone is not tried.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Rule:
 
 
 def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = False) -> Rule:
-    """A rule, checked by the reference interpreter at small sizes on random inputs.
+    """A rule, checked by the reference interpreter at small sizes, on inputs as this module says.
 
     before, after  graphs, or their texts; of the same sizes, inputs and outputs, without constants
     finite         whether it is claimed of finite elements alone. Otherwise an element that is finite before is the same after, though
@@ -250,11 +251,12 @@ def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) ->
             where = tuple(int(axis) for axis in np.argwhere(~same)[0])
             one, other = float(array[where]), float(found[name][where])
             infinite = not all(np.isfinite(part).all() for part in given.values())
+            of = " (infinities and NaN among its inputs)" if infinite else ""
             raise DescribeError(
                 "rule",
                 title,
                 at=at or "its only size",
-                because=f"{name}[{', '.join(map(str, where))}] is {one:g} before and {other:g} after",
+                because=f"{name}[{', '.join(map(str, where))}] is {one:g} before and {other:g} after{of}",
                 help=("finite=True takes a rule of finite elements alone",) if infinite else (),
             )
     return True

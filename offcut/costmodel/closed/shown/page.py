@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
-from offcut.core.spread import least_of, spread
+from offcut.core.samples import least_of, samples
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.shown.fitted import Term, near, terms_of
@@ -69,7 +69,7 @@ class Page:
     def _on_a_grid(self) -> Sampled:
         sizes = self.described.sizes
         each = max(3, int(_POINTS ** (1 / len(sizes))))
-        axes = [spread(one, each, _LAST) for one in sizes]
+        axes = [samples(one, each, _LAST) for one in sizes]
         grid = np.meshgrid(*axes, indexing="ij")
         points = {one.name: axis.ravel() for one, axis in zip(sizes, grid, strict=True)}
         return Sampled(self.prediction, points)
@@ -142,7 +142,7 @@ class Page:
         points, held = {size.name: values}, []
         for other in self.described.sizes:
             if other != size:
-                middle = spread(other, 3, _LAST)
+                middle = samples(other, 3, _LAST)
                 at = int(middle[len(middle) // 2])
                 points[other.name] = np.full(len(values), at, np.int64)
                 held.append(f"{self._user(other)} = {at}")
@@ -176,7 +176,7 @@ class Page:
 
 def _last(size: Size) -> int:
     """The largest of its values that is looked at."""
-    return int(spread(size, 2, _LAST)[-1])
+    return int(samples(size, 2, _LAST)[-1])
 
 
 def _terms_in(expr: Expr) -> set[Term]:

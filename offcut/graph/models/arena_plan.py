@@ -13,7 +13,7 @@ from offcut.graph.models.microbatches import Part
 from offcut.graph.sizes.extents import Numbers
 
 
-class Layout:
+class ArenaPlan:
     """Bytes of the arena.
 
     starts  where each value begins

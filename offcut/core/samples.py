@@ -1,4 +1,4 @@
-"""A size -> some of its values, of which what is said of all of them is looked at."""
+"""Sample values of a size, at which a claim about all of its values is looked at."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def least_of(size: Size) -> int:
     return -(-max(size.min, 1) // step) * step
 
 
-def spread(size: Size, count: int, most: int = 2**31 - 1) -> npt.NDArray[np.int64]:
+def samples(size: Size, count: int, most: int = 2**31 - 1) -> npt.NDArray[np.int64]:
     """As many values of a size at most, ascending: the further apart the larger they are, none of them 0.
 
     most  the largest that is looked at, where the size has one below
