@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,8 @@ from offcut.plugins.torch.copied import Copied
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import said_once
+from offcut.plugins.torch.splitting import is_size
+from offcut.plugins.torch.table import TABLE
 from offcut.plugins.torch.traced import Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
 from offcut.plugins.torch.whole import whole
@@ -186,7 +189,7 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
             help=("from_torch(torch.export.export(model, args))",),
         )
     with _TRACING:
-        return TorchModel(Traced(_lowered(model), how=how))
+        return TorchModel(_traced(model, None, how))
 
 
 def _module(
@@ -197,9 +200,9 @@ def _module(
     if twice is not None:
         with suppress(DescribeError):
             exported, conditions = _exported(model, twice, dynamic_shapes)
-            return Traced(_lowered(exported), conditions, how)
+            return _traced(exported, conditions, how)
     exported, conditions = _exported(model, args, dynamic_shapes, again)
-    return Traced(_lowered(exported), conditions, how)
+    return _traced(exported, conditions, how)
 
 
 def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -213,9 +216,34 @@ def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     return found
 
 
-def _lowered(exported: Any) -> Any:
+def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced:
+    """A program in operators that we take, as far as torch can write it in these: it traces it anew to do so, which takes longer than
+    all else. So it is taken as it is first, where it seems to be in these already.
+    """
+    if all(map(_is_ours, exported.graph.nodes)):
+        made = Traced(exported, conditions, how)
+        if not made.program.left:
+            return made
     with whole():
-        return exported.run_decompositions(taken_apart(torch.export.default_decompositions()))
+        table = taken_apart(torch.export.default_decompositions())
+        return Traced(exported.run_decompositions(table), conditions, how)
+
+
+def _is_ours(node: Any) -> bool:
+    """Whether a node is a size, or an operator that we take and that writes to no operand."""
+    if node.op != "call_function":
+        return node.op in ("placeholder", "output")
+    if is_size(node) or node.target is operator.getitem:
+        return True
+    if node.target not in TABLE or node.target._schema.is_mutable:
+        return False
+    given = zip(node.target._schema.arguments, node.args, strict=False)
+    named = {**{argument.name: value for argument, value in given}, **node.kwargs}
+    return not any(named.get(name) for name in _TRAINING)  # it writes to what it is not said to
+
+
+_TRAINING = ("training", "train", "use_input_stats")
+"""Arguments of operators of torch that are other operators in training."""
 
 
 def _exported(
