@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 
 import islpy as isl
@@ -26,6 +26,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.polyhedral.affine import Space, coordinates
+from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest
 
 
@@ -274,7 +275,7 @@ def _relation(
     return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
 
 
-@lru_cache(256)
+@kept(256)
 def _carried(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
     """Pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
     first = [f"a{k}" for k in range(ranks[0])]
