@@ -33,6 +33,7 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
+from offcut.polyhedral import forget
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
@@ -323,10 +324,11 @@ class Target(ABC):
         return request, self.policy(request, options)
 
     def policy(self, request: Request, options: Options) -> Planned:
-        """The first plan of the space, proved.
+        """The first plan of the space, proved; the same one whatever was planned before.
 
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
+        forget()
         found = next(iter(self.space(request.program, request.users, options)), None)
         if found is None:
             raise TargetError(

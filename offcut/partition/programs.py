@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from offcut.core.accesses import stored
 from offcut.core.program import For, Form, Program, Stmt, Tile
@@ -33,6 +32,7 @@ from offcut.polyhedral import (
     check_inside,
     check_program_fits,
     dependences,
+    kept,
 )
 from offcut.proof import Certificate, Theorem, check_equal
 
@@ -167,7 +167,7 @@ def _choice(
     return None
 
 
-@lru_cache(maxsize=16)
+@kept(16)
 def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
     """By top-level statement: the buffers it writes, and what its loops carry, by iterator."""
     sequential: dict[int, set[str]] = {}

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import assert_never
 
 from offcut.core import index as ix
@@ -69,7 +68,7 @@ from offcut.core.walking import taken
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks
 from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
-from offcut.polyhedral import Facts, GaveUp, Space, in_pass
+from offcut.polyhedral import Facts, GaveUp, Space, in_pass, kept
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
@@ -112,7 +111,7 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
         return Separated(program, tuple(Note(name, text) for name in asking))
 
 
-@lru_cache(maxsize=32)
+@kept(32)
 def _separated(given: Program, copies: int) -> Separated:
     program = canonical(given)
     limit = copies * max(1, _stores(program.body))

@@ -33,6 +33,7 @@ from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.inside import sizes_inside
 from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.intervals import INDEX_LIMIT
+from offcut.polyhedral.kept import forget, kept
 from offcut.polyhedral.limit import (
     PASS,
     REQUEST,
@@ -69,9 +70,11 @@ __all__ = [
     "coefficient",
     "coordinates",
     "dependences",
+    "forget",
     "greatest",
     "in_pass",
     "instances",
+    "kept",
     "lane_step",
     "lanes_alike",
     "outside_window",

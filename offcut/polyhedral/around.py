@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -18,6 +17,7 @@ from offcut.core.expr import Binary, Compare, Const, Expr, reads_memory, substit
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
+from offcut.polyhedral.kept import kept
 from offcut.polyhedral.signs import holds_by_form
 
 _MOST = 1024  # combinations of bounded values
@@ -132,7 +132,7 @@ def _concerns(entry: Loop | Let | Expr, names: Set[str]) -> bool:
             return not names.isdisjoint(variables(entry))
 
 
-@lru_cache(maxsize=_KEPT)
+@kept(_KEPT)
 def _shows(space: Space, entries: Sequence[Loop | Let | Expr], condition: Expr) -> bool:
     lets = [entry for entry in entries if isinstance(entry, Let)]
     if prod(let.hi - let.lo for let in lets) > _MOST:

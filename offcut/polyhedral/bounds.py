@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 
 from offcut.core import index as ix
@@ -50,6 +50,7 @@ from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import interval
+from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest
 
 
@@ -90,7 +91,7 @@ class Outside:
         return f"with {text}, " if text else ""
 
 
-@lru_cache(maxsize=64)
+@kept(64)
 def accesses_outside(
     program: Program, buffers: frozenset[str] | None = None
 ) -> tuple[Outside, ...]:
@@ -158,7 +159,7 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
     return rewrite(expr, rule)
 
 
-@lru_cache(maxsize=64)
+@kept(64)
 def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
     """The arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
     place is read from memory may be another one when that is read again.

@@ -8,13 +8,16 @@ and differ on this one. A loop that carries none is parallel.
 
 A condition that is not quasi-affine is taken as true, and an index that is not as any element:
 there may be fewer dependences than these, never more.
+
+Sets are asked last: what no statement around a common loop writes makes no dependence, and a loop whose iterator is
+itself an index of the element, in both accesses and of one axis, carries none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 
 import islpy as isl
@@ -23,6 +26,7 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.polyhedral.affine import Space, coordinates
+from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest
 
 
@@ -133,20 +137,29 @@ def dependences(program: Program) -> Iterator[Dependence]:
     space = Space(program.sizes, program.assumptions)
     found = [(one, _accesses(space, one)) for one in statements(program)]
     for (one, mine), (other, theirs) in product(found, found):
-        for (a, a_writes), (b, b_writes) in product(mine, theirs):
-            if a.buffer != b.buffer or not (a_writes or b_writes):
+        common = tuple(_common(one, other))
+        for a, b in product(mine, theirs):
+            if a.buffer != b.buffer or not (a.writes or b.writes):
+                continue
+            levels = [(n, path) for n, name, path in common if not _pinned(name, a.index, b.index)]
+            if not levels:
                 continue
             same = a.relation.apply_range(b.relation.reverse())
             if same.is_empty():
                 continue
-            kind = "output" if a_writes and b_writes else "flow" if a_writes else "anti"
+            kind = "output" if a.writes and b.writes else "flow" if a.writes else "anti"
             reduction = a.accumulates and b.accumulates and one.store == other.store
-            for level, path in _common(one, other):
+            for level, path in levels:
                 ranks = len(one.loops), len(other.loops)
                 carried = same & _carried(space.parameters, ranks, level)
                 if not carried.is_empty():
                     certain = a.certain and b.certain
                     yield Dependence(kind, one, other, path, reduction, carried, certain)
+
+
+def _pinned(name: str, index: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
+    """Whether two accesses of one element agree on an iterator: it is an index of both, of one axis."""
+    return any(a == b == Var(name) for a, b in zip(index, other, strict=True))
 
 
 def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
@@ -160,50 +173,86 @@ def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
     return found
 
 
-def _common(one: Statement, other: Statement) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(level, path) of the loops that enclose both."""
+def _common(one: Statement, other: Statement) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+    """(level, iterator, path) of the loops that enclose both."""
     for level, (mine, theirs) in enumerate(zip(one.loops, other.loops, strict=False)):
         if mine != theirs:
             return
-        yield level, mine[1]
+        yield level, *mine
+
+
+@dataclass(frozen=True)
+class _Domain:
+    """The instances of a statement, as far as sets say its conditions."""
+
+    space: Space
+    statement: Statement
+
+    @cached_property
+    def at(self) -> dict[str, str]:
+        """The coordinate of each iterator."""
+        return coordinates(self.statement.iterators)
+
+    @cached_property
+    def known(self) -> tuple[str | None, ...]:
+        """What sets say of each condition; None: nothing."""
+        parts = (part for condition in self.statement.conditions for part in conjuncts(condition))
+        return tuple(self.space.condition(part, self.at) for part in parts)
+
+    @cached_property
+    def instances(self) -> isl.Set:
+        """Where all conditions hold that sets say."""
+        said = [text for text in self.known if text is not None]
+        return self.space.set(self.statement.iterators, said)
 
 
 @dataclass(frozen=True)
 class _Access:
+    """The element that a statement touches under the conditions of `path`.
+
+    accumulates  whether it is of an update of a declared reduction
+    """
+
+    domain: _Domain
     buffer: str
-    relation: isl.Map
+    index: tuple[Expr, ...]
+    path: tuple[Expr, ...]
+    writes: bool
     accumulates: bool
-    certain: bool
+
+    @cached_property
+    def relation(self) -> isl.Map:
+        """``instance -> element``."""
+        space, at = self.domain.space, self.domain.at
+        made = _relation(space, len(at), self.index, self.path, at)
+        return made.intersect_domain(self.domain.instances)
+
+    @cached_property
+    def certain(self) -> bool:
+        """Whether sets say all indices and conditions."""
+        space, at = self.domain.space, self.domain.at
+        texts = [space.expr(part, at) for part in self.index]
+        texts += [space.condition(condition, at) for condition in self.path]
+        return None not in (*self.domain.known, *texts)
 
 
-def _accesses(space: Space, one: Statement) -> list[tuple[_Access, bool]]:
-    """(access, whether it writes) of a statement; the target of an update is read too.
+def _accesses(space: Space, one: Statement) -> list[_Access]:
+    """The accesses of a statement; the target of an update is read too.
 
     A term that reads the very element it is added to is no term of a reduction.
     """
-    store = one.store
-    at = coordinates(one.iterators)
-    parts = (part for condition in one.conditions for part in conjuncts(condition))
-    known = [space.condition(part, at) for part in parts]
-    domain = space.set(one.iterators, [text for text in known if text is not None])
-    found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
+    store, domain = one.store, _Domain(space, one)
     inside = [read for part in store.index for read in loads(part)]
     reads = [*loads(store.value), *inside, *_guards(one)]
     own = any((load.buffer, load.index) == (store.buffer, store.index) for load, _ in reads)
-    found[store.buffer, store.index, (), True] = not own
+    updates = store.reduce is not None and not own
+    found: dict[tuple[str, tuple[Expr, ...], tuple[Expr, ...], bool], bool] = {}
+    found[store.buffer, store.index, (), True] = updates
     if store.reduce is not None:
-        found[store.buffer, store.index, (), False] = not own
+        found[store.buffer, store.index, (), False] = updates
     for load, path in reads:
         found.setdefault((load.buffer, load.index, path, False), False)
-    accesses = []
-    for (buffer, index, path, writes), accumulates in found.items():
-        relation = _relation(space, len(one.loops), index, path, at).intersect_domain(domain)
-        updates = accumulates and store.reduce is not None
-        texts = [space.expr(part, at) for part in index]
-        texts += [space.condition(condition, at) for condition in path]
-        certain = None not in known and None not in texts
-        accesses.append((_Access(buffer, relation, updates, certain), writes))
-    return accesses
+    return [_Access(domain, *access, updated) for access, updated in found.items()]
 
 
 def _guards(one: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
@@ -226,7 +275,7 @@ def _relation(
     return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
 
 
-@lru_cache(256)
+@kept(256)
 def _carried(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
     """Pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
     first = [f"a{k}" for k in range(ranks[0])]

@@ -8,7 +8,7 @@ conditions of their part, so that the rows of a border are asked once, whatever 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -17,6 +17,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import holds_at, smallest
 
 _KEPT = 1 << 14  # answers
@@ -155,7 +156,7 @@ class Facts:
         return made
 
 
-@lru_cache(maxsize=_KEPT)
+@kept(_KEPT)
 def _holds(space: Space, part: _Part, condition: Expr) -> bool:
     text = space.condition(negated(condition), coordinates(part[0]))
     if text is None:
@@ -163,7 +164,7 @@ def _holds(space: Space, part: _Part, condition: Expr) -> bool:
     return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))
 
 
-@lru_cache(maxsize=_KEPT)
+@kept(_KEPT)
 def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -> Set:
     """Where all conditions hold that sets can say, within the facts of the sizes."""
     if not conditions:
@@ -173,7 +174,7 @@ def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -
     return known if text is None else known & _half(space, len(names), text)
 
 
-@lru_cache(maxsize=_KEPT)
+@kept(_KEPT)
 def _half(space: Space, rank: int, condition: str) -> isl.Set:
     """Where one condition holds, whatever the facts."""
     xs = ", ".join(f"x{k}" for k in range(rank))

@@ -27,7 +27,7 @@ def windows(
 ) -> Bound:
     """A convolution, a factor and a bias of each channel, and an activation."""
     made = Builder("windows")
-    sizes = [made.size(name, least, 64) for name in "hw"[:axes]]
+    sizes = [made.size(name, least, 64) for name in "hwd"[:axes]]
     x = made.input("x", dtype, (made.size("n", 0, 16), depth, *sizes))
     grouped = depth // options.get("groups", 1)
     window = (options.pop("window", 3),) * axes
@@ -79,6 +79,17 @@ def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
         np.testing.assert_allclose(
             model(given)[name], interpreted(bound, given)[name], rtol=1e-5, atol=1e-5
         )
+
+
+def test_windows_of_three_axes_are_cut_into_products() -> None:
+    bound = windows(3, padding=1)
+    model = compiled(bound, threads=1)
+    assert is_minimal(model)
+    assert any(isinstance(step, Nest | Together) for step in model.steps[-1].kernel.schedule.steps)
+    given = arrays(bound, 5, n=2, h=3, w=2, d=4)
+    (name,) = bound.graph.outputs
+    wanted = np.asarray(interpreted(bound, given)[name])
+    np.testing.assert_allclose(model(given)[name], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_doubles_keep_their_precision() -> None:

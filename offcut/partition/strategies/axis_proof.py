@@ -7,8 +7,6 @@ when each axis' segments are.
 
 from __future__ import annotations
 
-from functools import cache
-
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Expr, Var
@@ -18,7 +16,7 @@ from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
 from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import loops
-from offcut.polyhedral import Space
+from offcut.polyhedral import Space, kept
 from offcut.proof import Theorem
 from offcut.proof.by_axis.coverage import check_line, check_within
 from offcut.proof.by_axis.decision import Broken
@@ -26,7 +24,7 @@ from offcut.proof.by_axis.product import strips_of
 from offcut.proof.by_axis.strips import Strip, Value
 
 
-@cache
+@kept(4096)
 def check_axis(
     strategy: Strategy,
     tile: int,

@@ -29,6 +29,7 @@ from offcut.partition.strategies.tiled_axis import (
     TiledAxis,
     taken,
 )
+from offcut.polyhedral import kept
 
 KNOWN = range(1, 257)  # tile sizes of which a compiled kernel takes a user's strategy along
 
@@ -315,7 +316,7 @@ def _recorded(
     return tuple(found)
 
 
-@lru_cache(1024)
+@kept(1024)
 def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]:
     """The segments of an axis; those that a constant extent leaves empty are left out.
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.program import Size
-from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
+from offcut.polyhedral import Map, Set, Space, kept, over_sizes, smallest
 from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
@@ -36,7 +35,7 @@ class Broken:
     at: int | None
 
 
-@lru_cache(_KEPT)
+@kept(_KEPT)
 def decide(
     extent: Expr,
     strips: tuple[Strip, ...],
@@ -50,7 +49,7 @@ def decide(
     return _Line(extent, sizes, facts, ordered).decide(strips)
 
 
-@lru_cache(_KEPT)
+@kept(_KEPT)
 def decide_within(
     extent: Expr,
     strips: tuple[Strip, ...],

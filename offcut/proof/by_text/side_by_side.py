@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from typing import assert_never
 
@@ -47,7 +47,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
-from offcut.polyhedral import Dependence, Facts, Space, dependences
+from offcut.polyhedral import Dependence, Facts, Space, dependences, kept
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
 from offcut.proof.by_text.known_equal import alike, idle, same_store, settled
@@ -377,7 +377,7 @@ class _SideBySide:
         return found
 
 
-@lru_cache(maxsize=64)
+@kept(64)
 def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
     """(top-level statement, iterator, array) of the dependences that loops carry."""
     found = (one for one in dependences(source) if not _says_the_same(one))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 
 from offcut.core import index as ix
@@ -43,7 +42,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
-from offcut.polyhedral import Facts, Space, answered
+from offcut.polyhedral import Facts, Space, answered, kept
 from offcut.polyhedral.units.independence import Independence, Path
 from offcut.polyhedral.units.meetings import has_parallel, meets
 
@@ -70,7 +69,7 @@ def alone(program: Program, *why: str) -> Parallel:
     return Parallel(program, frozenset(), (), why)
 
 
-@lru_cache(maxsize=64)
+@kept(64)
 def parallel(program: Program, chunk: int, threads: int) -> Parallel:
     """`program` with its independent loops marked, and no others.
 
