@@ -447,7 +447,11 @@ def stepped(
                     steps += kernels.steps(one, ahead, priced)
         except OffcutError as refused:
             if len(region.nodes) == 1:
-                refused.value = region.results[0]
+                (value, *_) = region.results
+                if value in asked and readings.is_view(region.nodes[0]):  # a call copies it, then
+                    asked = {name: order for name, order in asked.items() if name != value}
+                    continue
+                refused.value = value
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             parts = [piece for part in parts for piece in _pieces(part, region)]
