@@ -145,3 +145,20 @@ def test_a_power_of_integers_wraps() -> None:
     with np.errstate(over="ignore"):
         for found, exponent in zip(run(given), (2, 31, 64), strict=True):
             np.testing.assert_array_equal(found, given**exponent)
+
+
+@pytest.mark.parametrize(
+    ("op", "reference"),
+    [
+        (ops.floor_divide, np.floor_divide),
+        (ops.remainder, np.remainder),
+        (ops.subtract, np.subtract),
+    ],
+)
+def test_operands_are_inputs_in_their_order_where_nobody_gives_one(
+    op: Callable[..., Tensor], reference: Reference
+) -> None:
+    n = oc.dim("n", max=64)
+    kernel = oc.compile(op(*(oc.placeholder((n,), "int32", name=name) for name in "JI")))
+    x, y = np.array([7, 9], "int32"), np.array([2, 4], "int32")
+    np.testing.assert_array_equal(kernel(x, y), reference(x, y))

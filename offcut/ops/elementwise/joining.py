@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -28,7 +29,8 @@ def pointwise(
     of: Callable[..., Value],
     allowed: Sequence[str],
 ) -> Tensor:
-    """``result[…] = of(one element of each operand)``, the operands on one shape and of one type.
+    """``result[…] = of(one element of each operand)``, the operands on one shape and of one type; they are read in their order, which is
+    that of a kernel's inputs where nobody gives one.
 
     Raises DescribeError where they are not.
     """
@@ -38,7 +40,13 @@ def pointwise(
     def at(*axes: Value) -> Value:
         return of(*(element_of(one, shape, axes, dtype) for one in alike.values()))
 
-    return compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
+    made = compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
+    assert made.definition is not None
+    reads = [
+        one for one in alike.values() if isinstance(one, Tensor) and one in made.definition.reads
+    ]
+    definition = replace(made.definition, reads=tuple(dict.fromkeys(reads)))
+    return replace(made, definition=definition)
 
 
 def name_of(op: str, name: str | None, operands: Mapping[str, Operand], *options: Option) -> str:
