@@ -43,3 +43,27 @@ for u in 0:n//10 + 1
         expected = A @ B
         expected[:, :start] = 0
         np.testing.assert_array_equal(compiled(A, B), expected)
+
+
+@pytest.mark.isa("avx512f", "avx512bw", "avx512vl")
+def test_rows_that_lie_side_by_side_in_a_panel_are_packed_a_few_at_a_time() -> None:
+    program = oc.parse("""
+program p
+size n in 0:60
+input B: int8[24, n]
+output D: int32[n]
+local P: int8[24, n] @panels(0, 1, 16, 4, 4)
+for k_tile in 0:3
+  for j_tile in 0:(n + 15)//16
+    tile k in 8*k_tile +: 8, j in 16*j_tile +: 16 where j < n
+      P[k, j] = B[k, j]
+for j in 0:n
+  D[j] = 0
+  for k in 0:24
+    D[j] += int32(P[k, j]) * int32(k + 1)
+""")
+    run = oc.compile(program)
+    for n in (1, 16, 37):
+        b = np.random.default_rng(n).integers(-9, 9, (24, n)).astype("int8")
+        expected = (b.astype("int32") * np.arange(1, 25, dtype="int32")[:, None]).sum(axis=0)
+        np.testing.assert_array_equal(run(b), expected)

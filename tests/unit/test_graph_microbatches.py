@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.core.program import Size
 from offcut.costmodel import load
 from offcut.describe.tensor import Tensor
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
@@ -39,6 +40,10 @@ def able_of(model: Model, size: str) -> list[bool]:
     return able(model.steps, size, model._lengths)
 
 
+def size_of(model: Model, name: str) -> Size:
+    return next(size for size in model.bound.graph.sizes if size.name == name)
+
+
 def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -> None:
     """From now on a model runs so, in memory that holds NaN at first."""
 
@@ -47,7 +52,9 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
             return runs
 
     values = model.bound.graph.values
-    batches = Chosen(size, model._shared.calls.operands, able_of(model, size), values)
+    batches = Chosen(
+        size_of(model, size), model._shared.calls.operands, able_of(model, size), values
+    )
     model._shared = model._shared._replace(batches=batches)
     memory = model._memory
 
@@ -75,10 +82,10 @@ def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) ->
                     assert np.array_equal(found[name], expected[name], equal_nan=True), (run, count)
 
 
-def residual(images: int = 64) -> Bound:
+def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:
     """Convolutions of images of any extent, a sum with what came before them, and outputs of several depths."""
     made = Builder("residual")
-    b, h, w = made.size("b", 1, images), made.size("h", 1, 64), made.size("w", 1, 64)
+    b, h, w = made.size("b", least, images, multiple), made.size("h", 1, 64), made.size("w", 1, 64)
     generator = np.random.default_rng(1)
 
     def convolved(x: Any, out: int, channels: int, kernel: int, **how: Any) -> Any:
@@ -154,7 +161,10 @@ def bytes_of(arena: tuple[str, ...]) -> list[int]:
 def chosen(model: Model, machine: Any, **sizes: int) -> tuple[str, ...]:
     """What parts a model would run in on a machine."""
     batches = MicroBatches(
-        "b", model._shared.calls.operands, able_of(model, "b"), model.bound.graph.values
+        size_of(model, "b"),
+        model._shared.calls.operands,
+        able_of(model, "b"),
+        model.bound.graph.values,
     )
     batches.machine = load(machine) if isinstance(machine, str) else machine
     model._shared = model._shared._replace(batches=batches)
@@ -169,6 +179,16 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
     assert chosen(model, zen, b=8, h=4, w=4) == ()
     memory = tuple(replace(level, bytes=1 << 40) for level in zen.memory)
     assert chosen(model, replace(zen, memory=memory), b=64, h=64, w=64) == ()
+
+
+@pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
+def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
+    model = compiled(residual(64, least, multiple), threads=1)
+    (line,) = chosen(model, "zen4", b=total, h=64, w=64)
+    count = int(line.split(": ")[1].split()[0])
+    assert count % multiple == 0
+    assert count >= least
+    assert total % count in (0, *range(least, count))
 
 
 def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:

@@ -6,6 +6,7 @@ import pytest
 from conftest import slow
 
 from offcut.core import index as ix
+from offcut.core.expr import Binary
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, Ref, compiled, interpreted
 from tests.compiled import floats
@@ -204,3 +205,18 @@ def test_a_stage_that_is_read_axis_by_axis_lies_as_the_result_does() -> None:
         if buffer.name.endswith("_i")
     )
     assert stage.shape[-1] == ix.const(20)
+
+
+def test_what_is_copied_for_one_reader_is_as_it_is_for_the_next() -> None:
+    made = Builder("copied")
+    b, n = made.size("b", 1, 5), made.size("n", 1, 6)
+    y = made.input("y", "float32", (b, n, 6))
+    thinned = made.node("slice", y, 2, 1, 6, 2)
+    rows = made.node("reshape", thinned, [b, Binary("*", ix.const(3), n)])
+    total = made.node("sum", thinned, axis=2)
+    made.output(made.node("matmul", rows, made.node("transpose", rows, axes=[1, 0])), total)
+    model = compiled(made.bound, threads=1)
+    given = arrays(made.bound, 3, b=4, n=5)
+    found, expected = model(given), interpreted(made.bound, given)
+    for name in expected:
+        near(found[name], expected[name])

@@ -277,6 +277,15 @@ SAME = "y: float32[n, m] = multiply(x, 1.0)"
             "y: float32[n, m] = sign(x)",
             "a: float32[n, m] = absolute(x)\ny: float32[n, m] = divide(x, a)",
         ),
+        (
+            "y: float32[n, m] = relu(x)",
+            'a: float16[n, m] = cast(x, dtype="float16")\nb: float16[n, m] = relu(a)\n'
+            'y: float32[n, m] = cast(b, dtype="float32")',
+        ),
+        (
+            "y: float32[n, m] = multiply(x, 1.0)",
+            "a: float32[n, m] = multiply(x, 1e36)\ny: float32[n, m] = multiply(a, 1e-36)",
+        ),
     ],
     ids=[
         "a number that is named",
@@ -288,6 +297,8 @@ SAME = "y: float32[n, m] = multiply(x, 1.0)"
         "infinities",
         "NaN",
         "0",
+        "a narrow type on the way",
+        "numbers beyond float32 on the way",
     ],
 )
 def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) -> None:

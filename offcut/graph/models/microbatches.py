@@ -13,19 +13,20 @@ path through the steps ``s``, with a state for each count ``c``, in cycles::
 
 ``read``, ``written``, ``moved`` (both) and ``fixed`` are bytes: of what is a part of the batch, and of weights. ``rate(s, c)`` is cycles for a byte where
 what the step moves for ``c`` is held, ``slower`` how many more it takes where that for the whole batch is: there lies what passes
-between steps of unlike counts. Counts begin at the threads that share a kernel, so that each has one of the batch.
+between steps of unlike counts. Counts begin at the threads that share a kernel, so that each has one of the batch, or where the size does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, lcm
 
 import numpy as np
 
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
+from offcut.core.program import Size
 from offcut.costmodel import Device, Machine
 from offcut.describe.request import Array
 from offcut.graph.graph import Value
@@ -56,14 +57,15 @@ class MicroBatches:
     """The size of a graph of which kernels run a part at a time."""
 
     def __init__(
-        self, size: str, operands: Operands, able: Sequence[bool], values: Mapping[str, Value]
+        self, size: Size, operands: Operands, able: Sequence[bool], values: Mapping[str, Value]
     ) -> None:
         """What no size changes; `machine` is the one whose memories count.
 
         operands  of the steps that run a graph; able: which steps may run for a part
         values    of the graph
         """
-        self.size, self.able, self.moves = size, tuple(able), operands.moves(size)
+        self.size, self.able, self.moves = size.name, tuple(able), operands.moves(size.name)
+        self._facts = size
         self.machine: Device = operands.steps[0].kernel.machine
         self._operands, self._threads = operands, max(s.kernel.threads for s in operands.steps)
         self._weights = np.array([_weights(step, values) for step in operands.steps], np.int64)
@@ -96,12 +98,12 @@ class MicroBatches:
     def _runs(self, number: Numbers, total: int) -> list[tuple[tuple[int, int], int]]:
         """All steps in order, each with those behind it that run for so many at a time; none where all fits near."""
         machine = self.machine
-        if total <= self._threads or not isinstance(machine, Machine):
+        if next(self._counts(total), total) == total or not isinstance(machine, Machine):
             return []
         read, moved, fixed = self._traffic(number)
         if max(moved + fixed) <= machine.memory[1].bytes:
             return []
-        counts = np.array([*_counts(self._threads, total), total])
+        counts = np.array([*self._counts(total), total])
         rates = _per_byte(machine, fixed[:, None] + moved[:, None] * counts // total)
         slower = rates[:, -1:] - rates
         again = -(-total // counts) - 1
@@ -127,6 +129,17 @@ class MicroBatches:
             state = int(before[at][state])
         return runs[::-1]
 
+    def _counts(self, total: int) -> Iterator[int]:
+        """The counts that are tried, each twice the one before or the next: such that the size may be that, and what is left of the batch."""
+        least, step = self._facts.min, lcm(self._threads, self._facts.multiple_of)
+        count = -(-max(least, 1) // step) * step
+        while count < total:
+            if total % count == 0 or total % count >= least:
+                yield count
+                count *= 2
+            else:
+                count += step
+
     def _traffic(self, number: Numbers) -> tuple[Array, Array, Array]:
         """Bytes of each step for a whole batch: of inputs that are parts of it, of these and the results, and of all else."""
         bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
@@ -141,25 +154,18 @@ def micro_batches_of(
     operands: Operands,
     values: Mapping[str, Value],
     lengths: Mapping[str, Expr],
-    sizes: Sequence[str],
+    sizes: Sequence[Size],
 ) -> MicroBatches | None:
     """The size that most steps may run a part of at a time; None where no two may.
 
     lengths  elements of the memory of each value
-    sizes    their names
+    sizes    of the graph
     """
-    found = {size: able(operands.steps, size, lengths) for size in sizes}
-    best = max(found, key=lambda size: sum(found[size]), default="")
-    if sum(found.get(best, ())) < 2:
+    found = {size: able(operands.steps, size.name, lengths) for size in sizes}
+    best = max(found, key=lambda size: sum(found[size]), default=None)
+    if best is None or sum(found[best]) < 2:
         return None
     return MicroBatches(best, operands, found[best], values)
-
-
-def _counts(least: int, total: int) -> Iterator[int]:
-    """The counts that are tried."""
-    while least < total:
-        yield least
-        least *= 2
 
 
 def _weights(step: Step, values: Mapping[str, Value]) -> int:

@@ -140,7 +140,7 @@ class Model:
             self._lengths,
             Calls(operands, self._valued),
             np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
-            micro_batches_of(operands, self._values, self._lengths, names)
+            micro_batches_of(operands, self._values, self._lengths, graph.sizes)
             if how["parts"]
             else None,
             self._valued,

@@ -355,8 +355,11 @@ class _Laying:
         node = self.maker[name]
         if node.op == "reshape":
             (operand,) = node.operands
-            self.copy(operand)
-            self.part(node)
+            if reshaped(self.places[operand], self.shapes[name]) in (None, place):
+                self.copy(operand)
+            self.part(node)  # of what another reader may have copied
+            if self.places[name].unit is None:
+                self.copy(name)
         else:
             self.orders.pop(name, None)  # it is copied to lie as it is read
             self.region(region_of((node,)))

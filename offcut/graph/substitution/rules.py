@@ -12,7 +12,7 @@
 A size of a rule stands for any extent within its bounds, an input for any value of its type. It is tried, which is no proof: in the
 types that it names on numbers near 0 and further away, where sums may be added in another order; then with all floats in float64, where
 that is next to nothing, also on 0, equal elements, the numbers that a graph names and what is next to them, large ones, infinities and NaN.
-What overflows in a narrow type alone is not tried.
+Of huge elements in the types that it names, what is finite before must be finite after.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ FAR = 20.0
 """How far from 0 elements are in every other trial."""
 LARGE = 1e3
 """A magnitude of which the exponential function is no number that float32 or float64 has."""
+HUGE = 1e6
+"""Another, which float16 has not, and whose sixth power float32 has not."""
 OUTSIDE = 0.25
 """The part of the elements that are infinite or NaN where some are."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
@@ -91,6 +93,7 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
     for number, sizes in zip(range(DRAWS), cycle(some), strict=False):
+        tried |= _check_at(made, sizes, number, _huge)
         for kind in kinds:
             tried |= _check_at(exact, sizes, number, kind)
     if not tried:
@@ -192,6 +195,13 @@ def _large(generator: np.random.Generator, shape: list[int]) -> Array:
     return np.asarray(generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE], shape))
 
 
+def _huge(generator: np.random.Generator, shape: list[int]) -> Array:
+    """What may leave the numbers of a narrow type on the way."""
+    return np.asarray(
+        generator.uniform(-2.0, 2.0, shape) * generator.choice([1.0, LARGE, HUGE], shape)
+    )
+
+
 def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
     """Infinities and NaN among numbers near 0."""
     near = generator.uniform(-2.0, 2.0, shape)
@@ -247,6 +257,11 @@ def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) ->
         same = _alike(array, found[name])
         if floats is _large:
             same |= ~np.isfinite(array)
+        if (
+            floats is _huge and array.dtype.kind not in "biu"
+        ):  # of sums that cancel nothing else is to be seen
+            before, after = array.astype("f8"), found[name].astype("f8")
+            same = np.isfinite(after) | ~np.isfinite(before)
         if not same.all():
             where = tuple(int(axis) for axis in np.argwhere(~same)[0])
             one, other = float(array[where]), float(found[name][where])

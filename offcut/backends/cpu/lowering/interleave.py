@@ -70,10 +70,10 @@ def interleaved(
     source = _source(copy.value, axes[0])
     assert source is not None
     f, (rows, columns) = low.f, axes
-    last = counts[0]
+    first = low.scalar(rows.start), low.scalar(columns.start)
+    last = ir.add(f, first[0], counts[0])
     if isinstance(copy.value, Select) and isinstance(copy.value.condition, Compare):
         last = low.scalar(copy.value.condition.b)
-    first = low.scalar(rows.start), low.scalar(columns.start)
     side = UNIT // item_bytes(source.dtype)
     by_columns = _lies(low, source, axes) == "columns"
     step = side if by_columns else side * COLUMNS
