@@ -367,3 +367,14 @@ def test_one_row_of_known_extent_runs_by_the_microkernel_of_its_weights(turned: 
     assert "vector loops" not in str(model.steps[-1].kernel.plan())
     given = arrays(made.bound, 3)
     near(model(given)[y.name], interpreted(made.bound, given)[y.name])
+
+
+def test_sizes_whose_product_no_machine_has_are_planned_all_the_same() -> None:
+    made = Builder("huge")
+    a, b, c = (made.size(name, 1) for name in "abc")
+    x = made.input("x", "float32", (a, b, c))
+    made.output(made.node("relu", made.node("sum", made.node("relu", x), axis=2)))
+    most = 2**31 - 1
+    plan = compiled(made.bound, threads=1).plan(a=most, b=most, c=most)
+    assert plan.parts == ()
+    assert f"{most}" in str(plan)

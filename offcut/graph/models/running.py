@@ -30,6 +30,8 @@ from offcut.graph.models.step import Operand, Step
 from offcut.graph.placing.places import ONE, ZERO, Place
 from offcut.graph.sizes.extents import Numbers, Valued
 
+MOST = 2**62
+"""Elements and bytes that a call counts."""
 NOWHERE, ARENA = 0, 1
 """The numbers of bases: of what is no address, and of the arena; the others are of the memory of values."""
 
@@ -62,7 +64,7 @@ class Prepared(NamedTuple):
 
         number  the values of extents at the sizes
         """
-        if self.batches is None:
+        if self.batches is None or max(number.values, default=0) > MOST:
             return []
         return self.batches.parts(number, sizes, self.valued, self.calls)
 
@@ -84,6 +86,8 @@ class Frame:
         """
         self._shared, self._number, self._sizes = shared, number, sizes
         operands = shared.calls.operands
+        if max(number.values, default=0) > MOST:
+            raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
         parts = shared.parts(number, sizes)
         self._plan = ArenaPlan(shared.arena, number, parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
@@ -130,7 +134,7 @@ class Frame:
 
     def _at_once(self, first: int, end: int) -> Iterator[Callable[[int, int], int]]:
         """Runs of steps from `first` to before `end` for all of a batch."""
-        steps = self._shared.steps
+        steps, arrays = self._shared.steps, self._shared.calls.operands.first
         for native, group in groupby(range(first, end), lambda n: steps[n].entry is not None):
             at, *others = group
             behind = at + 1 + len(others)
@@ -140,12 +144,7 @@ class Frame:
                 yield self._batch(at, behind, values, bases, offsets)
                 continue
             for n in range(at, behind):
-                own = slice(
-                    *(
-                        one - self._shared.calls.operands.first[at]
-                        for one in self._shared.calls.operands.first[n : n + 2]
-                    )
-                )
+                own = slice(arrays[n] - arrays[at], arrays[n + 1] - arrays[at])
                 yield partial(self._called, steps[n], [*zip(bases[own], offsets[own], strict=True)])
 
     def _in_parts(self, part: Part, inner: Collection[str]) -> Callable[[int, int], int]:
