@@ -19,9 +19,9 @@ from offcut.graph.sizes.extents import Numbers
 class KernelCost:
     """What a kernel of a model costs.
 
-    value      that it gives; operators: that it runs
-    times      that it runs in a call
-    each       the cost of one of these
+    value    that it gives; operators: that it runs
+    times    that it runs in a call
+    each     the cost of one of these
     """
 
     value: str

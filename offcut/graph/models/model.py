@@ -360,7 +360,7 @@ def compiled(
     distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
     orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
-            is copied; a wish as for a reshape of what lies otherwise, which lies as it does
+            is copied. A reshape of what is stored otherwise, and a view that no kernel can be made of, lie as they do all the same
     parts   whether kernels may run for a part of the batch at a time: the same bits, and `Model.plan` shows which do
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
