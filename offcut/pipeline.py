@@ -29,6 +29,7 @@ from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
+from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.intrinsic import declared
@@ -176,14 +177,15 @@ def _copies(asked: int | None, program: Program, machine: Device) -> int:
     if asked is None:
         stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
         return copies_worth(machine, stores)
-    if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+    count = whole(asked)
+    if count is None or count < 1:
         raise PartitionError(
             "partition",
             f"cannot make {asked!r} copies",
             because="copies is an int, at least 1: what one statement may become",
             help=("copies=1 leaves every condition where it is",),
         )
-    return asked
+    return count
 
 
 def compile(

@@ -10,13 +10,14 @@ import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
 from offcut.core.sizes import size_expr
+from offcut.core.whole import whole
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import flag, number, whole
+from offcut.ops.arguments import flag, number
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,

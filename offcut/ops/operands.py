@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of, several, whole
+from offcut.ops.arguments import is_one_of, several
 
 SMALL = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 """The type that sums of a small type are accumulated in; other types are their own."""

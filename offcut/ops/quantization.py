@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.whole import whole
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import check_float_result, is_one_of, whole
+from offcut.ops.arguments import check_float_result, is_one_of
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,

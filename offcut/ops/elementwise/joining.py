@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, in_range
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.arguments import whole
 from offcut.ops.naming import Option, named
 from offcut.ops.operands import axis_letters, check_dtype, is_one, same_extent
 
