@@ -207,7 +207,7 @@ def compile(
     array, leaves it as it is, and gives back a new one; where ``out=`` is the array itself, it is
     updated in place.
 
-    inputs       placeholders in call order; by default in the order in which they are read
+    inputs       placeholders in call order; by default operands of an operator in its own order, others as they are read
     constants    arrays by placeholder name: copied and packed now, not passed at the call
     strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
                  or a strategy by axis; of a program that is a computation as well

@@ -14,6 +14,7 @@ import sympy
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.sizes import Dim, facts_about
+from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
@@ -45,7 +46,9 @@ def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
 
 
 def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, ...]:
-    """The inputs in call order; where None is given, in the order in which `outputs` read them."""
+    """The inputs in call order; where None is given, in that of an operator's operands, and else
+    in the order in which `outputs` read them.
+    """
     if inputs is None:
         return _read_by(outputs)
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
@@ -65,17 +68,17 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
 
 def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     found: dict[Tensor, None] = {}
-    seen: set[Tensor] = set()
+    read, seen = {*tensors_of(outputs)}, set[Tensor]()
     pending = list(reversed(outputs))
     while pending:
         tensor = pending.pop()
-        if tensor in seen:
+        if tensor in seen or tensor not in read:
             continue
         seen.add(tensor)
         if tensor.definition is None:
             found[tensor] = None
         else:
-            pending += reversed(tensor.definition.reads)
+            pending += reversed((*tensor.definition.operands, *tensor.definition.reads))
     return tuple(found)
 
 

@@ -22,13 +22,18 @@ from offcut.errors import DescribeError
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``tensor[axes] = body``; a `body` that reduces has its `Reduce` outermost."""
+    """``tensor[axes] = body``; a `body` that reduces has its `Reduce` outermost.
+
+    sizes     those that the body names; `size_var` says how
+    operands  of an operator, as it was given them: in this order they are inputs of a kernel where nobody says one
+    """
 
     axes: tuple[Axis, ...]
     reduce_axes: tuple[Axis, ...]
     body: Expr
     reads: tuple[Tensor, ...]
-    sizes: tuple[Dim, ...] = ()  # those that the body names; `size_var` says how
+    sizes: tuple[Dim, ...] = ()
+    operands: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

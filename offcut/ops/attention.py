@@ -27,6 +27,7 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     is_one,
+    of_operands,
     same_extent,
     wider,
 )
@@ -112,7 +113,8 @@ def attention(
             own = (*leading, h // shared, i * shared + h % shared, e)
         return cast(mix[own] * share[own[:-1]], q.dtype)
 
-    return compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    return of_operands(made, q, k, v, mask)
 
 
 def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
@@ -37,6 +38,13 @@ def axis_letters(rank: int) -> tuple[str, ...]:
         return ("i", "j")[:rank]
     leading = ("b", "h")[: rank - 2] if rank <= 4 else tuple(f"b{n}" for n in range(rank - 2))
     return (*leading, "i", "j")
+
+
+def of_operands(made: Tensor, *operands: object) -> Tensor:
+    """A result whose operands, the tensors among these, are a kernel's inputs in their order, where nobody says another."""
+    assert made.definition is not None
+    given = tuple(one for one in operands if isinstance(one, Tensor))
+    return replace(made, definition=replace(made.definition, operands=given))
 
 
 def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -> Tensor:

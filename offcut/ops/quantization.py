@@ -20,6 +20,7 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     narrower,
+    of_operands,
 )
 from offcut.ops.parameters import parameter, scale_of, zero_of
 
@@ -112,7 +113,8 @@ def dequantize(
             cast(apart, "float32") * parameter(scale, "float32", at[position : position + 1]), dtype
         )
 
-    return compute(x.shape, result, name, axis_letters(len(x.shape)))
+    made = compute(x.shape, result, name, axis_letters(len(x.shape)))
+    return of_operands(made, x, scale, zero)
 
 
 def requantize(
