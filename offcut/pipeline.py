@@ -350,7 +350,7 @@ def _checked_schedule(
     if not isinstance(schedule, Schedule):
         raise DescribeError(
             "compile",
-            f"cannot take schedule={schedule!r}",
+            f"cannot take schedule= {type(schedule).__name__}",
             because="it is no schedule",
             help=("kernel.schedule", "oc.Schedule.parse(text)"),
         )

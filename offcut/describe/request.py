@@ -15,6 +15,7 @@ import sympy
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.sizes import Dim, facts_about
 from offcut.describe.reads import tensors_of
+from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
@@ -61,7 +62,10 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
     for tensor in inputs:
         if not isinstance(tensor, Tensor) or tensor.definition is not None:
             raise DescribeError(
-                op, f"cannot take {tensor!r} as an input", because="an input is a placeholder"
+                op,
+                f"cannot take {tensor!r} as an input",
+                because="an input is a placeholder",
+                help=("inputs=[A, W], what placeholder gives",),
             )
     return tuple(inputs)
 
@@ -92,7 +96,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
     if not isinstance(constants, Mapping):
         raise DescribeError(
             op,
-            f"cannot take constants={constants!r}",
+            f"cannot take constants={shown(constants)}",
             because="constants are arrays by the names of their placeholders",
             help=('constants={"W": w}',),
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, INTEGERS
+from offcut.core.dtypes import DTYPES, INTEGERS, dtype_named
 from offcut.core.expr import Expr, Load, Reduce, Var, dtype_of, rewrite, walk
 from offcut.core.sizes import Dim
 from offcut.core.text.printer import format_expr
@@ -87,16 +87,18 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
     """An input of the computation.
 
     shape   one size per axis: ints and expressions in sizes, in elements
+    dtype   an element type by its name, or numpy's
     """
     checked_name("placeholder", name)
-    if dtype not in DTYPES:
+    kind = dtype_named(dtype)
+    if kind is None:
         raise DescribeError(
             "placeholder",
             f"cannot hold {dtype!r}",
             at=f"tensor {name}",
             because=f"element types are {', '.join(DTYPES)}",
         )
-    return Tensor(name, checked_shape("placeholder", name, shape), dtype)
+    return Tensor(name, checked_shape("placeholder", name, shape), kind)
 
 
 def compute(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES
+from offcut.core.dtypes import DTYPES, dtype_named
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.program import Program, Size
 from offcut.core.whole import whole
@@ -81,10 +81,11 @@ class Builder:
 
         Raises DescribeError where there is no such element type, or the name is taken.
         """
-        if dtype not in DTYPES:
+        kind = dtype_named(dtype)
+        if kind is None:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
-        made = self._value(name, dtype, self._shape(name, shape))
+        made = self._value(name, kind, self._shape(name, shape))
         self.inputs.append(made)
         return Ref(made.name)
 

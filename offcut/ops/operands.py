@@ -8,6 +8,7 @@ from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.whole import whole
+from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -55,7 +56,7 @@ def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -
     if not isinstance(value, Tensor):
         raise DescribeError(
             op,
-            f"cannot take {label} = {value!r}",
+            f"cannot take {label} = {shown(value)}",
             because="it is no tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )

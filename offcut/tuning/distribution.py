@@ -85,6 +85,9 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
 
 def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
     """The values of a size, with a weight each."""
+    single = whole(given)
+    if single is not None:
+        given = [single]
     if isinstance(given, Mapping):
         found = {_allowed(size, name, value): _weight(name, w) for value, w in given.items()}
         if not any(found.values()):

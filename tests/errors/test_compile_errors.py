@@ -120,7 +120,8 @@ compile: cannot compute without B
         lambda: oc.compile(C, inputs=[1]),  # type: ignore[list-item]
         """\
 compile: cannot take 1 as an input
-  because  an input is a placeholder""",
+  because  an input is a placeholder
+  help     inputs=[A, W], what placeholder gives""",
     ),
     "a ragged constant": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": [[1.0], [1.0, 2.0]]}),
