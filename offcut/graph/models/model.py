@@ -13,6 +13,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
@@ -20,22 +21,25 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node
 from offcut.graph.interpret import declaration_of
+from offcut.graph.models import kept
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.calls import Calls
 from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.kept import Stepped
 from offcut.graph.models.kernels import Kernels, NamedRegion
 from offcut.graph.models.microbatches import micro_batches_of
 from offcut.graph.models.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
+from offcut.graph.models.region_steps import RegionSteps
 from offcut.graph.models.running import ARENA, Frame, Prepared, checked, extents_of, limits_of
-from offcut.graph.models.split import Targets, every
+from offcut.graph.models.split import Targets, every, texts_of
 from offcut.graph.models.step import Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
-from offcut.graph.placing.places import ONE, ZERO, Laid, Place, laid
+from offcut.graph.placing.places import ONE, ZERO, Place, laid
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 from offcut.graph.views import VIEWS
@@ -91,24 +95,22 @@ class Model:
     def __init__(
         self,
         bound: Bound,
-        steps: Sequence[Step],
-        laid: Laid,
-        notes: Sequence[str],
+        found: Stepped,
         asked: Bound,
         how: Mapping[str, Any],
     ) -> None:
-        graph = bound.graph
-        self.steps, self.notes, self._how = tuple(steps), tuple(notes), how
+        graph, steps, outputs = bound.graph, found.steps, found.outputs
+        self.steps, self.notes, self._how = tuple(steps), found.notes, how
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
-        roots |= {place.root for place in laid.outputs.values()}
+        roots |= {place.root for place in outputs.values()}
         read = [value.name for value in graph.constants if value.name in roots]
         arrays = from_kernels(bound.arrays, self.steps, read)
         self.bound = Bound(graph, arrays)
         self.asked = Bound(asked.graph, from_later(asked.arrays, bound.arrays, arrays))
         self.declared = declaration_of(graph)
-        self._values, self._places = graph.values, laid.outputs
+        self._values, self._places = graph.values, outputs
         self._fresh = _fresh(
-            graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
+            graph.outputs, outputs, {one.root for s in steps for one in s.outputs}, self._values
         )
         measured = [root for limits in limits_of(steps).values() for root in limits]
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
@@ -121,12 +123,12 @@ class Model:
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
-        kept = {place.root for place in laid.outputs.values()}
+        kept = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
         numbers = {name: number for number, name in enumerate(self._fresh)}
-        self._compact = {name: place.compact for name, place in laid.outputs.items()}
+        self._compact = {name: place.compact for name, place in outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
-        for place in laid.outputs.values():
+        for place in outputs.values():
             extents_asked += (place.offset, *place.shape, *place.strides)
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
@@ -339,6 +341,7 @@ class Model:
         return made
 
 
+@old_objects_aside()
 def compiled(
     bound: Bound,
     threads: int | None = None,
@@ -401,7 +404,13 @@ def compiled(
         "orders": orders,
         "parts": parts,
     }
-    return Model(made, *stepped(made, kernels, orders=orders), bound, how)
+    decides = (texts_of(targets, threads), least_filled, distributive, orders)
+    name = kept.name_of(made, decides)
+    found = kept.read(name, made.arrays)
+    if found is None:
+        found = stepped(made, kernels, orders=orders)
+        kept.write(name, found, kernels.codes)
+    return Model(made, found, bound, how)
 
 
 def _check_orders(graph: Graph, orders: Mapping[str, tuple[int, ...]]) -> None:
@@ -424,8 +433,8 @@ def stepped(
     kernels: Kernels,
     priced: bool = False,
     orders: Mapping[str, tuple[int, ...]] | None = None,
-) -> tuple[list[Step], Laid, list[str]]:
-    """The kernels that run a graph, where its values lie, and what was not fused.
+) -> Stepped:
+    """The kernels that run a graph.
 
     priced  whether they are asked for their cost alone
     orders  of the axes of outputs in memory, as `compiled` says
@@ -437,14 +446,16 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders, asked)
         try:
-            steps, named = list[Step](), list[NamedRegion]()
+            steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
             for part in placed.steps:
                 region = part.region
                 named.append(kernels.asked(part, *_constants(region, readings, made, orders)))
             with kernels.ahead(named, count) as ahead:
                 for one in named:
                     region = one.placed.region
-                    steps += kernels.steps(one, ahead, priced)
+                    found, own = kernels.steps(one, ahead, priced)
+                    regions.append(found)
+                    steps += own
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 (value, *_) = region.results
@@ -456,7 +467,7 @@ def stepped(
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             parts = [piece for part in parts for piece in _pieces(part, region)]
             continue
-        return steps, placed, notes
+        return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
 
 
 def _constants(
@@ -481,12 +492,15 @@ def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
 
 
 def _fresh(
-    outputs: Sequence[str], found: Laid, computed: set[str], values: Mapping[str, Any]
+    outputs: Sequence[str],
+    places: Mapping[str, Place],
+    computed: set[str],
+    values: Mapping[str, Any],
 ) -> dict[str, str]:
     """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there."""
     fresh: dict[str, str] = {}
     for output in outputs:
-        place = found.outputs[output]
+        place = places[output]
         whole = extents.product(place.shape) == extents.product(values[place.root].shape)
         dense = place.offset == ZERO and _permutes(place)
         if whole and dense and place.root in computed and place.root not in fresh.values():
