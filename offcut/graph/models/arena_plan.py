@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.graph.models.arena import ALIGNMENT, Arena
-from offcut.graph.models.microbatches import Part
+from offcut.graph.models.microbatches import Run
 from offcut.graph.sizes.extents import Numbers
 
 
@@ -23,19 +23,19 @@ class ArenaPlan:
     bytes   of all of them; what comes behind is scratch
     """
 
-    def __init__(self, arena: Arena, number: Numbers, parts: Sequence[Part]) -> None:
+    def __init__(self, arena: Arena, number: Numbers, runs: Sequence[Run]) -> None:
         """Place all values.
 
         number  the values of extents for the whole batch
         """
         self.starts, self.inner, self.of_parts = dict[str, int](), list[frozenset[str]](), 0
         self.kept = dict[str, int]()
-        for part in parts:
+        for run in runs:
             inner = dict[str, int]()
             for name, (first, last) in arena.lives.items():
-                if part.first <= first < part.end:
-                    if last < part.end:
-                        inner[name] = part.numbers[0](arena.needs[name])
+                if run.first <= first < run.end:
+                    if last < run.end:
+                        inner[name] = run.numbers[0](arena.needs[name])
                     else:
                         self.kept[name] = number(arena.needs[name])
             starts, end = packed(inner, arena.lives)

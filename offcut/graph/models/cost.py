@@ -90,10 +90,10 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
     number = shared.valued(sizes)
     once: tuple[tuple[int, Numbers], ...] = ((1, number),)
     times = dict.fromkeys(range(len(shared.steps)), once)
-    for part in shared.parts(number, sizes):
-        whole, *rest = part.numbers
-        runs = ((part.total // part.count, whole), *((1, one) for one in rest))
-        times |= dict.fromkeys(range(part.first, part.end), runs)
+    for run in shared.runs(number, sizes)[0]:
+        whole, *rest = run.numbers
+        found = ((run.total // run.part.count, whole), *((1, one) for one in rest))
+        times |= dict.fromkeys(range(run.first, run.end), found)
 
     def of(step: Step, at: Numbers) -> Cost:
         found: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})

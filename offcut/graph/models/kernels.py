@@ -14,7 +14,7 @@ from offcut.errors import DescribeError, OffcutError, TargetError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.ahead import Ahead, Compilation
-from offcut.graph.models.moves import moves_of
+from offcut.graph.models.batch_strides import batch_strides
 from offcut.graph.models.split import TargetKernel, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import (
@@ -196,7 +196,7 @@ class Kernels:
                 ),
                 tuple(0.0 if priced else one.limit(known[one.points]) for one in binding.assumed),
                 binding.distributed,
-                moves_of(binding, inputs, results) if entry else {},
+                batch_strides(binding, inputs, results, own),
             )
 
     def operand(self, name: str, region: NamedRegion, binding: Binding) -> Operand:

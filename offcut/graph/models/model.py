@@ -25,8 +25,9 @@ from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.calls import Calls
 from offcut.graph.models.cost import ModelCost, cost_of
 from offcut.graph.models.kernels import Kernels, NamedRegion
-from offcut.graph.models.microbatches import micro_batches_of
+from offcut.graph.models.microbatches import MicroBatches
 from offcut.graph.models.operands import Operands
+from offcut.graph.models.parts import Parts
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.running import ARENA, Frame, Prepared, checked, extents_of, limits_of
@@ -40,6 +41,7 @@ from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 from offcut.graph.views import VIEWS
 
+PARTS = "True, False, a text of parts, or a function from sizes to one"
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
 
@@ -140,9 +142,7 @@ class Model:
             self._lengths,
             Calls(operands, self._valued),
             np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
-            micro_batches_of(operands, self._values, self._lengths, graph.sizes)
-            if how["parts"]
-            else None,
+            MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
             self._valued,
         )
         self._known: dict[object, _Known] = {}
@@ -347,7 +347,7 @@ def compiled(
     least_filled: float = 0.0,
     distributive: bool = True,
     orders: Mapping[str, tuple[int, ...]] | None = None,
-    parts: bool = True,
+    parts: Parts = True,
 ) -> Model:
     """A model of a graph.
 
@@ -361,11 +361,13 @@ def compiled(
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
     orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
             is copied. A reshape of what is stored otherwise, and a view that no kernel can be made of, lie as they do all the same
-    parts   whether kernels may run for a part of the batch at a time: the same bits, and `Model.plan` shows which do
+    parts   which kernels run for a part of the batch at a time: those that the machine's memories say, or none; those that a text says,
+            in the lines by which `Model.plan` shows them; or a rule that gives such a text for sizes. The bits are the same
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
-    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
+    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of; ParseError or PartitionError for
+    `parts` that are not of that form, or in which an element would know of another part.
     """
     if not isinstance(bound, Bound):
         raise DescribeError(
@@ -375,11 +377,12 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
-    for name, given in (("distributive", distributive), ("parts", parts)):
-        if not isinstance(given, bool):
-            raise DescribeError(
-                "graph", f"cannot take {name}={given!r}", because="it is True or False"
-            )
+    for name, given, taken, what in (
+        ("distributive", distributive, isinstance(distributive, bool), "True or False"),
+        ("parts", parts, isinstance(parts, bool | str) or callable(parts), PARTS),
+    ):
+        if not taken:
+            raise DescribeError("graph", f"cannot take {name}={given!r}", because=f"it is {what}")
     _check_orders(bound.graph, orders or {})
     made = copy_as_asked(improved(bound, passes), orders or {})
     graph = made.graph

@@ -73,10 +73,13 @@ class Operands:
         found: Array = np.where(least == 0, 0, offset)
         return found, np.flatnonzero(outside) + arrays.start
 
-    def moves(self, size: str) -> Array:
-        """How far each array moves on for one more of a size."""
-        every = (step.moves.get(size) or (ZERO,) * len(step.arrays) for step in self.steps)
-        return self._column(move for moves in every for move in moves)
+    def batch_strides(self, size: str) -> Array:
+        """The stride of each array along a size; 0 of those of kernels that do not run for a part of it."""
+        found = list[Expr]()
+        for step in self.steps:
+            strides = step.batch_strides.get(size, "")
+            found += (ZERO,) * len(step.arrays) if isinstance(strides, str) else strides
+        return self._column(found)
 
     def bytes(self, values: Array) -> Array:
         """Of each array.
