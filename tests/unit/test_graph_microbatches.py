@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -101,9 +102,15 @@ def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:
     return made.bound
 
 
+@cache
+def images_model(images: int = 64, least: int = 1, multiple: int = 1, threads: int = 1) -> Model:
+    """Of `residual`; each test says which parts it runs in."""
+    return compiled(residual(images, least, multiple), threads=threads)
+
+
 def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
     bound = residual()
-    model, whole = compiled(bound, threads=1), compiled(bound, threads=1, parts=False)
+    model, whole = images_model(), compiled(bound, threads=1, parts=False)
     for images in (2, 5):
         given = arrays(bound, images, b=images, h=7, w=6)
         expected, plain = whole(given), interpreted(bound, given)
@@ -124,20 +131,20 @@ def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> Non
 
 
 def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
-    model = compiled(residual(), threads=1)
+    model = images_model()
     sizes = {"b": 8, "h": 32, "w": 32}
     in_parts(model, "b", [((0, len(model.steps)), 1)])
     parted = model.plan(**sizes)
     assert parted.parts == (Part(model.steps[0].name, model.steps[-1].name, 1, "b"),)
-    whole = compiled(residual(), threads=1, parts=False).plan(**sizes)
+    whole = running(model, parts=False).plan(**sizes)
     assert sum(bytes_of(parted.arena)) * 7 < sum(bytes_of(whole.arena))
     assert str(parted).splitlines()[-1] == str(parted.parts[0])
 
 
 def test_a_cost_counts_what_runs_for_each_part() -> None:
-    model = compiled(residual(), threads=1)
+    model = images_model()
     sizes = {"b": 5, "h": 8, "w": 8}
-    whole = compiled(residual(), threads=1, parts=False).cost(**sizes)
+    whole = running(model, parts=False).cost(**sizes)
     in_parts(model, "b", [((1, 3), 2)])
     parted = model.cost(**sizes)
     assert parted.flop == whole.flop
@@ -153,20 +160,59 @@ def test_a_cost_counts_what_runs_for_each_part() -> None:
     assert "2 × " in str(parted)
 
 
+def test_parts_keep_what_passes_between_kernels_out_of_main_memory() -> None:
+    model = images_model(512)
+    sizes = {"b": 64, "h": 64, "w": 64}
+    assert chosen(model, "zen4", **sizes)
+    parted = passing(model, **sizes)
+    whole = passing(running(model, "zen4", parts=False), **sizes)
+    assert whole > 0
+    assert parted < 0.2 * whole
+
+
+def test_a_cost_sees_weights_that_all_kernels_together_drive_out_of_the_caches() -> None:
+    made = Builder("deep")
+    x = made.input("x", "float32", (made.size("b", 1, 64), 1024))
+    for _ in range(6):
+        held = np.ones((1024, 1024), "float32")
+        x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
+    made.output(x)
+    model = running(compiled(made.bound, threads=1), "zen4")
+    cost = model.cost(b=1)
+    assert {one.bound_by for one in cost.kernels} == {"weights"}
+    dram = 4 * 1024 * 1024 / load("zen4").dram.bytes_per_cycle / cost.kernels[0].each.hertz
+    assert all(0.7 * dram < one.seconds < dram for one in cost.kernels)
+
+
 def bytes_of(arena: tuple[str, ...]) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in arena]
 
 
+def passing(model: Model, **sizes: int) -> float:
+    """Cycles in which values pass between kernels by main memory."""
+    shared = model._shared
+    number = shared.valued(sizes)
+    found = shared.batches.cycles(number, shared.runs(number, sizes)[0])
+    assert found is not None
+    return float(found[1].sum())
+
+
+def running(model: Model, machine: Any = None, parts: Parts = True) -> Model:
+    """The model as it would run on a machine with such memories."""
+    batches = batches_of(model, parts)
+    if machine is not None:
+        batches.machine = load(machine) if isinstance(machine, str) else machine
+    model._shared = model._shared._replace(batches=batches)
+    return model
+
+
 def chosen(model: Model, machine: Any, **sizes: int) -> tuple[Part, ...]:
     """What parts a model would run in on a machine."""
-    batches = batches_of(model)
-    batches.machine = load(machine) if isinstance(machine, str) else machine
-    model._shared = model._shared._replace(batches=batches)
-    return model.plan(**sizes).parts
+    return running(model, machine).plan(**sizes).parts
 
 
 def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> None:
-    model, zen = compiled(residual(512), threads=1), load("zen4")
+    model, zen = images_model(512), load("zen4")
     (part,) = chosen(model, zen, b=64, h=64, w=64)
     assert part.count in (1, 2)
     assert chosen(model, zen, b=1, h=64, w=64) == ()
@@ -177,7 +223,7 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
 
 @pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
 def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
-    model = compiled(residual(64, least, multiple), threads=1)
+    model = images_model(64, least, multiple)
     (part,) = chosen(model, "zen4", b=total, h=64, w=64)
     assert part.count % multiple == 0
     assert part.count >= least
@@ -196,7 +242,7 @@ def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:
 
 
 def test_threads_that_share_a_kernel_get_an_image_each() -> None:
-    model = compiled(residual(), threads=2)
+    model = images_model(threads=2)
     (part,) = chosen(model, "zen4", b=64, h=64, w=64)
     assert part.count == 2
 
@@ -262,7 +308,7 @@ def coupled() -> Bound:
 
 
 def test_the_parts_of_a_plan_are_a_text_that_is_read_back_and_applied() -> None:
-    model = compiled(residual(512), threads=1)
+    model = images_model(512)
     sizes = {"b": 64, "h": 64, "w": 64}
     parts = chosen(model, "zen4", **sizes)
     text = "\n".join(map(str, parts))

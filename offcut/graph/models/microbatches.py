@@ -9,7 +9,7 @@ path through the steps ``s``, with a state for each count ``c``, in cycles of `t
 
     inside[s][c] = min(inside[s - 1][c], min over d of closed[s - 1][d] + enters(s, c)) + run(s, c)
     closed[s][c] = inside[s][c] + leaves(s, c)
-    run(s, c)    = moves(s, c) + (parts(c) - 1) * policy.part_cycles
+    run(s, c)    = passes(s, c) + (parts(c) - 1) * (holds(s) + policy.part_cycles)
 
 Counts begin at the threads that share a kernel, so that each has one of the batch, or where the size does.
 """
@@ -119,15 +119,36 @@ class MicroBatches:
         return found, notes
 
     def traffic(self, number: Numbers, size: str | None = None) -> Traffic | None:
-        """What the steps move at sizes, a part of `size` at a time; None on a machine whose memories are not caches."""
-        if not isinstance(self.machine, Machine):
+        """What the steps move at sizes, a part of `size` at a time or all at once; None on a machine whose memories are not caches."""
+        if not isinstance(self.machine, Machine) or not self._steps:
             return None
         bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
         moving = number.array[self.strides(size)] != 0 if size else np.zeros(len(bytes_), np.bool_)
         read, moved, every = (
             np.add.reduceat(bytes_ * of, first) for of in (moving & self._is_input, moving, True)
         )
-        return Traffic(self.machine, read, moved, every - moved, self._weights)
+        return Traffic(self.machine, read, moved - read, every - moved, self._weights)
+
+    def cycles(self, number: Numbers, runs: Sequence[Run]) -> tuple[Array, Array] | None:
+        """Of each step, those in which weights are read, and in which values pass by main memory; None on a machine whose memories are
+        not caches.
+
+        number  the values of extents for the whole batch; runs: the steps that run for a part of it
+        """
+        whole = self.traffic(number)
+        if whole is None:
+            return None
+        holds, passes = whole.holds, whole.passes(np.array([1]), 1, caches=False)[0][:, 0]
+        for run in runs:
+            traffic = self.traffic(number, run.part.size)
+            assert traffic is not None
+            counts = np.array([run.part.count])
+            own, enters, leaves = traffic.passes(counts, run.total, caches=False)
+            passes[run.first : run.end] = own[run.first : run.end, 0]
+            passes[run.first] += enters[run.first, 0]
+            passes[run.end - 1] += leaves[run.end - 1, 0]
+            holds[run.first : run.end] *= -(-run.total // run.part.count)
+        return holds, passes
 
     def _parts(self, number: Numbers, sizes: Mapping[str, int]) -> Sequence[tuple[int, int, Part]]:
         """What is asked for at sizes, with the first step of each part, and the one behind its last."""
@@ -215,8 +236,9 @@ def _cheapest(
     parallel  which may; counts: that are tried
     """
     tried = np.array([*counts, total])
-    moves, enters, leaves = traffic.cycles(tried, total)
-    run = moves + (-(-total // tried) - 1) * traffic.machine.policy.part_cycles
+    passes, enters, leaves = traffic.passes(tried, total, caches=True)
+    again = -(-total // tried) - 1
+    run = passes + again * (traffic.holds[:, None] + traffic.machine.policy.part_cycles)
     run[np.ix_(np.logical_not(parallel), tried < total)] = inf
     states, before = np.arange(len(tried)), list[Array]()
     inside = closed = np.where(tried < total, inf, 0.0)
