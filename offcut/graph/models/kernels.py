@@ -179,24 +179,26 @@ class Kernels:
             }
             entry = _entry(kernel)
             yield Step(
-                kernel,
-                entry,
-                made.code,
-                f"{name}.largest" if measured else name,
-                ("largest",) if measured else tuple(node.op for node in nodes),
-                tuple(inputs.values()),
-                tuple(results.values()),
-                tuple((facts.name, binding.sizes[facts.name]) for facts in kernel.signature.sizes),
-                made.taken.target,
-                made.taken.refused,
-                tuple(
+                kernel=kernel,
+                entry=entry,
+                code=made.code,
+                name=f"{name}.largest" if measured else name,
+                nodes=("largest",) if measured else tuple(node.op for node in nodes),
+                inputs=tuple(inputs.values()),
+                outputs=tuple(results.values()),
+                sizes=tuple((n.name, binding.sizes[n.name]) for n in kernel.signature.sizes),
+                target=made.taken.target,
+                refused=made.taken.refused,
+                constants=tuple(
                     (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
                     for name, x in binding.constants.items()
                     if x in own
                 ),
-                tuple(0.0 if priced else one.limit(known[one.points]) for one in binding.assumed),
-                binding.distributed,
-                batch_strides(binding, inputs, results, own),
+                limits=tuple(
+                    0.0 if priced else one.limit(known[one.points]) for one in binding.assumed
+                ),
+                distributed=binding.distributed,
+                batch_strides=batch_strides(binding, inputs, results, own),
             )
 
     def operand(self, name: str, region: NamedRegion, binding: Binding) -> Operand:

@@ -18,7 +18,7 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
-from offcut.graph.graph import Bound, Graph, Node
+from offcut.graph.graph import Bound, Graph, Node, Value
 from offcut.graph.interpret import declaration_of
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
@@ -30,9 +30,9 @@ from offcut.graph.models.operands import Operands
 from offcut.graph.models.parts import Parts
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.running import ARENA, Frame, Prepared, checked, extents_of, limits_of
+from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
 from offcut.graph.models.split import Targets, every
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
@@ -132,18 +132,20 @@ class Model:
             extents_asked += (place.offset, *place.shape, *place.strides)
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
-        operands = Operands(self.steps, self._lengths, self._valued)
+        given_back = [
+            _operand(name, place, self._values[place.root]) for name, place in laid.outputs.items()
+        ]
+        operands = Operands(self.steps, given_back, self._lengths, self._valued)
         self._shared = Prepared(
-            graph.name,
-            self.steps,
-            self.arena,
-            self._bases,
-            [array.__array_interface__["data"][0] for array in self._constants],
-            self._lengths,
-            Calls(operands, self._valued),
-            np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
-            MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
-            self._valued,
+            name=graph.name,
+            steps=self.steps,
+            arena=self.arena,
+            bases=self._bases,
+            addresses=[array.__array_interface__["data"][0] for array in self._constants],
+            calls=Calls(operands, self._valued),
+            numbers=np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
+            batches=MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
+            valued=self._valued,
         )
         self._known: dict[object, _Known] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
@@ -189,7 +191,7 @@ class Model:
         try:
             frame = known.frames.pop()
         except IndexError:
-            frame = self._frame(known)
+            frame = Frame(self._shared, known.number, known.sizes)
         kind = lent[0].kind if lent else "numpy"
         results = [host.allocated(kind, *fresh) for fresh in known.fresh]
         memory = self._memory(frame.arena_bytes)
@@ -300,12 +302,6 @@ class Model:
         place = self._places[output]
         strides = None if self._compact[output] else tuple(map(number, place.strides))
         return tuple(map(number, place.shape)), strides, self._values[output].dtype
-
-    def _frame(self, known: _Known) -> Frame:
-        name = self.bound.graph.name
-        for output, place in self._places.items():
-            checked(name, output, place, known.number, known.sizes, self._lengths)
-        return Frame(self._shared, known.number, known.sizes)
 
     def _memory(self, count: int) -> tuple[int, int, Array]:
         """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
@@ -495,6 +491,11 @@ def _fresh(
         if whole and dense and place.root in computed and place.root not in fresh.values():
             fresh[output] = place.root
     return fresh
+
+
+def _operand(output: str, place: Place, of: Value) -> Operand:
+    """An output of a graph as an array of its root's memory."""
+    return Operand(output, place.root, of.dtype, place.offset, place.shape, place.strides)
 
 
 def _permutes(place: Place) -> bool:

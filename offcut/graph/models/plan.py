@@ -22,10 +22,10 @@ TARGET = 2  # the column of `ModelPlan.rows`
 class ModelPlan:
     """The kernels of a call, in order; ``str`` of it is a table.
 
-    rows     value, operators, target, shapes of the results, slots of the arena, or how large what is measured may be; the table
-             shows targets where there are several
+    rows     value, operators, target, shapes of the results, slots of the arena, or whether they lie there for a part or for all
+             of the batch, or how large what is measured may be; the table shows targets where there are several
     kernels  how many of the kernels are distinct
-    arena    bytes of the slots, by expressions or numbers; behind these, of values that have memory of their own
+    arena    bytes of the slots, by expressions or numbers; of all of it where kernels run in parts
     parts    kernels that run for a part of the batch at a time, where sizes are known; their lines are a text that `compiled` takes
     split    kernels that a target runs after others refused them, and why these did
     distributed  kernels in which products are distributed over sums, so that they may round otherwise than described
@@ -77,8 +77,8 @@ def planned(
     layout = None if number is None else ArenaPlan(arena, number, runs)
     own = dict[str, str]()
     if layout is not None:
-        own = dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
-        own |= dict.fromkeys(layout.kept, "own")
+        own = dict.fromkeys(arena.lives, "arena") if runs else {}
+        own |= dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
 
     def shown(expr: Expr) -> str:
         return format_expr(expr) if number is None else f"{number(expr)}"
@@ -96,8 +96,7 @@ def planned(
     if layout is None:
         held = tuple(map(str, arena.slots))
     else:
-        held = tuple(f"{rounded(need):,}" for need in (*layout.slots, *layout.kept.values()))
-        held += (f"{layout.of_parts:,} of a part",) if runs else ()
+        held = tuple(f"{rounded(need):,}" for need in layout.slots or (layout.bytes,))
     split = tuple(
         f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
         for step in steps

@@ -26,8 +26,8 @@ from offcut.graph.models.arena_plan import ArenaPlan
 from offcut.graph.models.calls import Calls
 from offcut.graph.models.microbatches import MicroBatches, Run
 from offcut.graph.models.operands import Values
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ONE, ZERO, Place
+from offcut.graph.models.step import Step
+from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extents import Numbers, Valued
 
 MOST = 2**62
@@ -42,7 +42,6 @@ class Prepared(NamedTuple):
     name       of the graph
     bases      the numbers of the bases of values that are not in the arena
     addresses  of the last of these: constants; what is measured has an element in each frame
-    lengths    elements of the memory of each value
     calls      what no size changes of the calls; numbers: of the base of each array of these
     batches    what runs for a part of a size at a time
     valued     the values of extents at any sizes
@@ -53,7 +52,6 @@ class Prepared(NamedTuple):
     arena: Arena
     bases: Mapping[str, int]
     addresses: Sequence[int]
-    lengths: Mapping[str, Expr]
     calls: Calls
     numbers: Array
     batches: MicroBatches
@@ -88,12 +86,14 @@ class Frame:
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
+        every = Values(number.array, number.array, np.zeros(len(operands.roots), np.bool_))
+        self._offsets(number, every, slice(operands.first[-1], None))
         in_parts, _ = shared.runs(number, sizes)
         self._plan = ArenaPlan(shared.arena, number, in_parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
         self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
         self._moving = dict[tuple[int, int], int]()
-        self._nothing = np.zeros(len(operands.roots), np.bool_)
+        self._every = every
         runs, at = list[Callable[[int, int], int]](), 0
         for one, inner in zip(in_parts, self._plan.inner, strict=True):
             runs += self._at_once(at, one.first)
@@ -138,10 +138,9 @@ class Frame:
         for native, group in groupby(range(first, end), lambda n: steps[n].entry is not None):
             at, *others = group
             behind = at + 1 + len(others)
-            values = Values(self._number.array, self._number.array, self._nothing)
-            bases, offsets = self._places(at, behind, self._number, values)
+            bases, offsets = self._places(at, behind, self._number, self._every)
             if native:
-                yield self._batch(at, behind, values, bases, offsets)
+                yield self._batch(at, behind, self._every, bases, offsets)
                 continue
             for n in range(at, behind):
                 own = slice(arrays[n] - arrays[at], arrays[n + 1] - arrays[at])
@@ -196,11 +195,7 @@ class Frame:
             if because:
                 raise _refused(shared.name, self._sizes, shared.steps[at].name, because)
         arrays = slice(operands.first[first], operands.first[end])
-        offsets, outside = operands.offsets(values, arrays)
-        for n in outside:
-            one = operands.arrays[n]
-            checked(shared.name, one.value, one, self._number, self._sizes, shared.lengths)
-            raise _refused(shared.name, self._sizes, one.value, f"it reaches outside of {one.root}")
+        offsets = self._offsets(number, values, arrays)
         bases = shared.numbers[arrays].copy()
         if strides is not None:
             each = values.whole[strides[arrays]] * operands.item[arrays]
@@ -210,6 +205,23 @@ class Frame:
                 key = int(bases[n]), int(each[n])
                 bases[n] = self._moving.setdefault(key, behind + len(self._moving))
         return bases, self._starts[arrays] + offsets * operands.item[arrays]
+
+    def _offsets(self, number: Numbers, values: Values, arrays: slice) -> Array:
+        """Where some arrays begin, in elements of their memory.
+
+        number  the values of extents that they have
+
+        Raises CallError where one reaches outside of its memory.
+        """
+        shared, operands = self._shared, self._shared.calls.operands
+        offsets, outside = operands.offsets(values, arrays)
+        for n in outside:
+            one = operands.arrays[n]
+            because = (
+                f"an array of shape {tuple(map(number, one.shape))} reaches outside of {one.root}"
+            )
+            raise _refused(shared.name, self._sizes, one.value, because)
+        return offsets
 
     def _batch(self, first: int, end: int, values: Values, bases: Array, offsets: Array) -> Batch:
         """Calls of machine code."""
@@ -268,38 +280,6 @@ def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
             if not isinstance(strides, str):
                 yield from strides
     yield from arena.needs.values()
-
-
-def checked(
-    name: str,
-    value: str,
-    one: Operand | Place,
-    number: Numbers,
-    sizes: Mapping[str, int],
-    lengths: Mapping[str, Expr],
-) -> int:
-    """The offset of a value, in elements, all of which lie in its root.
-
-    name     of the graph
-    lengths  elements of each root
-
-    Raises CallError where one lies outside.
-    """
-    shape, strides, offset = (
-        [*map(number, one.shape)],
-        [*map(number, one.strides)],
-        number(one.offset),
-    )
-    low = high = offset
-    for extent, stride in zip(shape, strides, strict=True):
-        low += min((extent - 1) * stride, 0)
-        high += max((extent - 1) * stride, 0)
-    if min(shape, default=1) == 0:
-        return 0
-    if min(shape, default=1) < 0 or low < 0 or high >= number(lengths[one.root]):
-        because = f"an array of shape {tuple(shape)} reaches outside of {one.root}"
-        raise _refused(name, sizes, value, because)
-    return offset
 
 
 def _refused(name: str, sizes: Mapping[str, int], at: str, because: str) -> CallError:
