@@ -86,14 +86,14 @@ class Frame:
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
-        every = Values(number.array, number.array, np.zeros(len(operands.roots), np.bool_))
-        self._offsets(number, every, slice(operands.first[-1], None))
+        nothing = np.zeros(len(operands.roots), np.bool_)
+        self._every = Values(number.array, number.array, nothing)
+        self._offsets(number, self._every, slice(operands.first[-1], None))
         in_parts, _ = shared.runs(number, sizes)
         self._plan = ArenaPlan(shared.arena, number, in_parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
         self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
         self._moving = dict[tuple[int, int], int]()
-        self._every = every
         runs, at = list[Callable[[int, int], int]](), 0
         for one, inner in zip(in_parts, self._plan.inner, strict=True):
             runs += self._at_once(at, one.first)
@@ -101,8 +101,8 @@ class Frame:
             at = one.end
         self._runs = (*runs, *self._at_once(at, len(shared.steps)))
         known = ARENA + 1 + len(shared.bases) - len(shared.addresses)
-        every = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
-        self.bases = (ctypes.c_int64 * len(every))(*every)
+        bases = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
+        self.bases = (ctypes.c_int64 * len(bases))(*bases)
         self._measured = list[tuple[Array, Array]]()
         for dtype, limits in limits_of(shared.steps).items():
             found = np.zeros(len(limits), numpy_dtype(dtype))
