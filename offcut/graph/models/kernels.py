@@ -14,8 +14,8 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.ahead import Ahead, Compilation
-from offcut.graph.models.moves import moves_of
-from offcut.graph.models.region_steps import Call, Held, RegionSteps, entry_of, held
+from offcut.graph.models.batch_strides import batch_strides
+from offcut.graph.models.region_steps import Call, Held, RegionSteps, held
 from offcut.graph.models.split import TargetKernel, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import (
@@ -194,9 +194,7 @@ class Kernels:
             nodes=("largest",) if measured else tuple(node.op for node in nodes),
             inputs=tuple(inputs.values()),
             outputs=tuple(results.values()),
-            sizes=tuple(
-                (facts.name, binding.sizes[facts.name]) for facts in kernel.signature.sizes
-            ),
+            sizes=tuple((n.name, binding.sizes[n.name]) for n in kernel.signature.sizes),
             target=taken.target,
             refused=taken.refused,
             constants=tuple(
@@ -205,7 +203,7 @@ class Kernels:
                 if x in own
             ),
             distributed=binding.distributed,
-            moves=moves_of(binding, inputs, results) if entry_of(kernel) else {},
+            batch_strides=batch_strides(binding, inputs, results, own),
         )
 
     def operand(self, name: str, region: NamedRegion, binding: Binding) -> Operand:

@@ -24,7 +24,7 @@ from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, with_fewer_products
-from offcut.graph.fusion.parallel import parallel_axes
+from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
@@ -135,7 +135,7 @@ class Binding:
     distributed  whether products are distributed over sums
     finite     False: not all that would be computed from constants is, so that nothing is distributed
     parallel   of those of its sizes along which a part of the results is computed from that part of what is read: the axes
-               that are they, by value
+               that are they, by value; of others what couples their elements. Of a loop program nothing is known
     """
 
     inputs: tuple[str, ...]
@@ -146,7 +146,7 @@ class Binding:
     assumed: tuple[Assumed, ...] = ()
     distributed: bool = False
     finite: bool = True
-    parallel: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    parallel: Mapping[str, Mapping[str, int] | Coupling] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -255,12 +255,19 @@ def _described(
         around.derived,
         every,
         {new: dims.extents[old] for new, old in sizes.items()},
-        parallel={
-            size: {renames.get(name, name): axis for name, axis in axes.items()}
-            for size, axes in parallel.items()
-        },
+        parallel={size: _named(found, renames) for size, found in parallel.items()},
     )
     return DescribedKernel(key, results, tuple(inputs), arrays, binding)
+
+
+def _named(
+    found: Mapping[str, int] | Coupling, renames: Mapping[str, str]
+) -> Mapping[str, int] | Coupling:
+    """Axes, or what couples elements, by the names that a region has for its tensors."""
+    if isinstance(found, Coupling):
+        tensor, read = (renames.get(name, name) for name in (found.tensor, found.read))
+        return replace(found, tensor=tensor, read=read)
+    return {renames.get(name, name): axis for name, axis in found.items()}
 
 
 def _known(
