@@ -13,7 +13,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
 from offcut.backends.host import cache
-from offcut.backends.plan import Plan, check_sizes
+from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
@@ -164,7 +164,7 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed, TargetError where the target has no clock
         of its own.
         """
-        check_sizes(self.signature, sizes, "timeline")
+        sizes = checked_sizes(self.signature, sizes, "timeline")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         return self.code.target.timeline(
@@ -182,7 +182,7 @@ class Kernel:
         target, planned, options = self.code.target, self.code.planned, self.code.options
         if not sizes:
             return target.shown(planned, self.signature, options, form)
-        check_sizes(self.signature, sizes, "source")
+        sizes = checked_sizes(self.signature, sizes, "source")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         return target.shown(planned, self.signature, options, form, given)

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.costmodel import Cost, quantity, table
 from offcut.graph.graph import Graph
-from offcut.graph.models.plan import check_sizes
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Step
 from offcut.graph.sizes.extents import Numbers
@@ -113,7 +113,7 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
 
     Raises CallError for a size that is missing, unknown, or not allowed.
     """
-    check_sizes(graph, sizes, "cost")
+    sizes = given_sizes("cost", graph.name, graph.sizes, sizes)
     number = shared.valued(sizes)
     runs, _ = shared.runs(number, sizes)
     cycles = shared.batches.cycles(number, runs)

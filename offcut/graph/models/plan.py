@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
-from offcut.core.interpret.run_arguments import check_size
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError
 from offcut.graph.graph import Graph
 from offcut.graph.models.arena_plan import ArenaPlan, rounded
 from offcut.graph.models.parts import Part
@@ -69,8 +68,7 @@ def planned(
 
     Raises CallError for a size that is missing, unknown, or not allowed.
     """
-    if sizes:
-        check_sizes(graph, sizes, "plan")
+    sizes = given_sizes("plan", graph.name, graph.sizes, sizes) if sizes else {}
     number = shared.valued(sizes) if sizes or not graph.sizes else None
     steps, arena = shared.steps, shared.arena
     runs, dropped = ([], []) if number is None else shared.runs(number, sizes)
@@ -113,25 +111,6 @@ def planned(
         distributed=tuple(step.name for step in steps if step.distributed),
         notes=(*dropped, *notes),
     )
-
-
-def check_sizes(graph: Graph, sizes: Mapping[str, int], op: str) -> None:
-    """Refuse sizes that no call of a graph may have.
-
-    op  what is refused: ``plan``, ``cost``
-
-    Raises CallError for a size that is missing, unknown, or not allowed.
-    """
-    names = [size.name for size in graph.sizes]
-    if set(sizes) != set(names):
-        raise CallError(
-            op,
-            f"cannot {op} {graph.name} at {', '.join(sizes) or 'no sizes'}",
-            because=f"its sizes are {', '.join(names) or 'none'}",
-            help=(f"{op}({', '.join(f'{name}=…' for name in names)})",),
-        )
-    for size in graph.sizes:
-        check_size(size, sizes[size.name], op)
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:
