@@ -223,6 +223,8 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
         F.grid_sample(x, x[:, :2].movedim(1, -1), align_corners=False),
         *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),
         F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+        F.interpolate(x, scale_factor=(1.5, 0.625), mode="bilinear"),
+        F.interpolate(x, scale_factor=(0.75, 2.5)),
     )
 
 
