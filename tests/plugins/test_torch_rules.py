@@ -269,7 +269,10 @@ def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
 
 def middles(x: torch.Tensor) -> Results:
     holed = torch.where(x > 1, torch.nan, x)
+    whole = torch.round(x)
+    common, places = torch.mode(whole, -1)
     return (
+        *(common, whole.gather(-1, places[..., None]), torch.mode(whole, 1, True).values),
         *(torch.nan_to_num(one) for one in torch.median(holed, -1)),
         *torch.nanmedian(holed, -1, keepdim=True),
         *torch.kthvalue(x, 2, dim=-1),
