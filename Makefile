@@ -17,6 +17,9 @@ WEIGHTS := examples/sentences/weights.txt
 BENCHES := dense_fp32 dense_bf16 dense_int8 attention fused_attention conv2d rows threads encoder \
   new_size call_overhead compile_time partitioner awkward_sizes one_form models stream substitution accelerator
 
+# Dozens of processes of the tests import offcut, which takes four times as long without its bytecode.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-all test-hosts net lint style types imports format bench bench-track clean

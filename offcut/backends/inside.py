@@ -47,6 +47,7 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.polyhedral import (
+    Facts,
     Map,
     Space,
     Statement,
@@ -190,7 +191,14 @@ def _open_axes(
     """The indices of an access, with the extents of their axes, that are not proved to be inside these in bounded work."""
     proved = partial(_proved, space, statement, access)
     axes = zip(access.index, program.buffer(access.buffer).shape, strict=True)
-    return [axis for axis in axes if not answered(partial(proved, *axis), False)]
+    parts = (part for one in (*statement.conditions, *access.path) for part in conjuncts(one))
+    around = Facts(space, statement.iterators, tuple(parts))
+
+    def inside(part: Expr, extent: Expr) -> bool:
+        bounds = Compare("<=", ix.const(0), part), Compare("<", part, extent)
+        return all(map(around.holds, bounds)) or proved(part, extent)
+
+    return [axis for axis in axes if not answered(partial(inside, *axis), False)]
 
 
 @bounded("compile", "cannot run a program that is cut", help=("the program before it was cut",))

@@ -1,4 +1,4 @@
-"""The net: programs of fixed seeds in `make test`, 10⁵ fresh ones in `make test-all`.
+"""The net: programs of fixed seeds in `make test`, more of them and 10⁵ fresh ones in `make test-all`.
 
 Where a case fails, the message is the program, made small, and the call. ``python -m
 tests.differential`` checks as many others as one likes.
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import slow
 
 from .__main__ import main
 from .cuts import case_of
@@ -89,10 +90,20 @@ def pool() -> Iterator[Pool]:
 
 def test_programs_of_every_kind_are_checked() -> None:
     assert ACCEPTED.keys() == KINDS.keys()
-    assert sum(n * FEWER.get(kind, BATCH) for kind, n in BATCHES.items()) >= 1250
+    many = {kind: FEWER.get(kind, BATCH) for kind in KINDS}
+    assert sum(n * many[kind] for kind, n in BATCHES.items()) >= 1250
+    assert sum(in_short(kind) * many[kind] for kind in KINDS) >= 600
 
 
-@pytest.mark.parametrize(("kind", "batch"), [(k, n) for k in KINDS for n in range(BATCHES[k])])
+def in_short(kind: str) -> int:
+    """How many batches of a kind `make test` checks."""
+    return max(BATCHES[kind] // 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch"),
+    [(k, n) if n < in_short(k) else slow(k, n) for k in KINDS for n in range(BATCHES[k])],
+)
 def test_a_program_computes_what_it_means_or_is_refused_in_words(
     kind: str, batch: int, pool: Pool
 ) -> None:

@@ -162,6 +162,7 @@ def test_softmax_is_right_along_any_axis_of_any_length(which: str, axis: int) ->
         op.check([a], exact, interpreted=(length, other) == (17, 1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("which", SOFTMAX)
 def test_softmax_of_other_floats_is_rounded_once(which: str, dtype: str) -> None:
@@ -205,6 +206,7 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
             np.testing.assert_allclose(found.astype("f8"), exact, atol=1.5e-2, rtol=1e-2)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("causal", "window"), [(True, 1), (True, 5), (False, 5)])
 def test_a_window_slides_over_the_keys(causal: bool, window: int) -> None:
     inputs = operands(leading=(b,))

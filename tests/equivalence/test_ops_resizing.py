@@ -39,6 +39,7 @@ def stretched(x: Array, axis: int, count: int, scale: Fraction | None, corners: 
 SCALES: list[Any] = [2, (1.5, 0.5), (0.25, 3)]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", [None, "NHWC"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:
@@ -69,6 +70,7 @@ def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:
             op.check([given], exact, interpreted=size == (8, 1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("given", [(9, 4), (high, 4), (high, across), (h, w)], ids=str)
 def test_an_image_is_brought_to_a_size(given: Any) -> None:
     for shape in [(h, w), (5, 7)]:

@@ -11,6 +11,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 import torch
 import torch._dynamo
 import torch.nn.functional as F
+from conftest import slow
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
@@ -334,7 +335,7 @@ def test_a_recurrence_of_torch_gives_what_it_gives() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance"),
-    [(torch.float64, 1e-13), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)],
+    [slow(torch.float64, 1e-13), (torch.bfloat16, 2e-2), slow(torch.float16, 2e-3)],
 )
 def test_other_floats_run(dtype: torch.dtype, tolerance: float) -> None:
     model = mlp().to(dtype)

@@ -12,6 +12,7 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 import torch.nn.functional as F
+from conftest import slow
 from torch import nn
 
 import offcut as oc
@@ -208,31 +209,42 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
             F.conv2d(x, w, padding="same", dilation=2),
             F.conv_transpose2d(x, t, stride=2, padding=1),
         ),
-        *(
-            F.max_pool2d(x, 2),
-            F.max_pool2d(x, 3, 2, 1),
-            F.avg_pool2d(x, 3, 2, 1),
-            F.avg_pool2d(x, 2),
-        ),
-        *(F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), F.adaptive_avg_pool2d(x, 1)),
+        *(F.max_pool2d(x, 3, 2, 1), F.adaptive_avg_pool2d(x, 1)),
+        F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
         *(F.conv1d(x[:, :, 0], w[:, :, 0]), F.group_norm(x, 2), F.instance_norm(x)),
-        *(F.max_pool2d(x, 3, 2, ceil_mode=True), F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
-        *(F.avg_pool2d(x, 2, ceil_mode=True), F.max_pool2d(x.sum(0), 2)),
-        *(F.adaptive_max_pool2d(x, 1), F.adaptive_max_pool2d(x, (2, 3))),
+        *(F.max_pool2d(x, 3, 2, 1, ceil_mode=True), F.avg_pool2d(x, 2, ceil_mode=True)),
+        F.adaptive_max_pool2d(x, (2, 3)),
         *(F.conv_transpose1d(x[:, :, 0], t[:, :, 0], stride=2), F.pad(x, (2, 1, 1, 1), "reflect")),
         F.grid_sample(x, x[:, :2].movedim(1, -1), align_corners=False),
         *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),
         F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+        F.interpolate(x, scale_factor=(1.5, 0.625), mode="bilinear"),
+        F.interpolate(x, scale_factor=(0.75, 2.5)),
+    )
+
+
+def more_images(x: torch.Tensor) -> Results:
+    return (
+        *(F.max_pool2d(x, 2), F.max_pool2d(x.sum(0), 2), F.max_pool2d(x, 3, 2, ceil_mode=True)),
+        *(F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, 2, 1), F.adaptive_max_pool2d(x, 1)),
     )
 
 
 def volumes(x: torch.Tensor) -> Results:
     return (
-        *(F.max_pool3d(x, 2), F.max_pool3d(x, 3, 2, 1, ceil_mode=True)),
-        *(F.avg_pool3d(x, 3, 2, 1), F.avg_pool3d(x, 3, 2, 1, count_include_pad=False)),
-        *(F.avg_pool3d(x, 2, 2, ceil_mode=True), F.max_pool3d(x.sum(0), 2, 1, dilation=(1, 2, 1))),
-        *(F.adaptive_avg_pool3d(x, 1), F.adaptive_avg_pool3d(x, (2, 3, 1))),
-        F.adaptive_max_pool3d(x, (1, 2, 2)),
+        *(
+            F.max_pool3d(x, 3, 2, 1, ceil_mode=True),
+            F.max_pool3d(x.sum(0), 2, 1, dilation=(1, 2, 1)),
+        ),
+        F.avg_pool3d(x, 3, 2, 1, count_include_pad=False),
+        *(F.adaptive_avg_pool3d(x, (2, 3, 1)), F.adaptive_max_pool3d(x, (1, 2, 2))),
+    )
+
+
+def more_volumes(x: torch.Tensor) -> Results:
+    return (
+        *(F.max_pool3d(x, 2), F.avg_pool3d(x, 3, 2, 1), F.adaptive_avg_pool3d(x, 1)),
+        F.avg_pool3d(x, 2, 2, ceil_mode=True),
     )
 
 
@@ -267,7 +279,10 @@ def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
 
 def middles(x: torch.Tensor) -> Results:
     holed = torch.where(x > 1, torch.nan, x)
+    whole = torch.round(x)
+    common, places = torch.mode(whole, -1)
     return (
+        *(common, whole.gather(-1, places[..., None]), torch.mode(whole, 1, True).values),
         *(torch.nan_to_num(one) for one in torch.median(holed, -1)),
         *torch.nanmedian(holed, -1, keepdim=True),
         *torch.kthvalue(x, 2, dim=-1),
@@ -377,6 +392,7 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
     "lookups": (lookups, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "products": (products, lambda b, n: (floats(b, n, 5), floats(b, n + 2, 5), floats(5, 7))),
     "volumes": (volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
+    "more volumes": (more_volumes, lambda b, n: (floats(b, 3, 6, n + 2, 7),)),
     "writes": (writes, lambda b, n: (floats(b, n, 6), torch.rand(b, n) < 0.5, floats(b, n, 6))),
     "orders": (orders, lambda b, n: (floats(b, n, 6), ints(b, n))),
     "middles": (middles, lambda b, n: (floats(b, n, 6),)),
@@ -400,11 +416,13 @@ CASES: dict[str, tuple[Callable[..., Results], Callable[[int, int], tuple[torch.
             floats(4, 5, 4, 4),
         ),
     ),
+    "more images": (more_images, lambda b, n: (floats(b, 4, n + 8, n + 6),)),
 }
 
 
 OF_SOMETHING = {
     *("reductions", "lookups", "sized", "volumes", "writes", "windows", "turns", "distances"),
+    "more volumes",
 }
 """Cases that torch, or the function itself, refuses of nothing."""
 
@@ -421,7 +439,10 @@ def taken(name: str) -> Any:
     return oc.from_torch(Function(run), given(3, 5), dynamic_shapes=(tuple(shapes),))
 
 
-@pytest.mark.parametrize("name", CASES)
+# Of images and of volumes, `make test` takes each rule once, with the arguments that ask most of it.
+@pytest.mark.parametrize(
+    "name", [slow(name) if name in ("more images", "more volumes") else name for name in CASES]
+)
 def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
     torch.manual_seed(0)
     run, given = CASES[name]

@@ -28,7 +28,7 @@ def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> 
     assert cost.seconds == pytest.approx(sum(one.each.seconds for one in cost.kernels))
     assert cost.flop < model.cost(b=2, n=14).flop < 5 * cost.flop
     assert str(cost).splitlines()[0].startswith("block(b = 2, n = 7): ")
-    assert len(str(cost).splitlines()) == 2 + len(model.steps)
+    assert len(str(cost).splitlines()) == 3 + len(model.steps)
 
 
 def test_a_cost_is_of_sizes_that_are_allowed() -> None:
