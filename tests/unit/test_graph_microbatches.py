@@ -74,12 +74,14 @@ def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) ->
         model = compiled(bound, threads=1)
         given = arrays(bound, seed, **sizes)
         expected = model(given)
-        for run in runs_of(model, size, seed):
-            for count in range(1, sizes[size]):
-                in_parts(model, size, [(run, count)])
-                found = model(given)
-                for name in expected:
-                    assert np.array_equal(found[name], expected[name], equal_nan=True), (run, count)
+        runs = [*runs_of(model, size, seed)]
+        alone = [[(run, count)] for run in runs for count in range(1, sizes[size])]
+        together = [(run, 1 + n % (sizes[size] - 1)) for n, run in enumerate(runs[::2])]
+        for asked in (*alone, together):
+            in_parts(model, size, asked)
+            found = model(given)
+            for name in expected:
+                assert np.array_equal(found[name], expected[name], equal_nan=True), asked
 
 
 def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:

@@ -80,7 +80,7 @@ class Batch:
 
     address   of that function
     pointers  of each: the address that it is written to, the number of its base, its offset from it in bytes
-    calls     (entry, address of its pointers, of its sizes, of its strides, whether it takes workspace)
+    calls     of each: entry, address of its pointers, of its sizes, of its strides, whether it takes workspace
     owner     keeps what these addresses are of
     """
 
@@ -88,17 +88,17 @@ class Batch:
         self,
         address: int,
         pointers: np.ndarray[Any, Any],
-        calls: Sequence[tuple[int, ...]],
+        calls: np.ndarray[Any, Any] | Sequence[tuple[int, ...]],
         owner: object,
     ) -> None:
         self.owner = owner
         self._pointers = np.ascontiguousarray(pointers, np.int64)
-        self._calls = np.array(calls, np.int64).reshape(-1, _CALL)
+        self._calls = np.ascontiguousarray(calls, np.int64).reshape(-1, _CALL)
         self._function = _IN_TURN(address)
         self._given = (
-            self._pointers.ctypes.data,
+            self._pointers.__array_interface__["data"][0],
             len(self._pointers),
-            self._calls.ctypes.data,
+            self._calls.__array_interface__["data"][0],
             len(self._calls),
         )
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcut.backends.base import Entry
 from offcut.backends.host.in_turn import WORKSPACE, Batch
 from offcut.describe.request import Array
 from offcut.graph.models.operands import Operands, Values
@@ -18,14 +17,19 @@ from offcut.graph.sizes.extents import Numbers, Valued
 _WORD = 8  # bytes
 
 
-class _Call(NamedTuple):
-    """The machine code of a step, and which word its pointers, sizes and strides begin at."""
+class Laid(NamedTuple):
+    """Calls where extents have some values; whoever runs steps of them runs these alone.
 
-    entry: Entry
-    workspace: Callable[[int], int]
-    pointers: int
-    sizes: int
-    strides: int
+    words     that kernels read
+    pointers  of each array: the address that it is written to, the number of its base, and how many bytes behind that it begins
+    calls     as `Batch` has them, each knowing the place of its words
+    outside   the numbers of arrays of which an element lies outside of their memory
+    """
+
+    words: Array
+    pointers: Array
+    calls: Array
+    outside: Array
 
 
 class Calls:
@@ -33,10 +37,11 @@ class Calls:
 
     def __init__(self, operands: Operands, valued: Valued) -> None:
         self.operands = operands
-        self._calls, self._related = list[_Call | None](), list[int]()
+        self._in_turn, self._workspaces = 0, list[Callable[[int], int]]()
+        self._related, calls = list[int](), list[tuple[int, ...]]()
         words, pointers = list[int](), list[int]()
         sizes, strides = list[tuple[int, ...]](), list[tuple[int, ...]]()
-        self._first_word, self._first_size, self._first_stride = [0], [0], [0]
+        self._first_size = [0]
         for number, step in enumerate(operands.steps):
             entry, at = step.entry, [len(words)]
             pointers += range(len(words), len(words) + len(step.arrays))
@@ -50,60 +55,59 @@ class Calls:
                 for stride in operand.strides:
                     strides.append((len(words), valued.place(stride), array))
                     words.append(0)
-            self._calls.append(_Call(entry, WORKSPACE(entry.workspace), *at) if entry else None)
+            if entry:
+                self._in_turn = entry.in_turn
+            self._workspaces.append(WORKSPACE(entry.workspace) if entry else int)
+            calls.append((entry.address if entry else 0, *at, 0))
             if step.kernel.signature.relations:
                 self._related.append(number)
-            self._first_word.append(len(words))
             self._first_size.append(len(sizes))
-            self._first_stride.append(len(strides))
-        self._words, self._pointers = np.array(words, np.int64), np.array(pointers, np.int64)
+        self._calls = np.array(calls, np.int64).reshape(-1, 5)
+        self._calls[:, 1:4] *= _WORD
+        self._words, self._pointers = (
+            np.array(words, np.int64),
+            np.array(pointers, np.int64) * _WORD,
+        )
         self._sizes = np.array(sizes, np.int64).reshape(-1, 5).T
         self._strides = np.array(strides, np.int64).reshape(-1, 3).T
 
-    def refusing(self, first: int, end: int, values: Array) -> list[int]:
-        """Steps from `first` to before `end` whose kernels may not take the sizes: `Step.refuses` says of each whether, and why."""
-        at = slice(self._first_size[first], self._first_size[end])
-        _, places, least, most, multiple = self._sizes[:, at]
-        found = values[places]
-        wrong = np.flatnonzero((found < least) | (found > most) | (found % multiple != 0))
-        starts = self._first_size[first : end + 1]
-        steps = np.searchsorted(starts, wrong + at.start, side="right") - 1 + first
-        return [*map(int, steps), *(n for n in self._related if first <= n < end)]
-
-    def refusal(self, first: int, end: int, number: Numbers) -> str:
-        """The first of some steps whose kernel does not run at sizes, and why; "" where all do.
+    def refused(self, number: Numbers) -> list[tuple[int, str]]:
+        """The steps whose kernels do not run at sizes, and why.
 
         number  the values of extents there
         """
-        for n in self.refusing(first, end, number.array):
-            because = self.operands.steps[n].refuses(number)
-            if because:
-                return f"{self.operands.steps[n].name}: {because}"
-        return ""
+        _, places, least, most, multiple = self._sizes
+        found = number.array[places]
+        wrong = np.flatnonzero((found < least) | (found > most) | (found % multiple != 0))
+        steps = np.searchsorted(self._first_size, wrong, side="right") - 1
+        doubtful = sorted({*steps.tolist(), *self._related})
+        because = ((n, self.operands.steps[n].refuses(number)) for n in doubtful)
+        return [(n, words) for n, words in because if words]
 
-    def batch(
-        self, first: int, end: int, values: Values, bases: Array, offsets: Array
-    ) -> tuple[Batch, int]:
-        """The calls from `first` to before `end`, all of machine code; and bytes of scratch of the greediest.
+    def laid(self, values: Values, numbers: Array, starts: Array) -> Laid:
+        """All calls where extents have some values.
 
-        bases, offsets  of each array: the number of its base, and how many bytes behind that it begins
+        numbers, starts  of each array: the number of the base of its memory, and how many bytes behind that this begins
         """
-        start, stop = self._first_word[first], self._first_word[end]
-        words = self._words[start:stop].copy()
-        words_at, places = self._sizes[:2, self._first_size[first] : self._first_size[end]]
-        words[words_at - start] = values.now[places]
-        at = slice(self._first_stride[first], self._first_stride[end])
-        words_at, places, arrays = self._strides[:, at]
-        words[words_at - start] = values.of(places, arrays)
-        address = words.ctypes.data - start * _WORD
-        arrays_at = slice(self.operands.first[first], self.operands.first[end])
-        pointers = np.stack((address + self._pointers[arrays_at] * _WORD, bases, offsets), axis=1)
-        made, most = list[tuple[int, ...]](), 0
-        for call in self._calls[first:end]:
-            assert call is not None
-            own = [address + word * _WORD for word in (call.pointers, call.sizes, call.strides)]
-            need = call.workspace(own[1])
-            most = max(most, need)
-            made.append((call.entry.address, *own, need > 0))
-            in_turn = call.entry.in_turn
-        return Batch(in_turn, pointers, made, words), most
+        words = self._words.copy()
+        at, places = self._sizes[:2]
+        words[at] = values.now[places]
+        at, places, arrays = self._strides
+        words[at] = values.of(places, arrays)
+        address: int = words.__array_interface__["data"][0]
+        offsets, outside = self.operands.offsets(values)
+        behind = starts + offsets * self.operands.item
+        count = len(self._pointers)
+        pointers = np.stack((self._pointers + address, numbers[:count], behind[:count]), axis=1)
+        calls = self._calls.copy()
+        calls[:, 1:4] += address
+        return Laid(words, pointers, calls, outside)
+
+    def batch(self, first: int, end: int, laid: Laid) -> tuple[Batch, int]:
+        """The calls from `first` to before `end`, all of machine code; and bytes of scratch of the greediest."""
+        calls = laid.calls[first:end]
+        at = calls[:, 2].tolist()  # of their sizes
+        scratch = [need(own) for need, own in zip(self._workspaces[first:end], at, strict=True)]
+        calls[:, 4] = [need > 0 for need in scratch]
+        pointers = laid.pointers[self.operands.first[first] : self.operands.first[end]]
+        return Batch(self._in_turn, pointers, calls, laid.words), max(scratch, default=0)

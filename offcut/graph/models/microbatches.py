@@ -102,6 +102,7 @@ class MicroBatches:
         """
         found, notes = list[Run](), list[str]()
         numbers: dict[tuple[str, int], Numbers] = {}
+        refused: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for first, end, part in self._parts(number, sizes):
             total = sizes[part.size]
             if part.count >= total:
@@ -110,10 +111,16 @@ class MicroBatches:
             for one in counts:
                 if (part.size, one) not in numbers:
                     numbers[part.size, one] = valued({**sizes, part.size: one})
+                    refused[part.size, one] = calls.refused(numbers[part.size, one])
             own = tuple(numbers[part.size, one] for one in counts)
-            because = next(filter(None, (calls.refusal(first, end, one) for one in own)), "")
-            if because:
-                notes.append(f"{part}: not so, since {because}")
+            why = [
+                f"{self._steps[n].name}: {because}"
+                for one in counts
+                for n, because in refused[part.size, one]
+                if first <= n < end
+            ]
+            if why:
+                notes.append(f"{part}: not so, since {why[0]}")
             else:
                 found.append(Run(part, first, end, total, own))
         return found, notes
@@ -240,21 +247,23 @@ def _cheapest(
     again = -(-total // tried) - 1
     run = passes + again * (traffic.holds[:, None] + traffic.machine.policy.part_cycles)
     run[np.ix_(np.logical_not(parallel), tried < total)] = inf
-    states, before = np.arange(len(tried)), list[Array]()
-    inside = closed = np.where(tried < total, inf, 0.0)
-    for n in range(len(run)):
-        other = int(closed.argmin())
-        entered = closed[other] + enters[n]
-        before.append(np.where(inside <= entered, states, other))
-        inside = np.minimum(inside, entered) + run[n]
-        closed = inside + leaves[n]
-    state, runs = int(closed.argmin()), list[tuple[int, int, int]]()
+    before = list[list[int]]()
+    states = range(len(tried))
+    inside = closed = [*(inf for _ in counts), 0.0]
+    for own, enter, leave in zip(run.tolist(), enters.tolist(), leaves.tolist(), strict=True):
+        cheapest = min(closed)
+        other = closed.index(cheapest)
+        entered = [cheapest + cycles for cycles in enter]
+        before.append([s if inside[s] <= entered[s] else other for s in states])
+        inside = [min(inside[s], entered[s]) + own[s] for s in states]
+        closed = [inside[s] + leave[s] for s in states]
+    state, runs = closed.index(min(closed)), list[tuple[int, int, int]]()
     for at in reversed(range(len(before))):
         end, count = at + 1, int(tried[state])
         if runs and count == runs[-1][2]:
             _, end, _ = runs.pop()
         runs.append((at, end, count))
-        state = int(before[at][state])
+        state = before[at][state]
     return [one for one in reversed(runs) if one[2] < total]
 
 

@@ -29,7 +29,7 @@ class Values(NamedTuple):
     whole: Array
     inner: Array
 
-    def of(self, places: Array, arrays: Array | slice) -> Array:
+    def of(self, places: Array, arrays: Array | slice = slice(None)) -> Array:
         """Of extents that arrays have, one or a row for each of them."""
         if self.now is self.whole:
             found: Array = self.whole[places]
@@ -67,19 +67,17 @@ class Operands:
         self.shape = self._table([one.shape for one in arrays], rank, ONE)
         self.strides = self._table([one.strides for one in arrays], rank, ZERO)
 
-    def offsets(self, values: Values, arrays: slice) -> tuple[Array, Array]:
-        """Where some arrays begin, in elements of their memory; and the numbers of those of which an element lies outside."""
-        shape = values.of(self.shape[arrays], arrays)
-        strides = values.of(self.strides[arrays], arrays)
-        offset = values.of(self.offset[arrays], arrays)
-        length = values.of(self.length[arrays], arrays)
+    def offsets(self, values: Values) -> tuple[Array, Array]:
+        """Where each array begins, in elements of its memory; and the numbers of those of which an element lies outside."""
+        shape, strides = values.of(self.shape), values.of(self.strides)
+        offset, length = values.of(self.offset), values.of(self.length)
         reach = (shape - 1) * strides
         low = offset + np.minimum(reach, 0).sum(axis=1)
         high = offset + np.maximum(reach, 0).sum(axis=1)
         least = shape.min(axis=1, initial=1)
         outside = (least < 0) | ((least > 0) & ((low < 0) | (high >= length)))
         found: Array = np.where(least == 0, 0, offset)
-        return found, np.flatnonzero(outside) + arrays.start
+        return found, np.flatnonzero(outside)
 
     def batch_strides(self, size: str) -> Array:
         """The stride of each array of a step along a size; 0 of those of kernels that do not run for a part of it."""

@@ -8,7 +8,7 @@ runs the kernels one after the other. Frames and arenas in use belong to one cal
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from offcut.describe.request import Array
 from offcut.errors import CallError
 from offcut.graph.models.arena import Arena
 from offcut.graph.models.arena_plan import ArenaPlan
-from offcut.graph.models.calls import Calls
+from offcut.graph.models.calls import Calls, Laid
 from offcut.graph.models.microbatches import MicroBatches, Run
 from offcut.graph.models.operands import Values
 from offcut.graph.models.step import Step
@@ -86,21 +86,23 @@ class Frame:
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
-        nothing = np.zeros(len(operands.roots), np.bool_)
-        self._every = Values(number.array, number.array, nothing)
-        self._offsets(number, self._every, slice(operands.first[-1], None))
         in_parts, _ = shared.runs(number, sizes)
         self._plan = ArenaPlan(shared.arena, number, in_parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
         self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
-        self._moving = dict[tuple[int, int], int]()
+        inner = frozenset[str]().union(*self._plan.inner)
+        self._inner = np.array([root in inner for root in operands.roots], np.bool_)
+        self._laid, self._refused = dict[int, Laid](), shared.calls.refused(number)
+        self._checked(number, slice(operands.first[-1], len(operands.arrays)))
+        self._moving, self._known = dict[tuple[int, int], int](), ARENA + 1 + len(shared.bases)
         runs, at = list[Callable[[int, int], int]](), 0
-        for one, inner in zip(in_parts, self._plan.inner, strict=True):
+        for one in in_parts:
             runs += self._at_once(at, one.first)
-            runs.append(self._in_parts(one, inner))
+            runs.append(self._in_parts(one))
             at = one.end
         self._runs = (*runs, *self._at_once(at, len(shared.steps)))
-        known = ARENA + 1 + len(shared.bases) - len(shared.addresses)
+        self._laid.clear()
+        known = self._known - len(shared.addresses)
         bases = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
         self.bases = (ctypes.c_int64 * len(bases))(*bases)
         self._measured = list[tuple[Array, Array]]()
@@ -134,30 +136,34 @@ class Frame:
 
     def _at_once(self, first: int, end: int) -> Iterator[Callable[[int, int], int]]:
         """Runs of steps from `first` to before `end` for all of a batch."""
-        steps, arrays = self._shared.steps, self._shared.calls.operands.first
+        shared, arrays = self._shared, self._shared.calls.operands.first
+        steps = shared.steps
         for native, group in groupby(range(first, end), lambda n: steps[n].entry is not None):
             at, *others = group
             behind = at + 1 + len(others)
-            bases, offsets = self._places(at, behind, self._number, self._every)
+            for n, because in self._refused:
+                if at <= n < behind:
+                    raise _refused(shared.name, self._sizes, steps[n].name, because)
+            laid = self._checked(self._number, slice(arrays[at], arrays[behind]))
             if native:
-                yield self._batch(at, behind, self._every, bases, offsets)
+                yield self._batch(at, behind, laid)
                 continue
             for n in range(at, behind):
-                own = slice(arrays[n] - arrays[at], arrays[n + 1] - arrays[at])
-                yield partial(self._called, steps[n], [*zip(bases[own], offsets[own], strict=True)])
+                places = laid.pointers[arrays[n] : arrays[n + 1], 1:].tolist()
+                yield partial(self._called, steps[n], places)
 
-    def _in_parts(self, steps: Run, inner: Collection[str]) -> Callable[[int, int], int]:
-        """A run of steps for a part of the batch after the other.
-
-        inner  values that lie in memory of one part
-        """
-        operands, calls = self._shared.calls.operands, list[Batch]()
-        held = np.array([root in inner for root in operands.roots], np.bool_)
-        strides = self._shared.batches.strides(steps.part.size)
-        for number in steps.numbers:
-            values = Values(number.array, self._number.array, held)
-            places = self._places(steps.first, steps.end, number, values, strides)
-            calls.append(self._batch(steps.first, steps.end, values, *places))
+    def _in_parts(self, steps: Run) -> Callable[[int, int], int]:
+        """A run of steps for a part of the batch after the other."""
+        calls, first = list[Batch](), self._shared.calls.operands.first
+        arrays = slice(first[steps.first], first[steps.end])
+        moves = self._moves(steps.part.size)[arrays]
+        for number in steps.numbers:  # their kernels run there, as was asked when they were chosen
+            laid = self._checked(number, arrays)
+            bases = laid.pointers[arrays, 1]
+            for n in np.flatnonzero(moves).tolist():
+                key = int(bases[n]), int(moves[n])
+                bases[n] = self._moving.setdefault(key, self._known + len(self._moving))
+            calls.append(self._batch(steps.first, steps.end, laid))
         whole, last = calls[0], calls[-1]
         moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
         total, count = steps.total, steps.part.count
@@ -174,58 +180,38 @@ class Frame:
 
         return run
 
-    def _places(
-        self,
-        first: int,
-        end: int,
-        number: Numbers,
-        values: Values,
-        strides: Array | None = None,
-    ) -> tuple[Array, Array]:
-        """Of each array of some steps, the number of its base, and how many bytes behind that it begins.
+    def _moves(self, size: str) -> Array:
+        """Bytes that each array moves on by for one more of a size; 0 of those in memory of one part."""
+        each = self._number.array[self._shared.batches.strides(size)]
+        each *= self._shared.calls.operands.item[: len(each)]
+        each[self._inner[: len(each)]] = 0
+        return each
 
-        number  the values of extents that the steps run with
-        strides  of each array of the model along what they run for a part of
+    def _checked(self, number: Numbers, arrays: slice) -> Laid:
+        """All calls where extents have some values, found once for each of these.
 
-        Raises CallError where one reaches outside of its memory, or a kernel does not take its sizes.
-        """
-        shared, operands = self._shared, self._shared.calls.operands
-        for at in shared.calls.refusing(first, end, values.now):
-            because = shared.steps[at].refuses(number)
-            if because:
-                raise _refused(shared.name, self._sizes, shared.steps[at].name, because)
-        arrays = slice(operands.first[first], operands.first[end])
-        offsets = self._offsets(number, values, arrays)
-        bases = shared.numbers[arrays].copy()
-        if strides is not None:
-            each = values.whole[strides[arrays]] * operands.item[arrays]
-            each[values.inner[arrays]] = 0
-            behind = ARENA + 1 + len(shared.bases)
-            for n in np.flatnonzero(each):
-                key = int(bases[n]), int(each[n])
-                bases[n] = self._moving.setdefault(key, behind + len(self._moving))
-        return bases, self._starts[arrays] + offsets * operands.item[arrays]
-
-    def _offsets(self, number: Numbers, values: Values, arrays: slice) -> Array:
-        """Where some arrays begin, in elements of their memory.
-
-        number  the values of extents that they have
+        number  the values
+        arrays  that are to run so
 
         Raises CallError where one reaches outside of its memory.
         """
         shared, operands = self._shared, self._shared.calls.operands
-        offsets, outside = operands.offsets(values, arrays)
-        for n in outside:
-            one = operands.arrays[n]
-            because = (
-                f"an array of shape {tuple(map(number, one.shape))} reaches outside of {one.root}"
-            )
-            raise _refused(shared.name, self._sizes, one.value, because)
-        return offsets
+        found = self._laid.get(id(number))
+        if found is None:
+            values = Values(number.array, self._number.array, self._inner)
+            found = shared.calls.laid(values, shared.numbers, self._starts)
+            self._laid[id(number)] = found
+        for n in found.outside.tolist():
+            if arrays.start <= n < arrays.stop:
+                one = operands.arrays[n]
+                shape = tuple(map(number, one.shape))
+                because = f"an array of shape {shape} reaches outside of {one.root}"
+                raise _refused(shared.name, self._sizes, one.value, because)
+        return found
 
-    def _batch(self, first: int, end: int, values: Values, bases: Array, offsets: Array) -> Batch:
+    def _batch(self, first: int, end: int, laid: Laid) -> Batch:
         """Calls of machine code."""
-        batch, need = self._shared.calls.batch(first, end, values, bases, offsets)
+        batch, need = self._shared.calls.batch(first, end, laid)
         self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
         return batch
 
