@@ -40,8 +40,9 @@ def evaluate_expr(condition: Any, graph: Any = None) -> Any:
     """What a condition on sizes is in the traced call, with a guard; where a jump does not depend on it, as if it did not jump."""
     caller = sys._getframe(1).f_locals
     jump, frame = caller.get("inst"), caller.get("self")
-    if isinstance(condition.sym_num, torch.SymBool) and "JUMP" in getattr(jump, "opname", ""):
-        asked = "FALSE" in jump.opname
+    name = getattr(jump, "opname", "")
+    if isinstance(condition.sym_num, torch.SymBool) and "JUMP" in name:
+        asked = "FALSE" in name
         try:
             if _Path(frame, jump, condition).same(not asked):
                 return asked
