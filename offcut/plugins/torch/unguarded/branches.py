@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._dynamo.exc import Unsupported
+from torch._dynamo.exc import ObservedException, Unsupported
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
@@ -46,7 +46,7 @@ def evaluate_expr(condition: Any, graph: Any = None) -> Any:
         try:
             if _Path(frame, jump, condition).same(not asked):
                 return asked
-        except (_Unseen, Unsupported):
+        except (_Unseen, Unsupported, ObservedException):
             pass
     return _evaluated(condition, graph)
 
@@ -193,10 +193,12 @@ def _identical(one: Any, other: Any) -> bool:
 def _compared(op: str, one: Any, other: Any) -> bool:
     """Of two numbers, or of one size with itself."""
     pair = one, other
+    if op not in _COMPARED:
+        raise _Unseen
     if all(isinstance(side, int | float) for side in pair):
         return bool(_COMPARED[op](one, other))
     if all(isinstance(side, SymNodeVariable) for side in pair):
         left, right = (side.sym_num.node.expr for side in pair)
-        if left == right and op in _COMPARED:
+        if left == right:
             return bool(_COMPARED[op](0, 0))
     raise _Unseen
