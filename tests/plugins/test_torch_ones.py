@@ -258,3 +258,42 @@ def test_norms_and_means_of_images_with_channels_last_need_one_graph() -> None:
 
     calls = [(torch.randn(b, 8, h, w),) for b, h, w in ((2, 4, 5), (1, 3, 4), (7, 5, 1), (1, 1, 2))]
     assert ours_in_one_graph(Normed().eval(), calls)
+
+
+def _steady() -> bool:
+    return True
+
+
+class Asking(nn.Module):
+    """A module that asks its length where the answer decides nothing, after transformers' attention."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        n, m = x.shape[1], x.size(1)
+        causal = n > 1 and mask is None and True
+        if (n == 1 or m == n) and mask is not None:
+            x = x * 2
+        elif n == 1 and not _steady():
+            x = x + 100
+        return torch.relu(x) if causal else x + 1
+
+
+class Counting(nn.Module):
+    """A module whose branch does something besides."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        seen: list[int] = []
+        if x.shape[1] > 1 and seen.append(1):
+            x = x * 2
+        return x + len(seen)
+
+
+def test_a_size_that_is_asked_for_nothing_is_no_guard() -> None:
+    calls = [(torch.randn(b, n), torch.ones(2)) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
+    assert ours_in_one_graph(Asking(), calls)
+
+
+@pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)
+def test_a_size_that_decides_is_a_guard(model: nn.Module) -> None:
+    calls = [(torch.randn(b, n),) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
+    assert not ours_in_one_graph(model, calls)
+    assert counters["stats"]["unique_graphs"] == 2

@@ -9,6 +9,7 @@ import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
@@ -16,6 +17,7 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
+from offcut.plugins.torch.unguarded.branches import evaluate_expr
 from offcut.plugins.torch.unguarded.copies import copy, overlap
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
@@ -70,6 +72,7 @@ _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (fake_impls, "_compute_slice_index"): slice_index,
     (torch, "_debug_has_internal_overlap"): overlap,
     (VariableBuilder, "wrap_symfloat"): wrap_symfloat,
+    (SymNodeVariable, "evaluate_expr"): evaluate_expr,
 }
 """By module or class, and name, what stands for a function that torch calls where it traces."""
 
