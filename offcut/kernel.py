@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
 from offcut.backends.host import cache
-from offcut.backends.plan import Plan, check_sizes
+from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
@@ -29,6 +29,94 @@ Kinds = Mapping[str, tuple[Any, tuple[int, ...]]]
 """The element types and the shapes of constants, by the program's names."""
 
 
+@dataclass(frozen=True)
+class KernelCode:
+    """What kernels that differ in their constants alone have in common. It can be pickled: it is rebuilt from the cache.
+
+    request  without its constants; kinds: what they are
+    notes    what a kernel's plan says first
+    """
+
+    request: Request
+    options: Options
+    target: Target
+    kinds: Kinds
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def signature(self) -> Signature:
+        """How a kernel is called."""
+        return signature_of(*self.request.named)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The code in this process: from the cache where it has been made before.
+
+        Raises PartitionError or TargetError where none can be made.
+        """
+        request, options, target = self.request, self.options, self.target
+        content = (request.text, repr(self.signature), repr(request.users))
+        name = cache.key(target.name, *content, *target.facts(options))
+        lowered = cache.read(name)
+        if lowered is None or debug.verifies():
+            planned = self.planned  # which proves it, again where it was kept
+            if lowered is None:
+                lowered = target.lower(planned, self.signature, options)
+                cache.write(name, lowered)
+        with debug.timed("load"):
+            return target.load(lowered, self.signature, options)
+
+    @cached_property
+    def planned(self) -> Planned:
+        """What the target decides."""
+        return self.target.policy(self.request, self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
+
+    def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
+        """A kernel of it; nothing is compiled.
+
+        constants  by the user's names
+
+        Raises DescribeError as `Kernel.with_constants` says.
+        """
+        given = checked_constants(constants, "with_constants")
+        names = dict(self.request.users.buffers)
+        held = {user: self.kinds[name] for user, name in names.items() if name in self.kinds}
+        if set(given) != set(held):
+            raise DescribeError(
+                "with_constants",
+                f"cannot take constants for {', '.join(given) or 'nothing'}",
+                because=f"the kernel was compiled with {', '.join(held) or 'none'}",
+            )
+        now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
+        for user, name in names.items():
+            if self.request.program.buffer(name).finite and not np.isfinite(now[name]).all():
+                raise DescribeError(
+                    "with_constants",
+                    f"cannot take an infinity or NaN in {user}",
+                    because="the kernel leaves out its products with padding, which are 0 of finite numbers alone",
+                    help=("oc.compile(…, constants=…) with these",),
+                )
+        return self.bound(now)
+
+    def bound(self, arrays: Mapping[str, Array]) -> Kernel:
+        """The kernel that calls the code directly: no Python frame in between.
+
+        arrays  the constants, by the program's names
+        """
+        loaded = self.loaded
+        if isinstance(loaded, Holds):
+            arrays = loaded.held(arrays)
+        else:
+            arrays = {name: settled(array) for name, array in arrays.items()}
+        call = loaded(arrays)
+        kind = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})
+        made: Kernel = kind(self, arrays)
+        return made
+
+
 class Kernel:
     """A compiled computation: call it with arrays of any allowed size.
 
@@ -39,19 +127,13 @@ class Kernel:
 
     __call__: Callable[..., Any]
 
-    def __init__(
-        self,
-        request: Request,
-        options: Options,
-        target: Target,
-        signature: Signature,
-        loaded: Loaded,
-        kinds: Kinds,
-        notes: tuple[str, ...] = (),
-    ) -> None:
-        self._kinds = kinds
-        self._request, self._options, self._target, self._loaded = request, options, target, loaded
-        self.signature, self._notes = signature, notes
+    def __init__(self, code: KernelCode, arrays: Mapping[str, Array]) -> None:
+        self.code, self._arrays = code, arrays
+
+    @property
+    def signature(self) -> Signature:
+        """How it is called."""
+        return self.code.signature
 
     def plan(self, /, **sizes: int) -> Plan:
         """What a call of these sizes runs, and why: which records decided, pieces, and the cost of what
@@ -59,8 +141,10 @@ class Kernel:
 
         Raises CallError for a size that is missing or not allowed.
         """
-        made = self._target.plan_of(self._planned, self._request, self._options, sizes)
-        return replace(made, notes=(*self._notes, *made.notes))
+        made = self.code.target.plan_of(
+            self.code.planned, self.code.request, self.code.options, sizes
+        )
+        return replace(made, notes=(*self.code.notes, *made.notes))
 
     def cost(self, /, **sizes: int) -> Any:
         """What a call of these sizes is predicted to cost on one core: cycles, seconds, operations, bytes from each
@@ -70,7 +154,9 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        return self._target.cost_of(self._planned, self._request, self._options, given)
+        return self.code.target.cost_of(
+            self.code.planned, self.code.request, self.code.options, given
+        )
 
     def timeline(self, **sizes: int) -> Any:
         """How a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
@@ -78,10 +164,12 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed, TargetError where the target has no clock
         of its own.
         """
-        check_sizes(self.signature, sizes, "timeline")
-        names = dict(self._request.users.sizes)
+        sizes = checked_sizes(self.signature, sizes, "timeline")
+        names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return self._target.timeline(self._planned, self.signature, self._options, given)
+        return self.code.target.timeline(
+            self.code.planned, self.signature, self.code.options, given
+        )
 
     def source(self, form: str = "loops", /, **sizes: int) -> str:
         """What runs: the loop program (``loops``), or a form of the target; the CPU has LLVM IR
@@ -91,11 +179,11 @@ class Kernel:
         Raises DescribeError for a form that there is not, or that is the same at every size, CallError for a size
         that is missing or not allowed.
         """
-        target, planned, options = self._target, self._planned, self._options
+        target, planned, options = self.code.target, self.code.planned, self.code.options
         if not sizes:
             return target.shown(planned, self.signature, options, form)
-        check_sizes(self.signature, sizes, "source")
-        names = dict(self._request.users.sizes)
+        sizes = checked_sizes(self.signature, sizes, "source")
+        names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         return target.shown(planned, self.signature, options, form, given)
 
@@ -110,14 +198,14 @@ class Kernel:
 
         Raises TargetError where the target makes no machine code.
         """
-        if not isinstance(self._loaded, HasEntry):
+        if not isinstance(self.code.loaded, HasEntry):
             raise TargetError(
                 "entry",
                 f"cannot give the address of {self.signature.name}",
-                because=f"{self._target.name} makes no machine code",
+                because=f"{self.code.target.name} makes no machine code",
                 help=("kernel(…) calls it",),
             )
-        return self._loaded.entry(self._request.arrays)
+        return self.code.loaded.entry(self._arrays)
 
     @property
     def address(self) -> int:
@@ -127,17 +215,17 @@ class Kernel:
     @property
     def machine(self) -> Device:
         """What it was planned for."""
-        return self._target.machine
+        return self.code.target.machine
 
     @property
     def threads(self) -> int:
         """That a call may use, at most."""
-        return self._options.threads
+        return self.code.options.threads
 
     @property
     def loops(self) -> Program:
         """The loop program that runs."""
-        return self._planned.program
+        return self.code.planned.program
 
     @property
     def schedule(self) -> Schedule:
@@ -145,12 +233,12 @@ class Kernel:
 
         Raises TargetError where the target decides by other means.
         """
-        made = self._planned.schedule
+        made = self.code.planned.schedule
         if made is None:
             raise TargetError(
                 "schedule",
                 f"cannot show the schedule of {self.signature.name}",
-                because=f"target={self._target.name!r} decides nothing that a schedule says",
+                because=f"target={self.code.target.name!r} decides nothing that a schedule says",
             )
         return made
 
@@ -169,8 +257,8 @@ class Kernel:
         folder that cannot be written to.
         """
         called = self.signature.name if name is None else name
-        return self._target.export(
-            self._planned, self.signature, self._request.arrays, self._options, folder, called
+        return self.code.target.export(
+            self.code.planned, self.signature, self._arrays, self.code.options, folder, called
         )
 
     @property
@@ -179,7 +267,7 @@ class Kernel:
 
         Raises PartitionError where a program runs in the loops that it has.
         """
-        made = self._planned.applied
+        made = self.code.planned.applied
         if made is None:
             raise PartitionError(
                 "partition",
@@ -195,41 +283,21 @@ class Kernel:
         Raises DescribeError for other names, types or shapes, and for infinities and NaN in a constant of which
         the code leaves out products with zeros.
         """
-        given = checked_constants(constants, "with_constants")
-        names = dict(self._request.users.buffers)
-        held = {user: self._kinds[name] for user, name in names.items() if name in self._kinds}
-        if set(given) != set(held):
-            raise DescribeError(
-                "with_constants",
-                f"cannot take constants for {', '.join(given) or 'nothing'}",
-                because=f"the kernel was compiled with {', '.join(held) or 'none'}",
-            )
-        now = {names[u]: _alike(u, value, held[u]) for u, value in given.items()}
-        for user, name in names.items():
-            if self._request.program.buffer(name).finite and not np.isfinite(now[name]).all():
-                raise DescribeError(
-                    "with_constants",
-                    f"cannot take an infinity or NaN in {user}",
-                    because="the kernel leaves out its products with padding, which are 0 of finite numbers alone",
-                    help=("oc.compile(…, constants=…) with these",),
-                )
-        request = replace(self._request, arrays=now)
-        asked = request, self._options, self._target
-        return _called(*asked, self.signature, self._loaded, self._kinds, self._notes)
+        return self.code.with_constants(constants)
 
     @property
     def constants(self) -> Mapping[str, Array]:
         """The constants as they were given, by the user's names; one that the code reads packed is unpacked when it is asked for."""
-        arrays = self._request.arrays
-        names = ((user, name) for user, name in self._request.users.buffers if name in self._kinds)
+        arrays = self._arrays
+        names = (
+            (user, name)
+            for user, name in self.code.request.users.buffers
+            if name in self.code.kinds
+        )
         return Recalled({}, {user: partial(arrays.__getitem__, name) for user, name in names})
 
-    @cached_property
-    def _planned(self) -> Planned:
-        return self._target.policy(self._request, self._options)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return kernel_of, (self._request, self._options, self._target, self._notes)
+        return KernelCode.bound, (self.code, self._arrays)
 
     def __repr__(self) -> str:
         given = ", ".join(argument.name for argument in self.signature.inputs)
@@ -244,44 +312,9 @@ def kernel_of(
 
     notes  what its plan says first
     """
-    signature = signature_of(*request.named)
-    content = (request.text, repr(signature), repr(request.users))
-    name = cache.key(target.name, *content, *target.facts(options))
-    kept = cache.read(name)
-    if kept is None or debug.verifies():
-        planned = target.policy(request, options)  # which proves it, again where it was kept
-    if kept is None:
-        lowered = target.lower(planned, signature, options)
-        cache.write(name, lowered)
-    else:
-        lowered = kept
-    with debug.timed("load"):
-        loaded = target.load(lowered, signature, options)
     kinds = {name: (array.dtype, array.shape) for name, array in request.arrays.items()}
-    return _called(request, options, target, signature, loaded, kinds, notes)
-
-
-def _called(
-    request: Request,
-    options: Options,
-    target: Target,
-    signature: Signature,
-    loaded: Loaded,
-    kinds: Kinds,
-    notes: tuple[str, ...],
-) -> Kernel:
-    """A kernel whose class calls the code directly: no Python frame in between."""
-    arrays = request.arrays
-    if isinstance(loaded, Holds):
-        held = loaded.held(arrays)
-    else:
-        held = {name: settled(array) for name, array in arrays.items()}
-    request = replace(request, arrays=held)
-    call = loaded(request.arrays)
-    made: Kernel = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})(
-        request, options, target, signature, loaded, kinds, notes
-    )
-    return made
+    code = KernelCode(replace(request, arrays={}), options, target, kinds, notes)
+    return code.bound(request.arrays)
 
 
 def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:

@@ -29,6 +29,7 @@ from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
+from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.intrinsic import declared
@@ -176,14 +177,15 @@ def _copies(asked: int | None, program: Program, machine: Device) -> int:
     if asked is None:
         stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
         return copies_worth(machine, stores)
-    if not isinstance(asked, int) or isinstance(asked, bool) or asked < 1:
+    count = whole(asked)
+    if count is None or count < 1:
         raise PartitionError(
             "partition",
             f"cannot make {asked!r} copies",
             because="copies is an int, at least 1: what one statement may become",
             help=("copies=1 leaves every condition where it is",),
         )
-    return asked
+    return count
 
 
 def compile(
@@ -205,7 +207,7 @@ def compile(
     array, leaves it as it is, and gives back a new one; where ``out=`` is the array itself, it is
     updated in place.
 
-    inputs       placeholders in call order; by default in the order in which they are read
+    inputs       placeholders in call order; by default operands of an operator in its own order, others as they are read
     constants    arrays by placeholder name: copied and packed now, not passed at the call
     strategy     ``"auto"``: the cheapest by predicted cost, at each call; one strategy for the rows;
                  or a strategy by axis; of a program that is a computation as well
@@ -348,7 +350,7 @@ def _checked_schedule(
     if not isinstance(schedule, Schedule):
         raise DescribeError(
             "compile",
-            f"cannot take schedule={schedule!r}",
+            f"cannot take schedule= {type(schedule).__name__}",
             because="it is no schedule",
             help=("kernel.schedule", "oc.Schedule.parse(text)"),
         )

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from offcut.core.program import Size
+
 LEFT_AN_ARRAY = 1
 """What the entry returns where an index or a guard that depends on data leads out of an array."""
 
@@ -101,16 +103,6 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
-class SizeFacts:
-    """``min <= name <= max`` and ``name % multiple_of == 0``."""
-
-    name: str
-    min: int
-    max: int
-    multiple_of: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class Relation:
     """An affine fact between sizes, promised by `assume`.
 
@@ -145,7 +137,7 @@ class Signature:
     name: str
     inputs: tuple[Argument, ...]
     outputs: tuple[Argument, ...]
-    sizes: tuple[SizeFacts, ...]
+    sizes: tuple[Size, ...]
     relations: tuple[Relation, ...] = ()
     updated: tuple[tuple[int, int], ...] = ()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from offcut.backends.base import Signature
 from offcut.core.expr import Binary, Expr
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
 from offcut.errors import CallError, DescribeError
@@ -157,7 +158,7 @@ def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, i
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
-    check_sizes(signature, sizes)
+    sizes = checked_sizes(signature, sizes)
     if applied is None:
         return Plan(signature.name, dict(sizes), (), (), None)
     names = dict(applied.partition.users.sizes)
@@ -182,42 +183,23 @@ def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, i
     return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes)
 
 
-def check_sizes(signature: Signature, sizes: Mapping[str, int], op: str = "plan") -> None:
-    """Refuse sizes that no call of `signature` may have.
+def checked_sizes(
+    signature: Signature, given: Mapping[str, int], op: str = "plan"
+) -> dict[str, int]:
+    """The sizes of a call of `signature`, as Python ints.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
-    known = {size.name: size for size in signature.sizes}
-    missing = [name for name in known if name not in sizes]
-    unknown = [name for name in sizes if name not in known]
-    if missing or unknown:
-        call = ", ".join(f"{name}=…" for name in known)
-        what = f"with {', '.join(unknown)}" if unknown else f"without {', '.join(missing)}"
-        raise CallError(
-            op,
-            f"cannot {op} {what}",
-            because=f"the sizes of {signature.name} are {', '.join(known) or 'none'}",
-            help=(f"{op}({call})",),
-        )
-    for name, value in sizes.items():
-        facts = known[name]
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise CallError(op, f"cannot {op} {name} = {value!r}", because="a size is a Python int")
-        if not (facts.min <= value <= facts.max and value % facts.multiple_of == 0):
-            multiple = f", a multiple of {facts.multiple_of}" if facts.multiple_of > 1 else ""
-            raise CallError(
-                op,
-                f"cannot {op} {name} = {value}",
-                because=f"{name} is in {facts.min}…{facts.max}{multiple}",
-            )
+    sizes = given_sizes(op, signature.name, signature.sizes, given)
     for relation in signature.relations:
         value = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
         broken = {">=": value < 0, "==": value != 0, "mod": value % relation.modulus != 0}
         if broken[relation.kind]:
-            given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+            at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise CallError(
-                op, f"cannot {op} {given}", because=f"assume({relation.text}) does not hold"
+                op, f"cannot take {at}", because=f"assume({relation.text}) does not hold"
             )
+    return sizes
 
 
 def _planned(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
+from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
 from offcut.core.index import linear
-from offcut.core.program import Buffer, Kind, Program
+from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
 from offcut.partition import Users
@@ -37,7 +37,7 @@ def signature_of(program: Program, users: Users) -> Signature:
 
     inputs, outputs = crossing(program.buffers)
     updated = ((inputs.index(b), outputs.index(b)) for b in inputs if b.kind is Kind.INOUT)
-    sizes = tuple(SizeFacts(sizes_of[s.name], s.min, s.max, s.multiple_of) for s in program.sizes)
+    sizes = tuple(Size(sizes_of[s.name], s.min, s.max, s.multiple_of) for s in program.sizes)
     facts = (part for fact in program.assumptions for part in conjuncts(fact))
     relations = [_relation(fact, sizes_of) for fact in facts]
     return Signature(

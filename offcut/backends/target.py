@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Plan, check_sizes, plan_at
+from offcut.backends.plan import Plan, checked_sizes, plan_at
 from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
@@ -263,7 +263,7 @@ class Target(ABC):
         if sizes is None:
             own = {name: user for user, name in users.items()}
             return formulas(request.program, planned.program, hardware, own)
-        check_sizes(signature_of(*request.named), sizes, "cost")
+        sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         return cost(request.program, planned.program, hardware, sizes, given)
 
@@ -348,7 +348,7 @@ class Target(ABC):
         """What is to be said of a plan at these sizes, by the users' names."""
         made = plan_at(planned.applied, signature_of(*request.named), sizes)
         names = dict(request.users.sizes)
-        notes = self.notes(planned, {names[user]: n for user, n in sizes.items()}, options)
+        notes = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
     def shown(

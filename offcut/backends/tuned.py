@@ -60,6 +60,17 @@ def tuned(request: Request, options: Options, target: Target, asked: Asked) -> T
     return Tuned(None, notes)
 
 
+def state_of_records() -> str:
+    """The default file of records as it is now: another text where it may have come to say something else."""
+    try:
+        file = default_file()
+        parts = () if file is None else (file, file.with_name(f"{file.name}-wal"))
+        found = [(one.stat().st_size, one.stat().st_mtime_ns) for one in parts if one.exists()]
+    except (OSError, RuntimeError) as error:
+        return str(error)
+    return f"{file} {found}"
+
+
 def left_aside(source: str, refused: Exception) -> str:
     """What a plan says of a tuned schedule that cannot be taken."""
     reason = str(refused).splitlines()[0]

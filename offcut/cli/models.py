@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
+from zipfile import BadZipFile
 
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr
+from offcut.core.interpret.run_arguments import checked_size
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
 from offcut.graph import extents
@@ -17,37 +19,70 @@ from offcut.plugins.onnx import OnnxModel
 
 
 def arrays_of(texts: Sequence[str]) -> dict[str, Array]:
-    """``x=x.npy`` as an input and what is in the file.
+    """``x=x.npy`` as an input and what is in the file; ``inputs.npz`` as all that is there, by name.
 
-    Raises DescribeError where there is no such array.
+    Raises DescribeError where there is no such array, or an input is given twice.
     """
     found: dict[str, Array] = {}
     for text in texts:
-        name, path = _pair(text, "--input")
-        try:
-            found[name] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise DescribeError("run", f"cannot read {path}", because=str(reason)) from None
+        if text.endswith(".npz") and "=" not in text:
+            arrays = _read(text)
+        else:
+            name, path = _pair(text, "--input")
+            held = _read(path)
+            arrays = {name: held[""] if "" in held else _named_in(held, name, path)}
+        for name, array in arrays.items():
+            if name in found:
+                raise DescribeError(
+                    "run", f"cannot read --input {text}", because=f"{name} is given twice"
+                )
+            found[name] = array
     return found
 
 
-def drawn(
-    model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str], seed: int
-) -> dict[str, Array]:
-    """An array for each input: as given, else drawn; floats from the normal distribution, integers 0 or 1.
+def _read(path: str) -> dict[str, Array]:
+    """The arrays of a file by name; one that is there alone has none."""
+    help = (f"numpy.save({path!r}, array)",)
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
+        because = reason or "it is no file of numbers that numpy saved"
+        raise DescribeError(
+            "run", f"cannot read {path}", because=because, help=() if reason else help
+        ) from None
 
-    texts  ``batch=3``: sizes, of which those that `given` determines need no mention; 1, or the least there is, by default
 
-    Raises DescribeError for a size that the model has not.
+def _named_in(arrays: Mapping[str, Array], name: str, path: str) -> Array:
+    if name not in arrays:
+        raise DescribeError(
+            "run",
+            f"cannot read {name} from {path}",
+            because=f"its arrays are {', '.join(arrays) or 'none'}",
+            help=(f"--input {path} takes them by their names",),
+        )
+    return arrays[name]
+
+
+def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str]) -> dict[str, int]:
+    """The sizes of a call: those that `given` shows, those that are asked for, else 1, or the least there is.
+
+    texts  ``batch=3``
+
+    Raises DescribeError for a size that the model has not, or that a given array has otherwise, CallError for an input that it has
+    not, and a size that no call has.
     """
-    sizes = {size.name: max(size.min, min(1, size.max)) for size in model.sizes}
+    declared = {size.name: size for size in model.sizes}
     asked = {
         name: _number(value, text) for text in texts for name, value in (_pair(text, "--size"),)
     }
     for name in asked:
-        if name not in sizes:
-            listed = ", ".join(sizes) or "none"
+        if name not in declared:
+            listed = ", ".join(declared) or "none"
             raise DescribeError(
                 "run", f"cannot take --size {name}={asked[name]}", because=f"sizes are {listed}"
             )
@@ -57,11 +92,30 @@ def drawn(
         if name not in model.imported.inputs:
             listed = ", ".join(model.imported.inputs) or "none"
             raise CallError("run", f"cannot take an input {name}", because=f"inputs are {listed}")
-        declared = values[model.imported.inputs[name]].shape
-        if len(declared) == array.ndim:
-            plain = zip(map(_named, declared), array.shape, strict=True)
-            seen |= {size: extent for size, extent in plain if size in sizes}
-    known = {name: Const(value, "index") for name, value in {**sizes, **seen, **asked}.items()}
+        shape = values[model.imported.inputs[name]].shape
+        for extent, actual in zip(map(_named, shape), array.shape, strict=False):
+            if extent in declared and asked.get(extent, actual) != actual:
+                raise DescribeError(
+                    "run",
+                    f"cannot take --size {extent}={asked[extent]}",
+                    because=f"it is {actual} in {name}, of shape {array.shape}",
+                )
+            if extent in declared:
+                seen.setdefault(extent, actual)
+    least = {size.name: max(size.min, min(1, size.max)) for size in model.sizes}
+    found = {**least, **seen, **asked}
+    return {name: checked_size(declared[name], value) for name, value in found.items()}
+
+
+def drawn(
+    model: OnnxModel, given: Mapping[str, Array], sizes: Mapping[str, int], seed: int
+) -> dict[str, Array]:
+    """An array for each input: as given, else drawn; floats from the normal distribution, integers 0 or 1.
+
+    Raises DescribeError where the memory for one is not there.
+    """
+    values = {value.name: value for value in model.graph.inputs}
+    known = {name: Const(value, "index") for name, value in sizes.items()}
     generator = np.random.default_rng(seed)
     feed: dict[str, Array] = dict(given)
     for name, own in model.imported.inputs.items():
@@ -69,11 +123,20 @@ def drawn(
             continue
         value = values[own]
         shape = tuple(_count(extents.at(extent, known)) for extent in value.shape)
-        if value.dtype in FLOATS:
-            array = generator.standard_normal(shape)
-        else:
-            array = generator.integers(0, 2, shape)
-        feed[name] = np.asarray(array).astype(numpy_dtype(value.dtype))
+        try:
+            floats = value.dtype in FLOATS
+            array: Array = (
+                generator.standard_normal(shape) if floats else generator.integers(0, 2, shape)
+            )
+            feed[name] = np.asarray(array).astype(numpy_dtype(value.dtype))
+        except (MemoryError, ValueError):  # numpy's own bound on bytes
+            at = ", ".join(f"{size} = {number}" for size, number in sizes.items())
+            raise DescribeError(
+                "run",
+                f"cannot draw {name} of shape {shape}",
+                because="there is no memory for it",
+                help=(f"--size, which is {at} now",),
+            ) from None
     return feed
 
 
@@ -108,7 +171,9 @@ def _pair(text: str, option: str) -> tuple[str, str]:
             "run",
             f"cannot read {option} {text}",
             because="it is no name=value",
-            help=("--input x=x.npy", "--size batch=3"),
+            help=("--input x=x.npy", "--input inputs.npz")
+            if option == "--input"
+            else ("--size batch=3",),
         )
     return name, value
 

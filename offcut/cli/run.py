@@ -15,7 +15,10 @@ def run(
     model: Annotated[Path, typer.Argument(help="A file that onnx reads.")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", help="x=x.npy: an array, once an input; others are drawn."),
+        typer.Option(
+            "--input",
+            help="x=x.npy: an array; inputs.npz: all that are there, by name. Others are drawn.",
+        ),
     ] = None,
     size: Annotated[
         list[str] | None,
@@ -24,22 +27,31 @@ def run(
     output: Annotated[
         Path | None, typer.Option(help="A folder that each output goes to, as name.npy.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     graph: Annotated[bool, typer.Option("--graph", help="Print the graph of operators.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the kernels of the call.")] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Print what they are predicted to cost.")
+    ] = False,
 ) -> None:
     """Run an ONNX model once, and print the names, element types and shapes of its outputs.
 
     Example: offcut run model.onnx --input x=x.npy --size batch=3 --output results
     """
-    from offcut.cli.models import arrays_of, drawn, saved
+    from offcut.cli.models import arrays_of, drawn, saved, sizes_of
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
         made = from_onnx(model)
         if graph:
             typer.echo(str(made.graph))
-        feed = drawn(made, arrays_of(given or ()), size or (), seed)
-        results = made(feed)
+        arrays = arrays_of(given or ())
+        sizes = sizes_of(made, arrays, size or ())
+        if plan:
+            typer.echo(str(made.plan(**sizes)))
+        if cost:
+            typer.echo(str(made.cost(**sizes)))
+        results = made(drawn(made, arrays, sizes, seed))
         if output is not None:
             saved(results, output)
     for name, array in results.items():

@@ -37,6 +37,18 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
+def dtype_named(given: object) -> str | None:
+    """The name of an element type that is given by its name, or as numpy's dtype or type; None for all else.
+
+    >>> dtype_named(np.float32), dtype_named("f4")
+    ('float32', None)
+    """
+    if isinstance(given, np.dtype | type):
+        found = np.dtype(given)
+        given = found.name if found.isnative else None
+    return given if isinstance(given, str) and given in DTYPES else None
+
+
 def is_identity(op: str, value: float, dtype: str) -> bool:
     """Whether reducing by `op` with `value` changes nothing; for a float sum that is -0.0 alone."""
     if op == "sum" and dtype in FLOATS:

@@ -7,6 +7,7 @@ sums, integer multiples, ``//`` and ``%`` by positive integers.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, partial, reduce
 from numbers import Integral, Real
@@ -17,6 +18,7 @@ from sympy.core.relational import Relational
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
+from offcut.core.whole import whole
 from offcut.errors import DescribeError
 
 MAX_SIZE = 2**31 - 1
@@ -126,13 +128,14 @@ def dim(name: str, min: int = 0, max: int = MAX_SIZE, multiple_of: int = 1) -> D
             help=('dim("n")',),
         )
     for label, value in (("min", min), ("max", max), ("multiple_of", multiple_of)):
-        if not isinstance(value, int) or isinstance(value, bool):
+        if whole(value) is None:
             raise DescribeError(
                 "dim",
                 f"cannot take {label}={value!r}",
                 at=f"size {name}",
-                because="a fact of a size is a Python int",
+                because="a fact of a size is an integer",
             )
+    min, max, multiple_of = (operator.index(value) for value in (min, max, multiple_of))
     first = -(-min // multiple_of) * multiple_of if multiple_of > 0 else 0
     if not (0 <= min <= max <= MAX_SIZE and multiple_of >= 1 and first <= max):
         raise DescribeError(

@@ -260,7 +260,9 @@ def shown(operand: Any) -> str:
     """An operand as a refusal shows it: an array by its shape alone."""
     if isinstance(operand, NoOperand):
         return operand.name
-    return f"an array of shape {operand.shape}" if _is_array(operand) else str(operand)
+    if _is_array(operand):
+        return f"an array of shape {operand.shape}"
+    return repr(operand) if isinstance(operand, str) else str(operand)
 
 
 def _is_array(operand: Any) -> bool:

@@ -14,6 +14,8 @@ import sympy
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.sizes import Dim, facts_about
+from offcut.describe.reads import tensors_of
+from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 
@@ -45,7 +47,9 @@ def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
 
 
 def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, ...]:
-    """The inputs in call order; where None is given, in the order in which `outputs` read them."""
+    """The inputs in call order; where None is given, in that of an operator's operands, and else
+    in the order in which `outputs` read them.
+    """
     if inputs is None:
         return _read_by(outputs)
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
@@ -58,24 +62,27 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
     for tensor in inputs:
         if not isinstance(tensor, Tensor) or tensor.definition is not None:
             raise DescribeError(
-                op, f"cannot take {tensor!r} as an input", because="an input is a placeholder"
+                op,
+                f"cannot take {tensor!r} as an input",
+                because="an input is a placeholder",
+                help=("inputs=[A, W], what placeholder gives",),
             )
     return tuple(inputs)
 
 
 def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     found: dict[Tensor, None] = {}
-    seen: set[Tensor] = set()
+    read, seen = {*tensors_of(outputs)}, set[Tensor]()
     pending = list(reversed(outputs))
     while pending:
         tensor = pending.pop()
-        if tensor in seen:
+        if tensor in seen or tensor not in read:
             continue
         seen.add(tensor)
         if tensor.definition is None:
             found[tensor] = None
         else:
-            pending += reversed(tensor.definition.reads)
+            pending += reversed((*tensor.definition.operands, *tensor.definition.reads))
     return tuple(found)
 
 
@@ -89,7 +96,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
     if not isinstance(constants, Mapping):
         raise DescribeError(
             op,
-            f"cannot take constants={constants!r}",
+            f"cannot take constants={shown(constants)}",
             because="constants are arrays by the names of their placeholders",
             help=('constants={"W": w}',),
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, INTEGERS
+from offcut.core.dtypes import DTYPES, INTEGERS, dtype_named
 from offcut.core.expr import Expr, Load, Reduce, Var, dtype_of, rewrite, walk
 from offcut.core.sizes import Dim
 from offcut.core.text.printer import format_expr
@@ -22,13 +22,18 @@ from offcut.errors import DescribeError
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """``tensor[axes] = body``; a `body` that reduces has its `Reduce` outermost."""
+    """``tensor[axes] = body``; a `body` that reduces has its `Reduce` outermost.
+
+    sizes     those that the body names; `size_var` says how
+    operands  of an operator, as it was given them: in this order they are inputs of a kernel where nobody says one
+    """
 
     axes: tuple[Axis, ...]
     reduce_axes: tuple[Axis, ...]
     body: Expr
     reads: tuple[Tensor, ...]
-    sizes: tuple[Dim, ...] = ()  # those that the body names; `size_var` says how
+    sizes: tuple[Dim, ...] = ()
+    operands: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,16 +87,18 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
     """An input of the computation.
 
     shape   one size per axis: ints and expressions in sizes, in elements
+    dtype   an element type by its name, or numpy's
     """
     checked_name("placeholder", name)
-    if dtype not in DTYPES:
+    kind = dtype_named(dtype)
+    if kind is None:
         raise DescribeError(
             "placeholder",
             f"cannot hold {dtype!r}",
             at=f"tensor {name}",
             because=f"element types are {', '.join(DTYPES)}",
         )
-    return Tensor(name, checked_shape("placeholder", name, shape), dtype)
+    return Tensor(name, checked_shape("placeholder", name, shape), kind)
 
 
 def compute(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, in_range, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, dtype_named, in_range, numpy_dtype
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -349,10 +349,12 @@ def unary(op: str, a: Any) -> Value:
 
 def cast(a: Any, dtype: str) -> Value:
     """`a`, an expression, a size or a Python scalar, converted to `dtype`; to bool: whether it is not 0."""
-    if dtype not in DTYPES:
+    kind = dtype_named(dtype)
+    if kind is None:
         raise DescribeError(
             "cast", f"cannot convert to {dtype!r}", because=f"element types are {', '.join(DTYPES)}"
         )
+    dtype = kind
     if isinstance(a, bool | int | float):
         if dtype == "bool":
             return Value(Const(int(a != 0), dtype))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES
+from offcut.core.dtypes import DTYPES, dtype_named
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.program import Program, Size
+from offcut.core.whole import whole
 from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array, kept
 from offcut.errors import DescribeError
@@ -79,10 +81,11 @@ class Builder:
 
         Raises DescribeError where there is no such element type, or the name is taken.
         """
-        if dtype not in DTYPES:
+        kind = dtype_named(dtype)
+        if kind is None:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
-        made = self._value(name, dtype, self._shape(name, shape))
+        made = self._value(name, kind, self._shape(name, shape))
         self.inputs.append(made)
         return Ref(made.name)
 
@@ -188,7 +191,9 @@ class Builder:
             raise DescribeError(
                 "graph", f"cannot take the shape {shape!r}", at=name, because=because
             )
-        return tuple(map(normal, extents))
+        return tuple(
+            normal(one if isinstance(one, Expr) else operator.index(one)) for one in extents
+        )
 
     def _value(self, name: str, dtype: str, shape: tuple[Expr, ...]) -> Value:
         if name not in self.later and self.fresh(name) != name:
@@ -203,7 +208,8 @@ class Builder:
 
 
 def _is_extent(one: object) -> bool:
-    return isinstance(one, int) and not isinstance(one, bool) and one >= 0
+    found = whole(one)
+    return found is not None and found >= 0
 
 
 def plain(argument: Argument) -> Argument:

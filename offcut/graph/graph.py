@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from offcut.core.expr import Expr
@@ -58,7 +59,7 @@ class Node:
         return dict(self.options).get(name, default)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Graph:
     """Operators in an order in which each comes after what it reads.
 
@@ -76,14 +77,14 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
 
-    @property
-    def values(self) -> dict[str, Value]:
+    @cached_property
+    def values(self) -> Mapping[str, Value]:
         """All values by name."""
         made = (value for node in self.nodes for value in node.results)
         return {value.name: value for value in (*self.inputs, *self.constants, *made)}
 
-    @property
-    def users(self) -> dict[str, tuple[Node, ...]]:
+    @cached_property
+    def users(self) -> Mapping[str, tuple[Node, ...]]:
         """The nodes that read each value."""
         found: dict[str, list[Node]] = {name: [] for name in self.values}
         for node in self.nodes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -12,16 +11,6 @@ import numpy as np
 
 from offcut.core.dtypes import FLOATS
 from offcut.errors import DescribeError
-
-
-def whole(value: Any) -> int | None:
-    """`value` as an int where Python or numpy holds it to be an integer; None for all else."""
-    if isinstance(value, bool | np.bool_):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:
-        return None
 
 
 def number(value: Any) -> float | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.arguments import several, whole
+from offcut.ops.arguments import several
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,

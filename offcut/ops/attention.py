@@ -10,13 +10,14 @@ import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
 from offcut.core.sizes import size_expr
+from offcut.core.whole import whole
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import flag, number, whole
+from offcut.ops.arguments import flag, number
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
@@ -26,6 +27,7 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     is_one,
+    of_operands,
     same_extent,
     wider,
 )
@@ -111,7 +113,8 @@ def attention(
             own = (*leading, h // shared, i * shared + h % shared, e)
         return cast(mix[own] * share[own[:-1]], q.dtype)
 
-    return compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    return of_operands(made, q, k, v, mask)
 
 
 def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:

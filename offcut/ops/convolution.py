@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of, whole
+from offcut.ops.arguments import is_one_of
 from offcut.ops.epilogue import epilogue
 from offcut.ops.naming import named
 from offcut.ops.operands import (

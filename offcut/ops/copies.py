@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.arguments import several, whole
+from offcut.ops.arguments import several
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_numbers, check_tensor, is_one
 from offcut.ops.padding import Pieces, pieced

@@ -18,6 +18,7 @@ from offcut.ops.operands import (
     check_result,
     check_tensor,
     element,
+    of_operands,
     wider,
 )
 from offcut.ops.parameters import parameter, scale_of, zero_of
@@ -125,7 +126,8 @@ def dense_quantized(
         scale = parameter(x_scale, "float32", at[-1:]) * parameter(w_scale, "float32", at[-1:])
         return cast(corrected(*at), "float32") * scale
 
-    return end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
+    made = end.after(compute(shape, scaled, end.name_of_total(name), letters), name)
+    return of_operands(made, x, w, x_scale, w_scale, bias, residual, x_zero, w_zero)
 
 
 def _product(x: Tensor, w: Tensor, transpose_w: bool, name: str) -> Tensor:

@@ -7,7 +7,7 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.ops.naming import named
-from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, wider
+from offcut.ops.operands import check_dtype, check_shape, check_tensor, element, of_operands, wider
 
 
 def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = None) -> Tensor:
@@ -50,4 +50,4 @@ def grouped_matmul(x: Tensor, w: Tensor, ends: Tensor, *, name: str | None = Non
         found = where(own[i] < cast(groups, "int32"), sums[i, j], cast(0, total))
         return cast(found, x.dtype)
 
-    return compute((rows, columns), kept, name, ("i", "j"))
+    return of_operands(compute((rows, columns), kept, name, ("i", "j")), x, w, ends)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.functions import reduce_axis, sqrt
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import whole
 from offcut.ops.naming import Option, named
 from offcut.ops.normalization import check_epsilon, check_parameter
 from offcut.ops.operands import (

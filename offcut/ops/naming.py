@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from hashlib import blake2s
 from typing import Any, TypeAlias
 
+from offcut.core.whole import whole
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Tensor
-from offcut.ops.arguments import several, whole
+from offcut.ops.arguments import several
 
 LONGEST = 48  # characters of a name that an operator makes
 

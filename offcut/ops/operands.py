@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.whole import whole
+from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of, several, whole
+from offcut.ops.arguments import is_one_of, several
 
 SMALL = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 """The type that sums of a small type are accumulated in; other types are their own."""
@@ -38,6 +41,13 @@ def axis_letters(rank: int) -> tuple[str, ...]:
     return (*leading, "i", "j")
 
 
+def of_operands(made: Tensor, *operands: object) -> Tensor:
+    """A result whose operands, the tensors among these, are a kernel's inputs in their order, where nobody says another."""
+    assert made.definition is not None
+    given = tuple(one for one in operands if isinstance(one, Tensor))
+    return replace(made, definition=replace(made.definition, operands=given))
+
+
 def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -> Tensor:
     """`value`, a tensor of one of `ranks`, or of rank `least` or more where none is named.
 
@@ -46,7 +56,7 @@ def check_tensor(op: str, label: str, value: Any, *ranks: int, least: int = 0) -
     if not isinstance(value, Tensor):
         raise DescribeError(
             op,
-            f"cannot take {label} = {value!r}",
+            f"cannot take {label} = {shown(value)}",
             because="it is no tensor",
             help=('placeholder((n, 768), "float32", name="A")', "compute(…)"),
         )

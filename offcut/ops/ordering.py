@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.core.program import Program
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.arguments import flag, whole
+from offcut.ops.arguments import flag
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_number, check_dtype, check_tensor
 from offcut.ops.written import Written

@@ -8,11 +8,12 @@ from typing import Any, TypeAlias
 
 from offcut.core.dtypes import FLOATS
 from offcut.core.sizes import size_expr
+from offcut.core.whole import whole
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of, several, whole
+from offcut.ops.arguments import is_one_of, several
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, check_tensor
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import number, whole
+from offcut.ops.arguments import number
 from offcut.ops.operands import check_dtype, check_shape, check_tensor
 
 INT32 = np.iinfo("int32")

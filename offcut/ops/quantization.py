@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.whole import whole
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import check_float_result, is_one_of, whole
+from offcut.ops.arguments import check_float_result, is_one_of
 from offcut.ops.naming import named
 from offcut.ops.operands import (
     axis_letters,
@@ -19,6 +20,7 @@ from offcut.ops.operands import (
     check_tensor,
     element,
     narrower,
+    of_operands,
 )
 from offcut.ops.parameters import parameter, scale_of, zero_of
 
@@ -111,7 +113,8 @@ def dequantize(
             cast(apart, "float32") * parameter(scale, "float32", at[position : position + 1]), dtype
         )
 
-    return compute(x.shape, result, name, axis_letters(len(x.shape)))
+    made = compute(x.shape, result, name, axis_letters(len(x.shape)))
+    return of_operands(made, x, scale, zero)
 
 
 def requantize(

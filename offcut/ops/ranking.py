@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.whole import whole
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import min as min_over
 from offcut.describe.functions import reduce_axis, where
@@ -13,7 +14,7 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import flag, whole
+from offcut.ops.arguments import flag
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import whole
 from offcut.ops.convolution import check_layout, window_names, window_sizes
 from offcut.ops.epilogue import epilogue
 from offcut.ops.naming import named

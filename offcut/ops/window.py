@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from offcut.core.sizes import quotient
+from offcut.core.whole import whole
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
-from offcut.ops.arguments import several, whole
+from offcut.ops.arguments import several
 
 Pair: TypeAlias = int | Sequence[int]
 Padding: TypeAlias = int | str | Sequence[int | Sequence[int]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
+from offcut.core.whole import whole
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import source
@@ -96,15 +95,17 @@ def labelled(computation: Computation, users: Users) -> Computation:
 
 def checked_tiles(name: str, given: object) -> tuple[int, ...]:
     """The tiles of an axis by level, outermost first; refused where they do not nest."""
-    sizes = tuple(map(_whole, given)) if isinstance(given, tuple | list) else (_whole(given),)
-    for size in sizes or (given,):
-        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size < 2**31:
+    sizes = list[int]()
+    for one in (given if isinstance(given, tuple | list) else (given,)) or (given,):
+        size = whole(one)
+        if size is None or not 1 <= size < 2**31:
             raise PartitionError(
                 "partition",
-                f"cannot cut {name} by {size!r}",
+                f"cannot cut {name} by {one!r}",
                 at=f"axis {name}",
                 because="a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
             )
+        sizes.append(size)
     for outer, inner in pairwise(sizes):
         if outer % inner:
             raise PartitionError(
@@ -115,14 +116,6 @@ def checked_tiles(name: str, given: object) -> tuple[int, ...]:
                 help=(f'tile={{"{name}": ({-(-outer // inner) * inner}, {inner})}}',),
             )
     return tuple(sizes)
-
-
-def _whole(size: Any) -> Any:
-    """An int of whatever type as Python's; anything else as it is."""
-    try:
-        return size if isinstance(size, bool) else operator.index(size)
-    except TypeError:
-        return size
 
 
 def checked_request(

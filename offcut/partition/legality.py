@@ -45,7 +45,7 @@ from offcut.polyhedral import (
     windows_left,
 )
 from offcut.polyhedral.around import equal
-from offcut.proof import Theorem
+from offcut.proof import NOT_TOLD, Theorem
 
 Inner = TypeVar("Inner", For, Tile)
 MOST_TILES = 256  # each code of its own: what compiles in seconds
@@ -395,10 +395,14 @@ def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     return f"with {given}, {text}" if given else text
 
 
-def not_equal(refused: PartitionError, wanted: Sequence[str], again: bool) -> PartitionError:
+def not_equal(
+    refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
+) -> PartitionError:
     """The refusal of a cut whose program does not compute what was asked.
 
-    again  whether instances were to run a second time
+    again      whether instances were to run a second time
+    separated  whether conditions have left the loops
+    others     whether a tail is another one than cut
     """
     help: tuple[str, ...] = ()
     if len(wanted) > 1:
@@ -406,6 +410,10 @@ def not_equal(refused: PartitionError, wanted: Sequence[str], again: bool) -> Pa
         help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
     if again:
         help = (*help, 'another tail than "shift" runs no instance twice')
+    elif refused.refused == NOT_TOLD and separated:
+        help = (*help, "copies=1 leaves every condition where it is: less to compare")
+    if refused.refused == NOT_TOLD and others:
+        help = (*help, 'tail="cut" leaves less to compare')
     what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
     return PartitionError(
         "partition",

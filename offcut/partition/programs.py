@@ -23,6 +23,7 @@ from offcut.partition.loops import LoopCutter
 from offcut.partition.match import covering
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.separate import COPIES, separate
+from offcut.partition.strategies.catalog import CUT
 from offcut.polyhedral import (
     Facts,
     Space,
@@ -93,7 +94,9 @@ def cut_program(
     except PartitionError as refused:
         tiles = (stmt for stmt in statements(body) if isinstance(stmt, Tile))
         again = any(tile.form is Form.SHIFT for tile in tiles)
-        raise not_equal(refused, list(wanted), again) from None
+        others = any(cut.strategy != CUT for cut in wanted.values())
+        apart = separated.program.body != source.body
+        raise not_equal(refused, list(wanted), again, apart, others) from None
     return Partition(
         source=source,
         pieces=pieces_of(space, source, emitted, made, users),

@@ -11,6 +11,7 @@ from typing import Any
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program, Size
 from offcut.core.text.printer import format_expr
+from offcut.core.whole import whole
 from offcut.errors import DescribeError
 from offcut.experiment.sizes import sample
 from offcut.partition import Users
@@ -84,13 +85,16 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
 
 def _values(size: Size, name: str, given: Any, points: int) -> dict[int, float]:
     """The values of a size, with a weight each."""
+    single = whole(given)
+    if single is not None:
+        given = [single]
     if isinstance(given, Mapping):
         found = {_allowed(size, name, value): _weight(name, w) for value, w in given.items()}
         if not any(found.values()):
             raise _refused(given, "some weight is above 0", at=f"sizes of {name}")
         return {value: weight for value, weight in found.items() if weight}
     if isinstance(given, tuple):
-        if len(given) != 2 or any(not _is_whole(end) for end in given) or given[0] > given[1]:
+        if len(given) != 2 or any(whole(end) is None for end in given) or given[0] > given[1]:
             raise _refused(given, "a tuple is both ends, ascending", at=f"sizes of {name}")
         ends = [_within(size, name, end) for end in given]
         step = size.multiple_of
@@ -117,16 +121,13 @@ def _allowed(size: Size, name: str, value: Any) -> int:
 
 
 def _within(size: Size, name: str, value: Any) -> int:
-    if not _is_whole(value):
+    found = whole(value)
+    if found is None:
         raise _refused(value, "it is no whole number", at=f"sizes of {name}")
-    if not size.min <= value <= size.max:
+    if not size.min <= found <= size.max:
         because = f"{name} is from {size.min} to {size.max}"
         raise _refused(value, because, at=f"sizes of {name}")
-    return int(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return found
 
 
 def _weight(name: str, weight: Any) -> float:

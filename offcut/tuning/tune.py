@@ -12,6 +12,7 @@ from typing import Any
 from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target
 from offcut.core.program import Program
+from offcut.core.whole import whole
 from offcut.costmodel.learned import Feature
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
@@ -126,9 +127,10 @@ def tune(
 
 def _check(trials: object, seconds: object, seed: object, alternatives: object) -> None:
     for name, given in (("trials", trials), ("alternatives", alternatives)):
-        if given is not None and not (_is_int(given) and given >= 1):  # type: ignore[operator]
+        if given is not None and (whole(given) or 0) < 1:
             raise _refused(name, given, "an int, at least 1")
-    if not (_is_int(seed) and abs(seed) < 2**63):  # type: ignore[arg-type]
+    number = whole(seed)
+    if number is None or abs(number) >= 2**63:
         raise _refused("seed", seed, "an int of 64 bits")
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if seconds is not None and not (number and isfinite(seconds) and seconds > 0):  # type: ignore[arg-type,operator]
@@ -149,10 +151,6 @@ def _check_kinds(
         raise _refused("records", records, "the path of a file, or Records(path)")
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise _refused("progress", progress, "a function that is told of each trial, True or False")
-
-
-def _is_int(given: object) -> bool:
-    return isinstance(given, int) and not isinstance(given, bool)
 
 
 def _refused(name: str, given: object, wanted: str) -> DescribeError:

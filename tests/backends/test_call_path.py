@@ -12,16 +12,17 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
+from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.binding import bind
 from offcut.backends.host.call import Native, SlowPath, make_callable
 from offcut.backends.host.scratch import APART
+from offcut.core.program import Size
 from offcut.errors import CallError, InternalError
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
 N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))
-FACTS = (SizeFacts("n", 0, 1000), SizeFacts("m", 0, 1000))
+FACTS = (Size("n", 0, 1000), Size("m", 0, 1000))
 
 # Two loops over n rows and m columns, strides of the rows at run time, of the columns 1.
 # pointers: x, b, result, constant; `value` computes %v of type T from %i, %j and these.
@@ -346,7 +347,7 @@ CHECKED = Signature(
         Argument("w", "float32", (Extent(1, (("n", 1), ("m", -1))), Extent(-1, (("n", 1),), 2))),
     ),
     (Argument("y", "float32", (N, M)),),
-    (SizeFacts("n", 2, 9), SizeFacts("m", 0, 4, 2)),
+    (Size("n", 2, 9), Size("m", 0, 4, 2)),
     (
         Relation(">=", 1, (("n", 1), ("m", -2)), "2*m <= n + 1"),
         Relation("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 2 == 0", 2),

@@ -241,7 +241,7 @@ def test_a_packed_constant_is_held_once_and_its_array_is_made_again_bit_for_bit(
     del w
     gc.collect()
     assert seen() is None
-    held = [*kernel._request.arrays.values()]
+    held = [*kernel._arrays.values()]
     assert {one.tobytes() for one in held} == {bits.tobytes(), b.tobytes()}
     again = pickle.loads(pickle.dumps(kernel))
     assert again(a).tobytes() == before.tobytes()

@@ -48,7 +48,7 @@ for i in 0:n
 
 def by_slow_path(kernel: Kernel) -> Callable[..., Any]:
     """The same code, called by the slow path alone."""
-    code = kernel._loaded.loaded
+    code = kernel.code.loaded.loaded
     entry, workspace = (code.address(f"offcut_{name}") for name in ("entry", "workspace"))
     return make_callable(kernel.signature, entry, workspace, owner=code)
 

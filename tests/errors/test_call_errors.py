@@ -6,8 +6,9 @@ from compiled import build
 from numpy.lib.stride_tricks import as_strided
 
 import offcut as oc
-from offcut.backends.base import Argument, Extent, Relation, Signature, SizeFacts
+from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host.binding import bind
+from offcut.core.program import Size
 from offcut.errors import CallError
 
 F32 = "float32"
@@ -16,43 +17,41 @@ ADD = Signature(
     "add",
     (Argument("x", F32, (N, Extent(16))), Argument("b", F32, (Extent(16),))),
     (Argument("y", F32, (N, Extent(16))),),
-    (SizeFacts("n", 1, 4096),),
+    (Size("n", 1, 4096),),
 )
 ODD = Signature(
     "odd",
     (Argument("x", F32, (N, M)), Argument("w", F32, (Extent(1, (("n", 2),)),))),
     (Argument("y", F32, (N, M)),),
-    (SizeFacts("n", 0, 100, 4), SizeFacts("m", 0, 100)),
+    (Size("n", 0, 100, 4), Size("m", 0, 100)),
     (Relation(">=", 0, (("m", 1), ("n", -1)), "n <= m"),),
 )
-FIRST = Signature(
-    "first", (Argument("w", F32, (Extent(1, (("n", 2),)),)),), (), (SizeFacts("n", 0, 9),)
-)
+FIRST = Signature("first", (Argument("w", F32, (Extent(1, (("n", 2),)),)),), (), (Size("n", 0, 9),))
 HALF = Signature(
     "half",
     (Argument("x", F32, (N,)), Argument("h", F32, (Extent(1, (("n", 1),), 2),))),
     (),
-    (SizeFacts("n", 0, 99),),
+    (Size("n", 0, 99),),
 )
 REPEAT = Signature(
     "repeat",
     (Argument("x", F32, (M,)),),
     (Argument("y", F32, (N, M)), Argument("z", F32, (Extent(-3, (("n", 1),)),))),
-    (SizeFacts("n", 0, 100), SizeFacts("m", 0, 100)),
+    (Size("n", 0, 100), Size("m", 0, 100)),
 )
-EMPTY = Signature("fill", (), (Argument("y", F32, (N,)),), (SizeFacts("n", 0, 9),))
+EMPTY = Signature("fill", (), (Argument("y", F32, (N,)),), (Size("n", 0, 9),))
 MODULAR = Signature(
     "modular",
     (Argument("x", F32, (N, M)),),
     (),
-    (SizeFacts("n", 0, 9), SizeFacts("m", 0, 9)),
+    (Size("n", 0, 9), Size("m", 0, 9)),
     (Relation("mod", 0, (("n", 1), ("m", 1)), "(n + m) % 4 == 0", 4),),
 )
 EQUAL = Signature(
     "equal",
     (Argument("x", F32, (N, M)),),
     (),
-    (SizeFacts("n", 0, 9), SizeFacts("m", 0, 9)),
+    (Size("n", 0, 9), Size("m", 0, 9)),
     (Relation("==", -1, (("n", 1), ("m", -1)), "n == m + 1"),),
 )
 

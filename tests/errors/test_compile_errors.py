@@ -120,7 +120,8 @@ compile: cannot compute without B
         lambda: oc.compile(C, inputs=[1]),  # type: ignore[list-item]
         """\
 compile: cannot take 1 as an input
-  because  an input is a placeholder""",
+  because  an input is a placeholder
+  help     inputs=[A, W], what placeholder gives""",
     ),
     "a ragged constant": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": [[1.0], [1.0, 2.0]]}),
@@ -407,53 +408,53 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "a plan without a size": (
         lambda: held().plan(),
         """\
-plan: cannot plan without n
+plan: cannot do without n
   because  the sizes of C are n
   help     plan(n=…)""",
     ),
     "a plan of a size that is none of its own": (
         lambda: held().plan(q=2),
         """\
-plan: cannot plan with q
+plan: cannot take q
   because  the sizes of C are n
   help     plan(n=…)""",
     ),
     "a plan with a size too many": (
         lambda: held().plan(n=3, q=2),
         """\
-plan: cannot plan with q
+plan: cannot take q
   because  the sizes of C are n
   help     plan(n=…)""",
     ),
     "a plan of a size below its facts": (
         lambda: held().plan(n=0),
         """\
-plan: cannot plan n = 0
+plan: cannot take n = 0
   because  n is in 1…64""",
     ),
     "a plan of a size above its facts": (
         lambda: held().plan(n=65),
         """\
-plan: cannot plan n = 65
+plan: cannot take n = 65
   because  n is in 1…64""",
     ),
     "a plan of a size that is no multiple": (
         lambda: build(F).plan(even=6),
         """\
-plan: cannot plan even = 6
+plan: cannot take even = 6
   because  even is in 4…64, a multiple of 4""",
     ),
     "a plan of a size that is no integer": (
         lambda: held().plan(n="3"),  # type: ignore[arg-type]
         """\
-plan: cannot plan n = '3'
-  because  a size is a Python int""",
+plan: cannot take n = '3'
+  because  a size is an integer""",
     ),
     "a plan of half a size": (
         lambda: held().plan(n=2.5),  # type: ignore[arg-type]
         """\
-plan: cannot plan n = 2.5
-  because  a size is a Python int""",
+plan: cannot take n = 2.5
+  because  a size is an integer""",
     ),
 }
 

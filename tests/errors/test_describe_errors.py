@@ -72,19 +72,11 @@ SIZES = [
     ),
     (
         lambda: dim("n", max=4.5),  # type: ignore[arg-type]
-        (
-            "dim: cannot take max=4.5\n"
-            "  at       size n\n"
-            "  because  a fact of a size is a Python int"
-        ),
+        ("dim: cannot take max=4.5\n  at       size n\n  because  a fact of a size is an integer"),
     ),
     (
         lambda: dim("n", min=True),
-        (
-            "dim: cannot take min=True\n"
-            "  at       size n\n"
-            "  because  a fact of a size is a Python int"
-        ),
+        ("dim: cannot take min=True\n  at       size n\n  because  a fact of a size is an integer"),
     ),
     (
         lambda: dim("n", min=9, max=8),

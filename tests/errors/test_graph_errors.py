@@ -155,12 +155,12 @@ def test_a_size_has_a_name() -> None:
 def test_a_plan_is_of_sizes_that_are_allowed() -> None:
     made, x = builder()
     made.output(made.node("relu", x))
-    with pytest.raises(CallError, match="plan: cannot plan at n = 65\n  because  n is in 0…64"):
+    with pytest.raises(CallError, match="plan: cannot take n = 65\n  because  n is in 0…64"):
         compiled(made.bound).plan(n=65)
-    with pytest.raises(CallError, match=r"plan at n = 2\.5\n  because  a size is a Python int"):
+    with pytest.raises(CallError, match=r"take n = 2\.5\n  because  a size is an integer"):
         compiled(made.bound).plan(n=2.5)  # type: ignore[arg-type]
     with pytest.raises(
-        CallError, match=r"at m\n  because  its sizes are n\n  help     plan\(n=…\)"
+        CallError, match=r"take m\n  because  the sizes of \w+ are n\n  help     plan\(n=…\)"
     ):
         compiled(made.bound).plan(m=3)
 

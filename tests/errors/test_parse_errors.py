@@ -16,6 +16,22 @@ output C: float32[n]
 
 # What is wrong: the text after HEAD, and the refusal.
 STATEMENTS = {
+    "a loop ends in a colon": (
+        "for i in 0:n:\n  C[i] = 1.0",
+        """\
+parse: cannot read this line
+  at       line 5, column 14: for i in 0:n:
+  because  it ends in `:`
+  help     a loop has no colon at its end""",
+    ),
+    "a loop is over a range of Python": (
+        "for i in range(n)\n  C[i] = 1.0",
+        """\
+parse: cannot read this line
+  at       line 5, column 10: for i in range(n)
+  because  found `range`
+  help     for i in 0:n is a loop up to n - 1""",
+    ),
     "an unknown buffer is read": (
         "C[0] = B[0]",
         """\

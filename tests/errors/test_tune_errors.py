@@ -81,9 +81,9 @@ tune: cannot tune for 2.5
     ),
     "no list": (
         DOUBLED,
-        {"sizes": {"n": 4}},
+        {"sizes": {"n": 4.5}},
         """\
-tune: cannot tune for 4
+tune: cannot tune for 4.5
   at       sizes of n
   because  it is no list, range, pair or mapping""",
     ),

@@ -83,7 +83,7 @@ def test_a_file_and_its_bytes_are_the_model(form: str, tmp_path: Path) -> None:
 def test_sizes_are_bounded_or_fixed_by_the_names_of_the_file() -> None:
     bounded = oc.from_onnx(mlp(), sizes={"batch": (2, 8)}, threads=1)
     assert [(size.min, size.max) for size in bounded.sizes] == [(2, 8)]
-    with pytest.raises(oc.CallError, match="cannot run at batch = 9"):
+    with pytest.raises(oc.CallError, match="cannot take batch = 9"):
         bounded({"x": drawn(0, 9, 16)})
     fixed = oc.from_onnx(mlp(), sizes={"batch": 4}, threads=1)
     assert fixed.sizes == ()

@@ -30,7 +30,7 @@ def test_a_length_runs_up_to_the_table_that_is_added_to_it() -> None:
     feeds = [{"x": drawn(2, b, n, 4)} for b, n in ((1, 1), (3, 12), (2, 5))]
     model = each(proto, feeds)
     assert bounds(model)["n"] == (1, 12)
-    with pytest.raises(oc.CallError, match=r"cannot run at n = 13"):
+    with pytest.raises(oc.CallError, match=r"cannot take n = 13"):
         model({"x": drawn(2, 1, 13, 4)})
 
 

@@ -73,3 +73,68 @@ def test_an_input_that_the_model_has_not_is_refused(model: Path, tmp_path: Path)
         2,
         "run: cannot take an input w\n  because  inputs are x, k\n",
     )
+
+
+def test_arrays_of_one_file_are_inputs_by_their_names(model: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", x=np.ones((2, 4), "float32"), k=np.arange(2))
+    both = run(app, ["run", str(model), "--input", f"{tmp_path}/in.npz"])
+    assert (both.exit_code, both.stdout) == (0, "y: float32[2, 4]\nm: int64[2]\n")
+    one = run(app, ["run", str(model), "--input", f"x={tmp_path}/in.npz"])
+    assert (one.exit_code, one.stdout) == (0, "y: float32[2, 4]\nm: int64[2]\n")
+
+
+def test_the_kernels_of_a_call_and_their_cost_are_printed(model: Path) -> None:
+    done = run(app, ["run", str(model), "--size", "batch=3", "--plan", "--cost"])
+    assert "g(batch = 3): 1 kernels, 1 distinct" in done.stdout
+    assert "bound by" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            ["--input", "x={0}/in.npz"],
+            "run: cannot read x from {0}/in.npz\n  because  its arrays are w\n"
+            "  help     --input {0}/in.npz takes them by their names\n",
+        ),
+        (
+            ["--input", "x={0}/x.csv"],
+            "run: cannot read {0}/x.csv\n  because  it is no file of numbers that numpy saved\n"
+            "  help     numpy.save('{0}/x.csv', array)\n",
+        ),
+        (
+            ["--input", "x={0}/x.npy", "--input", "x={0}/x.npy"],
+            "run: cannot read --input x={0}/x.npy\n  because  x is given twice\n",
+        ),
+        (
+            ["--input", "x={0}/x.npy", "--size", "batch=5"],
+            "run: cannot take --size batch=5\n  because  it is 3 in x, of shape (3, 4)\n",
+        ),
+        (
+            ["--size", "batch=99999999999"],
+            "run: cannot take batch = 99999999999\n  because  batch is in 1…2147483647\n",
+        ),
+        (
+            ["--size", "batch=2000000000"],
+            "run: cannot draw x of shape (2000000000, 4)\n  because  there is no memory for it\n"
+            "  help     --size, which is batch = 2000000000 now\n",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(
+    model: Path,
+    tmp_path: Path,
+    options: list[str],
+    text: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Full:
+        def standard_normal(self, shape: tuple[int, ...]) -> None:
+            raise MemoryError
+
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: Full())
+    np.savez(tmp_path / "in.npz", w=np.ones(3))
+    np.save(tmp_path / "x.npy", np.ones((3, 4), "float32"))
+    (tmp_path / "x.csv").write_text("1,2")
+    done = run(app, ["run", str(model), *(option.format(tmp_path) for option in options)])
+    assert (done.exit_code, done.stderr) == (2, text.format(tmp_path))

@@ -77,3 +77,33 @@ def test_frames_of_others_are_traced_as_they_were() -> None:
     held(torch.compile(one, backend=other, dynamic=True), one, calls(3, 5))
     assert seen
     assert not any(seen)
+
+
+class Cooled(nn.Module):
+    """Layers that hold floats, one of which is changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.norm = nn.Linear(8, 8), nn.RMSNorm(8, eps=1e-5)
+        self.heat = 0.5
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.norm(self.layer(x)) / self.heat, -1)
+
+
+def test_floats_of_a_module_are_numbers_and_its_frame_is_traced_once() -> None:
+    assert plugin.backend is not None
+    one = Cooled().eval()
+    held(torch.compile(one, backend="offcut", dynamic=True), one, calls(3, 1, 13))
+    assert counters["stats"]["unique_graphs"] == 1
+    assert counters["stats"]["calls_captured"] == 4
+
+
+def test_a_float_of_a_module_that_changes_is_a_value_from_then_on() -> None:
+    assert plugin.backend is not None
+    one = Cooled().eval()
+    run = torch.compile(one, backend="offcut", dynamic=True)
+    for heat in 0.5, 0.25, 2.0, 3.0, 7.0:
+        one.heat = heat
+        held(run, one, calls(3, 1))
+    assert counters["stats"]["unique_graphs"] == 2

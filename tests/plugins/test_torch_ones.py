@@ -243,3 +243,18 @@ def test_a_batch_of_one_that_einsum_broadcasts_has_a_graph_of_its_own() -> None:
     calls = [(torch.randn(a, 2, 4), torch.randn(b, 4, 3)) for a, b in sizes]
     held(torch.compile(model, backend="offcut", dynamic=True), model, calls)
     assert counters["stats"]["unique_graphs"] == 3
+
+
+def test_norms_and_means_of_images_with_channels_last_need_one_graph() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rows, self.one, self.four = nn.LayerNorm(8), nn.GroupNorm(1, 8), nn.GroupNorm(4, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = self.rows(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+            rows = torch.zeros_like(rows).copy_(self.one(rows))
+            return self.four(x + rows) * F.adaptive_avg_pool2d(rows, 1)
+
+    calls = [(torch.randn(b, 8, h, w),) for b, h, w in ((2, 4, 5), (1, 3, 4), (7, 5, 1), (1, 1, 2))]
+    assert ours_in_one_graph(Normed().eval(), calls)

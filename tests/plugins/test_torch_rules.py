@@ -218,6 +218,8 @@ def images(x: torch.Tensor, w: torch.Tensor, d: torch.Tensor, t: torch.Tensor) -
         F.grid_sample(x, x[:, :2].movedim(1, -1), align_corners=False),
         *(F.interpolate(x, scale_factor=2.0), F.pixel_shuffle(x, 2)),
         F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False),
+        F.interpolate(x, scale_factor=(1.5, 0.625), mode="bilinear"),
+        F.interpolate(x, scale_factor=(0.75, 2.5)),
     )
 
 
@@ -277,7 +279,10 @@ def orders(x: torch.Tensor, i: torch.Tensor) -> Results:
 
 def middles(x: torch.Tensor) -> Results:
     holed = torch.where(x > 1, torch.nan, x)
+    whole = torch.round(x)
+    common, places = torch.mode(whole, -1)
     return (
+        *(common, whole.gather(-1, places[..., None]), torch.mode(whole, 1, True).values),
         *(torch.nan_to_num(one) for one in torch.median(holed, -1)),
         *torch.nanmedian(holed, -1, keepdim=True),
         *torch.kthvalue(x, 2, dim=-1),

@@ -185,7 +185,7 @@ def test_sizes_at_which_nothing_can_be_checked_are_refused() -> None:
         str(refused.value)
         == """\
 tune: cannot check what C computes
-  because  it has no meaning on the arrays that are drawn: run: cannot run at n = 0
+  because  it has no meaning on the arrays that are drawn: run: cannot take n = 0
   help     constants={…}: arrays that fit each other"""
     )
 

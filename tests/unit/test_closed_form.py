@@ -436,11 +436,11 @@ for i in 0:n
     [
         (
             {"rows": 0},
-            "cost: cannot cost rows = 0\n  because  rows is in 1…4096",
+            "cost: cannot take rows = 0\n  because  rows is in 1…4096",
         ),
         (
             {"n": 3},
-            "cost: cannot cost with n\n  because  the sizes of C are rows\n  help     cost(rows=…)",
+            "cost: cannot take n\n  because  the sizes of C are rows\n  help     cost(rows=…)",
         ),
     ],
 )

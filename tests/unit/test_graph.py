@@ -53,7 +53,7 @@ def test_a_compiled_graph_gives_at_every_size_what_the_interpreter_gives(net: Bo
 def test_what_a_call_gives_is_checked(net: Bound) -> None:
     with pytest.raises(CallError, match=r"cannot take x of shape \(1, 2, 8, 8\)"):
         interpreted(net, arrays((1, 2, 8, 8)))
-    with pytest.raises(CallError, match="cannot run at h = 7"):
+    with pytest.raises(CallError, match="cannot take h = 7"):
         compiled(net)(arrays((1, 3, 7, 8)))
 
 

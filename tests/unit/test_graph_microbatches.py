@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.program import Size
 from offcut.costmodel import load
 from offcut.describe.tensor import Tensor
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
-from offcut.graph.fusion.parallel import parallel_axes
+from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.models.arena_plan import packed
+from offcut.graph.models.batch_strides import couplings
 from offcut.graph.models.microbatches import MicroBatches
-from offcut.graph.models.moves import able
+from offcut.graph.models.parts import Part, Parts, parse_parts
 from tests.graphs import arrays, drawn
 from tests.operators import near
 
@@ -23,11 +24,11 @@ from tests.operators import near
 def runs_of(model: Model, size: str, seed: int) -> Iterator[tuple[int, int]]:
     """Steps that may run for a part of the size: the longest runs of them, and one within each."""
     generator = np.random.default_rng(seed)
-    able = able_of(model, size)
+    parallel = [not why for why in couplings(model.steps, size, model._lengths)]
     at = 0
-    while at < len(able):
+    while at < len(parallel):
         end = at
-        while end < len(able) and able[end]:
+        while end < len(parallel) and parallel[end]:
             end += 1
         if end > at:
             yield at, end
@@ -36,25 +37,24 @@ def runs_of(model: Model, size: str, seed: int) -> Iterator[tuple[int, int]]:
         at = max(end, at + 1)
 
 
-def able_of(model: Model, size: str) -> list[bool]:
-    return able(model.steps, size, model._lengths)
+def batches_of(model: Model, asked: Parts = True) -> MicroBatches:
+    graph = model.bound.graph
+    return MicroBatches(
+        model._shared.calls.operands, graph.values, model._lengths, graph.sizes, asked
+    )
 
 
-def size_of(model: Model, name: str) -> Size:
-    return next(size for size in model.bound.graph.sizes if size.name == name)
+def text_of(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -> str:
+    """The parts of steps from the first to before the last of each, for so many at a time."""
+    names = [step.name for step in model.steps]
+    return "\n".join(
+        str(Part(names[first], names[end - 1], count, size)) for (first, end), count in runs
+    )
 
 
 def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -> None:
     """From now on a model runs so, in memory that holds NaN at first."""
-
-    class Chosen(MicroBatches):
-        def _runs(self, *_: Any) -> list[tuple[tuple[int, int], int]]:
-            return runs
-
-    values = model.bound.graph.values
-    batches = Chosen(
-        size_of(model, size), model._shared.calls.operands, able_of(model, size), values
-    )
+    batches = batches_of(model, text_of(model, size, runs))
     model._shared = model._shared._replace(batches=batches)
     memory = model._memory
 
@@ -102,14 +102,20 @@ def residual(images: int = 64, least: int = 1, multiple: int = 1) -> Bound:
     return made.bound
 
 
+@cache
+def images_model(images: int = 64, least: int = 1, multiple: int = 1, threads: int = 1) -> Model:
+    """Of `residual`; each test says which parts it runs in."""
+    return compiled(residual(images, least, multiple), threads=threads)
+
+
 def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
     bound = residual()
-    model, whole = compiled(bound, threads=1), compiled(bound, threads=1, parts=False)
+    model, whole = images_model(), compiled(bound, threads=1, parts=False)
     for images in (2, 5):
         given = arrays(bound, images, b=images, h=7, w=6)
         expected, plain = whole(given), interpreted(bound, given)
         steps = len(model.steps)
-        assert all(able_of(model, "b"))
+        assert not any(couplings(model.steps, "b", model._lengths))
         for runs in (
             [((0, steps), 1)],
             [((0, steps), 2)],
@@ -117,7 +123,7 @@ def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> Non
             [((1, 3), 1)],
             [((1, steps - 1), 3)],
         ):
-            in_parts(model, "b", [(run, count) for run, count in runs if count < images])
+            in_parts(model, "b", runs)
             found = model(given)
             for name in expected:
                 assert np.array_equal(found[name], expected[name])
@@ -125,20 +131,20 @@ def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> Non
 
 
 def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
-    model = compiled(residual(), threads=1)
+    model = images_model()
     sizes = {"b": 8, "h": 32, "w": 32}
     in_parts(model, "b", [((0, len(model.steps)), 1)])
     parted = model.plan(**sizes)
-    assert parted.parts == (f"{model.steps[0].name} to {model.steps[-1].name}: 1 of b at a time",)
-    whole = compiled(residual(), threads=1, parts=False).plan(**sizes)
+    assert parted.parts == (Part(model.steps[0].name, model.steps[-1].name, 1, "b"),)
+    whole = running(model, parts=False).plan(**sizes)
     assert sum(bytes_of(parted.arena)) * 7 < sum(bytes_of(whole.arena))
-    assert str(parted).splitlines()[-1] == parted.parts[0]
+    assert str(parted).splitlines()[-1] == str(parted.parts[0])
 
 
 def test_a_cost_counts_what_runs_for_each_part() -> None:
-    model = compiled(residual(), threads=1)
+    model = images_model()
     sizes = {"b": 5, "h": 8, "w": 8}
-    whole = compiled(residual(), threads=1, parts=False).cost(**sizes)
+    whole = running(model, parts=False).cost(**sizes)
     in_parts(model, "b", [((1, 3), 2)])
     parted = model.cost(**sizes)
     assert parted.flop == whole.flop
@@ -154,27 +160,61 @@ def test_a_cost_counts_what_runs_for_each_part() -> None:
     assert "2 × " in str(parted)
 
 
+def test_parts_keep_what_passes_between_kernels_out_of_main_memory() -> None:
+    model = images_model(512)
+    sizes = {"b": 64, "h": 64, "w": 64}
+    assert chosen(model, "zen4", **sizes)
+    parted = passing(model, **sizes)
+    whole = passing(running(model, "zen4", parts=False), **sizes)
+    assert whole > 0
+    assert parted < 0.2 * whole
+
+
+def test_a_cost_sees_weights_that_all_kernels_together_drive_out_of_the_caches() -> None:
+    made = Builder("deep")
+    x = made.input("x", "float32", (made.size("b", 1, 64), 1024))
+    for _ in range(6):
+        held = np.ones((1024, 1024), "float32")
+        x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
+    made.output(x)
+    model = running(compiled(made.bound, threads=1), "zen4")
+    cost = model.cost(b=1)
+    assert {one.bound_by for one in cost.kernels} == {"weights"}
+    dram = 4 * 1024 * 1024 / load("zen4").dram.bytes_per_cycle / cost.kernels[0].each.hertz
+    assert all(0.7 * dram < one.seconds < dram for one in cost.kernels)
+
+
 def bytes_of(arena: tuple[str, ...]) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in arena]
 
 
-def chosen(model: Model, machine: Any, **sizes: int) -> tuple[str, ...]:
-    """What parts a model would run in on a machine."""
-    batches = MicroBatches(
-        size_of(model, "b"),
-        model._shared.calls.operands,
-        able_of(model, "b"),
-        model.bound.graph.values,
-    )
-    batches.machine = load(machine) if isinstance(machine, str) else machine
+def passing(model: Model, **sizes: int) -> float:
+    """Cycles in which values pass between kernels by main memory."""
+    shared = model._shared
+    number = shared.valued(sizes)
+    found = shared.batches.cycles(number, shared.runs(number, sizes)[0])
+    assert found is not None
+    return float(found[1].sum())
+
+
+def running(model: Model, machine: Any = None, parts: Parts = True) -> Model:
+    """The model as it would run on a machine with such memories."""
+    batches = batches_of(model, parts)
+    if machine is not None:
+        batches.machine = load(machine) if isinstance(machine, str) else machine
     model._shared = model._shared._replace(batches=batches)
-    return model.plan(**sizes).parts
+    return model
+
+
+def chosen(model: Model, machine: Any, **sizes: int) -> tuple[Part, ...]:
+    """What parts a model would run in on a machine."""
+    return running(model, machine).plan(**sizes).parts
 
 
 def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> None:
-    model, zen = compiled(residual(512), threads=1), load("zen4")
-    (line,) = chosen(model, zen, b=64, h=64, w=64)
-    assert line.endswith(("1 of b at a time", "2 of b at a time"))
+    model, zen = images_model(512), load("zen4")
+    (part,) = chosen(model, zen, b=64, h=64, w=64)
+    assert part.count in (1, 2)
     assert chosen(model, zen, b=1, h=64, w=64) == ()
     assert chosen(model, zen, b=8, h=4, w=4) == ()
     memory = tuple(replace(level, bytes=1 << 40) for level in zen.memory)
@@ -183,12 +223,11 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
 
 @pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
 def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
-    model = compiled(residual(64, least, multiple), threads=1)
-    (line,) = chosen(model, "zen4", b=total, h=64, w=64)
-    count = int(line.split(": ")[1].split()[0])
-    assert count % multiple == 0
-    assert count >= least
-    assert total % count in (0, *range(least, count))
+    model = images_model(64, least, multiple)
+    (part,) = chosen(model, "zen4", b=total, h=64, w=64)
+    assert part.count % multiple == 0
+    assert part.count >= least
+    assert total % part.count in (0, *range(least, part.count))
 
 
 def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:
@@ -203,9 +242,9 @@ def test_weights_that_each_part_would_read_again_keep_the_batch_whole() -> None:
 
 
 def test_threads_that_share_a_kernel_get_an_image_each() -> None:
-    model = compiled(residual(), threads=2)
-    (line,) = chosen(model, "zen4", b=64, h=64, w=64)
-    assert line.endswith("2 of b at a time")
+    model = images_model(threads=2)
+    (part,) = chosen(model, "zen4", b=64, h=64, w=64)
+    assert part.count == 2
 
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -231,7 +270,8 @@ def test_a_size_is_parallel_where_places_do_not_know_of_each_other(
     made: Tensor, expected: set[str]
 ) -> None:
     assert made.definition is not None
-    assert parallel_axes([*made.definition.reads, made]).keys() == expected
+    found = parallel_axes([*made.definition.reads, made])
+    assert {size for size, axes in found.items() if not isinstance(axes, Coupling)} == expected
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -251,3 +291,115 @@ def test_no_value_lies_over_another_that_is_there_at_once(seed: int) -> None:
                     or starts[other] + needs[other] <= starts[one]
                 )
                 assert apart, (one, other)
+
+
+def coupled() -> Bound:
+    """A layer for each row, and what is known of all rows: a sum, and a softmax of the batch."""
+    made = Builder("coupled")
+    b = made.size("b", 2, 64)
+    x = made.input("x", "float32", (b, 8))
+    y = made.node("relu", made.node("dense", x, made.constant("w", np.ones((8, 8), "float32"))))
+    made.output(
+        made.node("sum", y, axis=[0], results=("total",)),
+        made.node("softmax", y, axis=0, results=("shares",)),
+        made.node("softmax", y, axis=1, results=("rows",)),
+    )
+    return made.bound
+
+
+def test_the_parts_of_a_plan_are_a_text_that_is_read_back_and_applied() -> None:
+    model = images_model(512)
+    sizes = {"b": 64, "h": 64, "w": 64}
+    parts = chosen(model, "zen4", **sizes)
+    text = "\n".join(map(str, parts))
+    assert parse_parts(f"# chosen\n\n{text}  # so") == parts
+    again = compiled(residual(512), threads=1, parts=text)
+    assert again.plan(**sizes).parts == parts
+    assert again.plan(**{**sizes, "b": parts[0].count}).parts == ()  # the whole batch
+
+
+def test_a_rule_says_parts_for_each_size() -> None:
+    rows = Part("rows", "rows", 3, "b")
+    model = compiled(coupled(), threads=1, parts=lambda sizes: str(rows) if sizes["b"] > 8 else "")
+    assert model.plan(b=8).parts == ()
+    assert model.plan(b=12).parts == (rows,)
+    x = np.random.default_rng(0).uniform(-1, 1, (12, 8)).astype("float32")
+    for found, expected in zip(
+        model(x), compiled(coupled(), threads=1, parts=False)(x), strict=True
+    ):
+        assert np.array_equal(found, expected)
+
+
+def test_a_plan_says_which_parts_kernels_refuse() -> None:
+    plan = compiled(coupled(), threads=1, parts="rows to rows: 6 of b at a time").plan(b=13)
+    assert plan.parts == ()
+    (note,) = plan.notes
+    assert note == (
+        "rows to rows: 6 of b at a time: not so, since rows: an extent is 1, and its kernel takes 2…64"
+    )
+    assert str(plan).endswith(note)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "relu to total: 2 of b at a time",
+            """\
+parts: cannot run relu to total: 2 of b at a time
+  at       total
+  because  along b, total reads relu at r0, which is not its own place
+  help     relu to relu: 2 of b at a time""",
+        ),
+        (
+            "rows to relu: 2 of b at a time",
+            """\
+parts: cannot run rows to relu: 2 of b at a time
+  because  relu is computed before rows""",
+        ),
+        (
+            "relu to y: 2 of b at a time",
+            """\
+parts: cannot run relu to y: 2 of b at a time
+  at       y
+  because  no kernel gives it
+  help     relu
+  help     total
+  help     shares
+  help     rows""",
+        ),
+        (
+            "relu to relu: 2 of n at a time",
+            """\
+parts: cannot run relu to relu: 2 of n at a time
+  at       n
+  because  the graph has no such size
+  help     b""",
+        ),
+        (
+            "relu to relu: 1 of b at a time",
+            """\
+parts: cannot run relu to relu: 1 of b at a time
+  because  b is 2 at least""",
+        ),
+        (
+            "relu to relu: 2 of b at a time\nrelu to relu: 4 of b at a time",
+            """\
+parts: cannot run relu to relu: 4 of b at a time
+  at       relu
+  because  it runs in another part: relu to relu: 2 of b at a time""",
+        ),
+        (
+            "relu to relu: 0 of b at a time",
+            """\
+parse: cannot read a schedule
+  at       line 1: relu to relu: 0 of b at a time
+  because  a part is of one at least
+  help     relu_1 to mean: 2 of b at a time""",
+        ),
+    ],
+)
+def test_parts_that_may_not_run_are_refused_by_what_couples_them(text: str, expected: str) -> None:
+    with pytest.raises(oc.errors.OffcutError) as refused:
+        compiled(coupled(), threads=1, parts=text)
+    assert str(refused.value) == expected

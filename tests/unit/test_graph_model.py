@@ -28,7 +28,7 @@ def test_a_model_costs_what_its_kernels_cost_at_the_sizes_that_they_run_at() -> 
     assert cost.seconds == pytest.approx(sum(one.each.seconds for one in cost.kernels))
     assert cost.flop < model.cost(b=2, n=14).flop < 5 * cost.flop
     assert str(cost).splitlines()[0].startswith("block(b = 2, n = 7): ")
-    assert len(str(cost).splitlines()) == 2 + len(model.steps)
+    assert len(str(cost).splitlines()) == 3 + len(model.steps)
 
 
 def test_a_cost_is_of_sizes_that_are_allowed() -> None:
@@ -36,9 +36,9 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
     with pytest.raises(CallError) as refused:
         model.cost()
     assert str(refused.value) == (
-        "cost: cannot cost block at no sizes\n  because  its sizes are b, n\n  help     cost(b=…, n=…)"
+        "cost: cannot do without b, n\n  because  the sizes of block are b, n\n  help     cost(b=…, n=…)"
     )
-    with pytest.raises(CallError, match="cost: cannot cost at n = 0\n  because  n is in 1…64"):
+    with pytest.raises(CallError, match="cost: cannot take n = 0\n  because  n is in 1…64"):
         model.cost(b=2, n=0)
 
 
@@ -110,7 +110,7 @@ arena: max(64*(b * n), 8*(b * n * n)) + max(192*(b * n), 64*(b * n)) + max(8*(b 
 def test_sizes_give_the_bytes_of_a_plan() -> None:
     plan = compiled(block(), threads=1).plan(b=2, n=3)
     assert plan.sizes == {"b": 2, "n": 3}
-    with pytest.raises(CallError, match="its sizes are b, n"):
+    with pytest.raises(CallError, match="the sizes of block are b, n"):
         compiled(block(), threads=1).plan(b=2)
 
 
@@ -169,7 +169,7 @@ def test_what_a_call_lacks_is_said(model: Model) -> None:
         model(np.zeros((1, 1, 16), "float32"), np.zeros(1, "float32"))
     with pytest.raises(CallError, match="cannot run without x"):
         model({})
-    with pytest.raises(CallError, match="cannot run at n = 65"):
+    with pytest.raises(CallError, match="cannot take n = 65"):
         model(np.zeros((1, 65, 16), "float32"))
 
 

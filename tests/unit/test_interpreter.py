@@ -398,11 +398,11 @@ run: cannot take a size k
 run: cannot take m = 0.5
   because  a size is an integer"""),
         ({"A": A[:3]}, {"m": 0}, """\
-run: cannot run at n = 3
-  because  n is a multiple of 2"""),
+run: cannot take n = 3
+  because  n is in 2…8, a multiple of 2"""),
         ({"A": A[:0]}, {"m": 0}, """\
-run: cannot run at n = 0
-  because  n is in 2…8"""),
+run: cannot take n = 0
+  because  n is in 2…8, a multiple of 2"""),
         ({"A": A}, {"m": 5}, """\
 run: cannot run at m = 5, n = 4
   at       program P

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import check_sizes
+from offcut.backends.plan import checked_sizes
 from offcut.backends.raising import raised
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
@@ -187,7 +187,7 @@ class Accelerator(Target):
         if sizes is None:
             typical = typical_of(planned.program)
             return formulas_of(request.program, planned.program, self.machine, users, typical)
-        check_sizes(signature_of(*request.named), sizes, "cost")
+        sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)

@@ -5,7 +5,6 @@ Every check of a call has its message here. Nothing is copied, and nothing compu
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
@@ -13,6 +12,7 @@ from typing import NoReturn
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host import arrays, entry
 from offcut.backends.host.arrays import View
+from offcut.core.whole import whole
 from offcut.errors import CallError
 
 _ELSEWHERE = "leave out= away, or give it memory of its own"
@@ -348,16 +348,16 @@ def _refuse_overlap(op: str, label: str, view: View, other: str, source: View) -
 
 
 def _integer(signature: Signature, name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
+    found = whole(value)
+    if found is None:
         raise CallError(
             signature.name,
             f"{name} is not an integer",
             at=name,
             because=f"got {value!r}, a {type(value).__name__}",
             help=(f"{name}=12",),
-        ) from None
+        )
+    return found
 
 
 def out_names(signature: Signature) -> tuple[str, ...]:

@@ -76,29 +76,37 @@ def _is_alone_in(group: int) -> bool:
     return members.gr_name == name and set(members.gr_mem) <= {name}
 
 
-def key(*parts: str) -> str:
-    """The name of an entry that depends on `parts` and on the versions of offcut and LLVM."""
+def key(*parts: str, rooms: frozenset[str] = frozenset()) -> str:
+    """The name of an entry that depends on `parts` and on the versions of offcut and LLVM.
+
+    rooms  of `BUILT_ON_COMPILING` on whose sources it depends, too
+    """
     digest = hashlib.sha256()
-    for part in (_source_digest(), llvmlite.__version__, *parts):
+    for part in (_source_digest(rooms), llvmlite.__version__, *parts):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()
 
 
 @cache
-def _source_digest() -> str:
-    """offcut's version, and the sizes and times of the sources that code may depend on: edited ones are others."""
+def _source_digest(rooms: frozenset[str]) -> str:
+    """offcut's version, and the sizes and times of the sources that an entry may depend on: edited ones are others."""
+    root = os.path.dirname(offcut.__file__)
+    apart = frozenset(os.path.join(root, room) for room in BUILT_ON_COMPILING - rooms)
     digest = hashlib.sha256(offcut.__version__.encode())
-    digest.update(repr(sorted(_sources(os.path.dirname(offcut.__file__)))).encode())
+    digest.update(repr(sorted(_sources(root, apart))).encode())
     return digest.hexdigest()
 
 
-def _sources(root: str) -> Iterator[tuple[str, int, int]]:
-    """Name, size and time of each source that code may depend on, descriptions of machines among them."""
-    folders, apart = [root], {os.path.join(root, room) for room in BUILT_ON_COMPILING}
+def _sources(root: str, apart: frozenset[str]) -> Iterator[tuple[str, int, int]]:
+    """Name, size and time of each source, descriptions of machines and shipped records among them.
+
+    apart  folders whose sources are left out
+    """
+    folders = [root]
     for at in folders:
         with os.scandir(at) as entries:
             for entry in entries:
-                if entry.name.endswith((".py", ".toml")):
+                if entry.name.endswith((".py", ".toml", ".jsonl")):
                     try:
                         status = entry.stat()
                     except OSError:  # an editor links to nothing beside a file that is open

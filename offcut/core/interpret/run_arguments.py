@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
+from offcut.core.whole import whole
 from offcut.errors import CallError
 
 GIVEN = (Kind.INPUT, Kind.CONSTANT)
@@ -77,12 +77,7 @@ def checked_sizes(
                 because=f"program {program.name} has no such size",
                 help=(f"sizes: {', '.join(declared) or 'none'}",),
             )
-        try:
-            known[name] = operator.index(value)
-        except TypeError:
-            raise CallError(
-                "run", f"cannot take {name} = {value!r}", because="a size is an integer"
-            ) from None
+        known[name] = checked_size(declared[name], value)
     while _solve_one(program, arrays, known):
         pass
     for name, size in declared.items():
@@ -93,7 +88,7 @@ def checked_sizes(
                 because="no shape of an input determines it",
                 help=(f"run(…, {name}={size.min})",),
             )
-        check_size(size, known[name])
+        checked_size(size, known[name])
     _check_shapes(program, arrays, known)
     for fact in program.assumptions:
         if not evaluate(fact, known):
@@ -135,20 +130,43 @@ def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffe
                 yield buffer, axis, extent
 
 
-def check_size(size: Size, value: int, op: str = "run") -> None:
-    """Refuse a value that a size may not have.
+def given_sizes(
+    op: str, of: str, declared: Sequence[Size], given: Mapping[str, int]
+) -> dict[str, int]:
+    """What a user gave for each size, as Python ints, in the user's order.
+
+    op  what is refused: ``plan``, ``cost``; of  whose sizes are declared
+
+    Raises CallError for a size that is missing, unknown, or outside its facts.
+    """
+    known = {size.name: size for size in declared}
+    missing = [name for name in known if name not in given]
+    unknown = [name for name in given if name not in known]
+    if missing or unknown:
+        what = f"take {', '.join(unknown)}" if unknown else f"do without {', '.join(missing)}"
+        raise CallError(
+            op,
+            f"cannot {what}",
+            because=f"the sizes of {of} are {', '.join(known) or 'none'}",
+            help=(f"{op}({', '.join(f'{name}=…' for name in known)})",),
+        )
+    return {name: checked_size(known[name], value, op) for name, value in given.items()}
+
+
+def checked_size(size: Size, value: int, op: str = "run") -> int:
+    """A value that a size may have, as a Python int.
 
     op  what is refused: ``run``, ``plan``
     """
-    because = ""
-    if not isinstance(value, int) or isinstance(value, bool):
-        because = "a size is a Python int"
-    elif not size.min <= value <= size.max:
-        because = f"{size.name} is in {size.min}…{size.max}"
-    elif value % size.multiple_of:
-        because = f"{size.name} is a multiple of {size.multiple_of}"
-    if because:
-        raise CallError(op, f"cannot {op} at {size.name} = {value!r}", because=because)
+    found, because = whole(value), ""
+    if found is None:
+        because = "a size is an integer"
+    elif not size.min <= found <= size.max or found % size.multiple_of:
+        multiple = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
+        because = f"{size.name} is in {size.min}…{size.max}{multiple}"
+    if found is None or because:
+        raise CallError(op, f"cannot take {size.name} = {value!r}", because=because)
+    return found
 
 
 def _check_shapes(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:

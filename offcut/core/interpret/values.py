@@ -198,6 +198,8 @@ class Values:
                 return converted(self.value(a, lanes), _numpy(dtype))
             case Select(condition, then, other):
                 holds = self.value(condition, lanes)
+                if holds.ndim == 0:
+                    return self.value(then if holds else other, lanes)
                 taken = self.value(then, lanes.where(holds))
                 return np.where(holds, taken, self.value(other, lanes.where(~holds)))
             case Compare(op, a, b):

@@ -174,10 +174,20 @@ class _Statements(Declarations):
         reader.advance()
         name = self.new_name(reader, names)
         reader.expect("in")
+        if reader.at("range") and reader.following().text == "(":
+            raise reader.refuse(
+                "cannot read this line", "found `range`", f"for {name} in 0:n is a loop up to n - 1"
+            )
         lo = reader.index()
         reader.expect(":")
         hi = reader.index()
-        step = self.step(reader) if reader.accept(":") else 1
+        step = 1
+        if reader.accept(":"):
+            if reader.token.kind == "end":
+                raise reader.refuse(
+                    "cannot read this line", "it ends in `:`", "a loop has no colon at its end"
+                )
+            step = self.step(reader)
         marks = self.marks(reader, "a for", {**_ROLES, **_EXECUTIONS}, ("bind",))
         body = self.block(names | {name})
         if step != 1:

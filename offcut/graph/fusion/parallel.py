@@ -11,47 +11,69 @@ of all results is what the same description computes of that part of all inputs,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from offcut.core.expr import Var, all_loads, walk
+from offcut.core.expr import Expr, Var, all_loads, walk
 from offcut.core.sizes import Dim
 from offcut.describe.reads import sizes_of
 from offcut.describe.tensor import Compute, Tensor
 
 
-def parallel_axes(tensors: Sequence[Tensor]) -> dict[str, dict[str, int]]:
-    """Of each parallel size, which axis of each tensor it is; tensors without it are left out.
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """What shows that elements along a size know of each other.
+
+    tensor  whose elements do, or whose shape has no axis of the size
+    how     in words; "" where an element reads one of `read` that is not its own
+    at      where that is read along the axis that has the size
+    """
+
+    tensor: str
+    how: str = ""
+    read: str = ""
+    at: Expr | None = None
+
+
+def parallel_axes(tensors: Sequence[Tensor]) -> dict[str, dict[str, int] | Coupling]:
+    """Of each size, which axis of each tensor it is, tensors without it left out; what couples its elements where it is not parallel.
 
     tensors  those that are computed, and all that they read
     """
-    found = {size.name: _axes(size, tensors) for size in sizes_of(tensors)}
-    return {name: axes for name, axes in found.items() if axes is not None}
+    return {size.name: _axes(size, tensors) for size in sizes_of(tensors)}
 
 
-def _axes(size: Dim, tensors: Sequence[Tensor]) -> dict[str, int] | None:
-    """The axis of each tensor that has one; None where the size is not parallel."""
+def _axes(size: Dim, tensors: Sequence[Tensor]) -> dict[str, int] | Coupling:
     axes = dict[str, int]()
     for tensor in tensors:
         for axis, extent in enumerate(tensor.shape):
             if size not in getattr(extent, "free_symbols", ()):
                 continue
-            if extent != size or tensor.name in axes:
-                return None
+            if extent != size:
+                return Coupling(tensor.name, "has an axis that is not as long as that")
+            if tensor.name in axes:
+                return Coupling(tensor.name, "has two axes of that length")
             axes[tensor.name] = axis
     for tensor in tensors:
-        if tensor.definition is not None and not _apart(tensor.name, tensor.definition, size, axes):
-            return None
+        if tensor.definition is not None:
+            found = _coupling(tensor.name, tensor.definition, size, axes)
+            if found is not None:
+                return found
     return axes
 
 
-def _apart(name: str, made: Compute, size: Dim, axes: Mapping[str, int]) -> bool:
-    """Whether each element is of its own place of what is read."""
-    if size in made.sizes:
-        return False
-    if any(size in getattr(axis.extent, "free_symbols", ()) for axis in made.reduce_axes):
-        return False
+def _coupling(name: str, made: Compute, size: Dim, axes: Mapping[str, int]) -> Coupling | None:
+    """What an element asks for beside its own place of what is read; None where it is nothing."""
     own = Var(made.axes[axes[name]].name) if name in axes else None
     read = [load for load in all_loads(made.body) if load.buffer in axes]
-    if any(load.index[axes[load.buffer]] != own for load in read):
-        return False
+    for load in read:
+        at = load.index[axes[load.buffer]]
+        if at != own:
+            return Coupling(name, read=load.buffer, at=at)
+    if size in made.sizes:
+        return Coupling(name, "computes with its value")
+    if any(size in getattr(axis.extent, "free_symbols", ()) for axis in made.reduce_axes):
+        return Coupling(name, "adds up as many")
     asked = sum(node == own for node in walk(made.body))  # by each read once, and by nothing else
-    return own is None or asked == len(read)
+    if own is not None and asked != len(read):
+        return Coupling(name, "computes with the index along it")
+    return None

@@ -1,7 +1,8 @@
-"""Where values lie at one set of sizes, where kernels run for a part of a batch at a time.
+"""Where values lie at one set of sizes.
 
-A value that is made and read within a part lies in memory of one part; one that outlives it has memory of its own, since
-later parts write it while earlier values of the part are read anew. All others share slots as they do without parts.
+Without parts they share slots. With parts, a value that is made and read within one takes memory of one part, and all others are there
+from the first step of a part to its last, where they are anywhere within: later parts write one that outlives it while earlier
+values are read anew. Then each lies as low as can be.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.graph.models.arena import ALIGNMENT, Arena
-from offcut.graph.models.microbatches import Part
+from offcut.graph.models.microbatches import Run
 from offcut.graph.sizes.extents import Numbers
 
 
@@ -17,45 +18,48 @@ class ArenaPlan:
     """Bytes of the arena.
 
     starts  where each value begins
-    inner   the values of each part that no step outside of it reads; of_parts: bytes that these take, at most
-    slots   bytes of each slot
-    kept    bytes of each value that outlives its part
-    bytes   of all of them; what comes behind is scratch
+    inner   the values of each run of steps that no step outside of it reads
+    slots   bytes of each slot, where nothing runs in parts
+    bytes   of all; what comes behind is scratch
     """
 
-    def __init__(self, arena: Arena, number: Numbers, parts: Sequence[Part]) -> None:
+    def __init__(self, arena: Arena, number: Numbers, runs: Sequence[Run]) -> None:
         """Place all values.
 
         number  the values of extents for the whole batch
         """
-        self.starts, self.inner, self.of_parts = dict[str, int](), list[frozenset[str]](), 0
-        self.kept = dict[str, int]()
-        for part in parts:
-            inner = dict[str, int]()
-            for name, (first, last) in arena.lives.items():
-                if part.first <= first < part.end:
-                    if last < part.end:
-                        inner[name] = part.numbers[0](arena.needs[name])
-                    else:
-                        self.kept[name] = number(arena.needs[name])
-            starts, end = packed(inner, arena.lives)
-            self.inner.append(frozenset(inner))
-            self.starts |= starts
-            self.of_parts = max(self.of_parts, end)
-        self.slots, self.bytes = [0] * len(arena.slots), self.of_parts
-        sharing = [name for name in arena.of if name not in self.starts | self.kept]
-        for name in sharing:
-            slot = arena.of[name]
-            self.slots[slot] = max(self.slots[slot], number(arena.needs[name]))
-        begins = [self._taken(need) for need in self.slots]
-        self.starts |= {name: begins[arena.of[name]] for name in sharing}
-        self.starts |= {name: self._taken(need) for name, need in self.kept.items()}
+        self.inner = [
+            frozenset(
+                name for name, (a, b) in arena.lives.items() if run.first <= a and b < run.end
+            )
+            for run in runs
+        ]
+        self.slots = () if runs else tuple(max(map(number, slot.bytes)) for slot in arena.slots)
+        if runs:
+            self.starts, self.bytes = self._in_parts(arena, number, runs)
+            return
+        begins = [0]
+        for need in self.slots:
+            begins.append(begins[-1] + rounded(need))
+        self.starts, self.bytes = {name: begins[at] for name, at in arena.of.items()}, begins[-1]
 
-    def _taken(self, need: int) -> int:
-        """Where so many further bytes begin."""
-        start = self.bytes
-        self.bytes += rounded(need)
-        return start
+    def _in_parts(
+        self, arena: Arena, number: Numbers, runs: Sequence[Run]
+    ) -> tuple[dict[str, int], int]:
+        """Where each value begins, and the end of all."""
+        needs = {name: number(need) for name, need in arena.needs.items()}
+        lives = dict(arena.lives)
+        for run, inner in zip(runs, self.inner, strict=True):
+            needs |= {name: run.numbers[0](arena.needs[name]) for name in inner}
+            for name in lives.keys() - inner:
+                first, last = lives[name]
+                if run.first <= first < run.end:
+                    first = run.first
+                if run.first <= last < run.end:
+                    last = run.end - 1
+                lives[name] = first, last
+        order = sorted(lives, key=lambda name: lives[name][0])
+        return packed({name: needs[name] for name in order}, lives)
 
 
 def packed(

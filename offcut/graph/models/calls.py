@@ -70,13 +70,16 @@ class Calls:
         steps = np.searchsorted(starts, wrong + at.start, side="right") - 1 + first
         return [*map(int, steps), *(n for n in self._related if first <= n < end)]
 
-    def refuses(self, first: int, end: int, number: Numbers) -> bool:
-        """Whether a kernel of some steps does not run at sizes.
+    def refusal(self, first: int, end: int, number: Numbers) -> str:
+        """The first of some steps whose kernel does not run at sizes, and why; "" where all do.
 
         number  the values of extents there
         """
-        doubtful = self.refusing(first, end, number.array)
-        return any(self.operands.steps[n].refuses(number) for n in doubtful)
+        for n in self.refusing(first, end, number.array):
+            because = self.operands.steps[n].refuses(number)
+            if because:
+                return f"{self.operands.steps[n].name}: {because}"
+        return ""
 
     def batch(
         self, first: int, end: int, values: Values, bases: Array, offsets: Array

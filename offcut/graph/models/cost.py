@@ -1,4 +1,11 @@
-"""What a call of a model costs, predicted: the sum of its kernels, each at the sizes that it runs at."""
+"""What a call of a model costs, predicted: the sum of its kernels, each at the sizes that it runs at::
+
+    seconds = sum over kernels of max(alone, weights) + passing
+
+A kernel alone is one that was called before, and finds near what fits near. In a model its weights come from where those of all kernels
+fit, while it computes; what kernels hand on and main memory gives and takes comes on top, since a kernel waits for it: convolutions of
+eight images of a MobileNet do, products of a transformer do not wait for weights (`traffic` has the formulas of both).
+"""
 
 from __future__ import annotations
 
@@ -7,9 +14,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.costmodel import Cost, quantity, table
 from offcut.graph.graph import Graph
-from offcut.graph.models.plan import check_sizes
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Step
 from offcut.graph.sizes.extents import Numbers
@@ -21,13 +28,30 @@ class KernelCost:
 
     value    that it gives; operators: that it runs
     times    that it runs in a call
-    each     the cost of one of these
+    each     the cost of one of these, of a kernel that was called before by itself
+    alone    seconds of all of these, but for what main memory gives
+    weights  seconds in which they read these; passing: in which main memory gives and takes what passes between kernels
     """
 
     value: str
     operators: str
     times: int
     each: Cost
+    alone: float
+    weights: float
+    passing: float
+
+    @property
+    def seconds(self) -> float:
+        """Of all times."""
+        return max(self.alone, self.weights) + self.passing
+
+    @property
+    def bound_by(self) -> str:
+        """``passing``, ``weights``, or the resource that binds the kernel by itself: that of most of the time."""
+        if self.passing > max(self.alone, self.weights):
+            return "passing"
+        return "weights" if self.weights > self.alone else self.each.bound_by
 
 
 @dataclass(frozen=True)
@@ -45,7 +69,7 @@ class ModelCost:
     @property
     def seconds(self) -> float:
         """Of all kernels: they run one after the other."""
-        return sum(one.times * one.each.seconds for one in self.kernels)
+        return sum(one.seconds for one in self.kernels)
 
     @property
     def flop(self) -> int:
@@ -54,7 +78,7 @@ class ModelCost:
 
     @property
     def bytes(self) -> dict[str, int]:
-        """From each memory: what lies between kernels is taken to be as near as what a kernel reads in a call by itself."""
+        """From each memory, by kernels alone: what lies between them is taken to be as near as what one reads in a call by itself."""
         found = Counter[str]()
         for one in self.kernels:
             found.update({name: one.times * count for name, count in one.each.bytes.items()})
@@ -71,11 +95,14 @@ class ModelCost:
         rows = [("value", "operators", "predicted", "of the call", "flop", "bound by")]
         for one in self.kernels:
             cost, times = one.each, one.times
-            share = f"{times * cost.seconds / self.seconds:.0%}" if self.seconds else ""
-            took = ("" if times == 1 else f"{times} × ") + quantity(cost.seconds, "s")
+            share = f"{one.seconds / self.seconds:.0%}" if self.seconds else ""
+            took = ("" if times == 1 else f"{times} × ") + quantity(one.seconds / times, "s")
             flop = f"{times * cost.flop:,}"
-            rows.append((one.value, one.operators, took, share, flop, cost.bound_by))
-        return "\n".join([first, *table(rows)])
+            rows.append((one.value, one.operators, took, share, flop, one.bound_by))
+        weights = sum(max(one.weights - one.alone, 0) for one in self.kernels)
+        passing = sum(one.passing for one in self.kernels)
+        last = f"of this {quantity(weights, 's')} waiting for weights, {quantity(passing, 's')} passing values by main memory"
+        return "\n".join([first, *table(rows), last])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -86,22 +113,34 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
 
     Raises CallError for a size that is missing, unknown, or not allowed.
     """
-    check_sizes(graph, sizes, "cost")
+    sizes = given_sizes("cost", graph.name, graph.sizes, sizes)
     number = shared.valued(sizes)
-    once: tuple[tuple[int, Numbers], ...] = ((1, number),)
-    times = dict.fromkeys(range(len(shared.steps)), once)
-    for part in shared.parts(number, sizes):
-        whole, *rest = part.numbers
-        runs = ((part.total // part.count, whole), *((1, one) for one in rest))
-        times |= dict.fromkeys(range(part.first, part.end), runs)
+    runs, _ = shared.runs(number, sizes)
+    cycles = shared.batches.cycles(number, runs)
+    whole: tuple[tuple[int, Numbers, float], ...] = ((1, number, 1.0),)
+    times = dict.fromkeys(range(len(shared.steps)), whole)
+    for run in runs:
+        full, *rest = run.numbers
+        count, left = divmod(run.total, run.part.count)
+        found = (count, full, 1 - left / run.total), *((1, one, left / run.total) for one in rest)
+        times |= dict.fromkeys(range(run.first, run.end), found)
 
-    def of(step: Step, at: Numbers) -> Cost:
-        found: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})
-        return found
+    def kernel(place: int, step: Step, count: int, at: Numbers, share: float) -> KernelCost:
+        each: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})
+        alone, weights, passing = count * each.seconds, 0.0, 0.0
+        if cycles is not None:
+            near = (
+                max(cycles for name, cycles in stage.items() if name != each.memories[-1])
+                for stage in each.stages.values()
+            )
+            alone = count * sum(near) / each.hertz
+            weights, passing = (share * float(found[place]) / each.hertz for found in cycles)
+        operators = " ".join(step.nodes)
+        return KernelCost(step.name, operators, count, each, alone, weights, passing)
 
     kernels = (
-        KernelCost(step.name, " ".join(step.nodes), count, of(step, at))
+        kernel(place, step, *times_)
         for place, step in enumerate(shared.steps)
-        for count, at in times[place]
+        for times_ in times[place]
     )
     return ModelCost(graph.name, dict(sizes), tuple(kernels))

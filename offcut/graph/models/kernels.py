@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from offcut.backends.base import Entry
 from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.describe.request import Array
-from offcut.errors import DescribeError, OffcutError, TargetError
+from offcut.errors import DescribeError, OffcutError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.ahead import Ahead, Compilation
-from offcut.graph.models.moves import moves_of
+from offcut.graph.models.batch_strides import batch_strides
+from offcut.graph.models.region_steps import Call, Held, RegionSteps, held
 from offcut.graph.models.split import TargetKernel, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import (
     Binding,
     CanonicalRegion,
+    Derived,
     DescribedKernel,
-    run,
-    shaped,
     wanted,
     zero,
-    zeros,
 )
 from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
 from offcut.graph.sizes import extents
-from offcut.kernel import Kernel
+from offcut.kernel import Kernel, KernelCode
 from offcut.pipeline import compile
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A kernel, how its arrays are bound; the number of its code."""
-
-    taken: TargetKernel
-    code: int
-    binding: Binding
 
 
 @dataclass(frozen=True)
@@ -58,6 +48,7 @@ class Kernels:
     values  of the graph
     arrays  its constants
     like    of another graph, whose code is taken where it fits
+    compiled  one for each code, by its number
     least_filled, distributive  as `offcut.graph.compiled` says
     """
 
@@ -75,8 +66,14 @@ class Kernels:
         self.sizes, self.values, self.arrays = tuple(sizes), values, arrays
         self.targets, self.threads, self.least_filled = targets, threads, least_filled
         self.distributive = distributive
-        self._known: dict[object, tuple[_Made, ...]] = {} if like is None else like._known
-        self._compiled: dict[str, TargetKernel] = {} if like is None else like._compiled
+        self._known: dict[object, tuple[Call, ...]] = {} if like is None else like._known
+        self._numbers: dict[str, int] = {} if like is None else like._numbers
+        self.compiled: list[TargetKernel] = [] if like is None else like.compiled
+
+    @property
+    def codes(self) -> list[KernelCode]:
+        """By their numbers."""
+        return [one.kernel.code for one in self.compiled]
 
     def asked(
         self,
@@ -134,70 +131,80 @@ class Kernels:
                 continue
             constants = {name: zero(a.dtype.name, a.shape) for name, a in one.constants.items()}
             with suppress(OffcutError):  # it is refused where it is made
-                found, _ = wanted(one.asked, constants, self.distributive, zeros)
+                found, _ = wanted(one.asked, constants, self.distributive, Derived.zeros)
                 for each in found:
                     kinds = {name: (a.dtype, a.shape) for name, a in each.constants.items()}
                     asked = each.output, each.inputs, kinds, self.threads, target
                     jobs.setdefault(each.key, Compilation(each.key, *asked))
-        return Ahead([job for key, job in jobs.items() if key not in self._compiled], count)
+        return Ahead([job for key, job in jobs.items() if key not in self._numbers], count)
 
-    def steps(self, region: NamedRegion, ahead: Ahead, priced: bool = False) -> Iterator[Step]:
-        """The call that runs a region, and before it one that measures what it reads, where it assumes something of that.
+    def steps(
+        self, region: NamedRegion, ahead: Ahead, priced: bool = False
+    ) -> tuple[RegionSteps, list[Step]]:
+        """What runs a region, for any constants and with its own: the last step does, one before it measures what it
+        reads, where it assumes something of that.
 
         ahead   who may be making its kernels
         priced  whether it is asked for its cost alone: it may hold constants of another region
 
         Raises DescribeError, PartitionError or TargetError for what a kernel cannot be made of.
         """
-        asked, placed, constants = region.asked, region.placed, region.constants
-        found, known = self._known.get(asked.key), constants
-        if found is not None and constants and not priced:
-            known = {**constants, **run(found[-1].binding.derived, constants)}
-            try:
-                kernels = [_rebound(made, known, asked.orders) for made in found]
-            except DescribeError:  # their code is for finite ones
-                found = None
-        elif found is not None:
-            kernels = [made.taken.kernel for made in found]
-        if found is None:
-            asks, known = wanted(asked, constants, self.distributive, run)
-            found = tuple(self.made(one, ahead) for one in asks)
-            self._known.setdefault(asked.key, found)
-            kernels = [made.taken.kernel for made in found]
-
+        calls, held = self._held(region, ahead, priced)
+        kernels = zip(calls, held.kernels, strict=True)
+        made = tuple(self._step(region, call, kernel) for call, kernel in kernels)
         own = {new: old for old, new in region.names.items()}
-        nodes = placed.region.nodes
+        constants = {name: own[name] for name in region.constants}
+        found = RegionSteps(constants, region.asked.orders, calls, made)
+        return found, [*found.steps(held, priced)]
+
+    def _held(
+        self, region: NamedRegion, ahead: Ahead, priced: bool
+    ) -> tuple[tuple[Call, ...], Held]:
+        """The kernels of a region with its constants: those of another of the same computation, or new ones."""
+        asked, constants = region.asked, region.constants
+        known = self._known.get(asked.key)
+        if known is not None and (priced or not constants):
+            return known, Held([self.compiled[call.code].kernel for call in known], constants)
+        if known is not None:
+            with suppress(DescribeError):  # their code is for finite ones
+                return known, held(known, self.codes, constants, asked.orders)
+        asks, every = wanted(asked, constants, self.distributive, Derived.run)
+        made = [self.made(one, ahead) for one in asks]
+        pairs = zip(made, asks, strict=True)
+        calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
+        return calls, Held([kernel for _, kernel in made], every)
+
+    def _step(self, region: NamedRegion, call: Call, kernel: Kernel) -> partial[Step]:
+        """A step of a region, but for its kernel and what its constants say."""
+        binding, asked, placed = call.binding, region.asked, region.placed
+        own = {new: old for old, new in region.names.items()}
+        nodes, taken = placed.region.nodes, self.compiled[call.code]
         name = nodes[-1].results[0].name
-        for made, kernel in zip(found, kernels, strict=True):
-            binding = made.binding
-            measured = {
-                f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
-            }
-            inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
-            results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
-                region.names[n]: self.operand(n, region, binding) for n in placed.region.results
-            }
-            entry = _entry(kernel)
-            yield Step(
-                kernel,
-                entry,
-                made.code,
-                f"{name}.largest" if measured else name,
-                ("largest",) if measured else tuple(node.op for node in nodes),
-                tuple(inputs.values()),
-                tuple(results.values()),
-                tuple((facts.name, binding.sizes[facts.name]) for facts in kernel.signature.sizes),
-                made.taken.target,
-                made.taken.refused,
-                tuple(
-                    (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
-                    for name, x in binding.constants.items()
-                    if x in own
-                ),
-                tuple(0.0 if priced else one.limit(known[one.points]) for one in binding.assumed),
-                binding.distributed,
-                moves_of(binding, inputs, results) if entry else {},
-            )
+        measured = {
+            f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
+        }
+        inputs = {x: self.operand(own[x], region, binding) for x in binding.inputs}
+        results = {n: Operand(n, n, dtype, ZERO, (), ()) for n, dtype in measured.items()} or {
+            region.names[n]: self.operand(n, region, binding) for n in placed.region.results
+        }
+        return partial(
+            Step,
+            code=call.code,
+            name=f"{name}.largest" if measured else name,
+            nodes=("largest",) if measured else tuple(node.op for node in nodes),
+            inputs=tuple(inputs.values()),
+            outputs=tuple(results.values()),
+            sizes=tuple((n.name, binding.sizes[n.name]) for n in kernel.signature.sizes),
+            target=taken.target,
+            refused=taken.refused,
+            constants=tuple(
+                (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
+                for name, x in binding.constants.items()
+                if x in own
+            ),
+            distributed=binding.distributed,
+            batch_strides=batch_strides(binding, inputs, results, own),
+        )
 
     def operand(self, name: str, region: NamedRegion, binding: Binding) -> Operand:
         """A value as an array of a kernel."""
@@ -211,52 +218,29 @@ class Kernels:
         value = self.values[place.root]
         return place == own_place(value.name, value.shape)
 
-    def made(self, asked: DescribedKernel, ahead: Ahead) -> _Made:
-        """A kernel, compiled where none that computes the same is, with its constants."""
-        found = self._compiled.get(asked.key)
-        if found is not None and asked.constants:
-            try:
-                found = replace(found, kernel=found.kernel.with_constants(asked.constants))
-            except DescribeError:  # its code is for finite ones
-                found = None
-        if found is None:
-            with ahead.making(asked.key):
-                found = taken(
-                    self.targets,
-                    lambda target: compile(
-                        asked.output,
-                        asked.inputs,
-                        asked.constants,
-                        threads=self.threads,
-                        target=target,
-                    ),
-                    self.least_filled,
-                )
-            self._compiled.setdefault(asked.key, found)
-        return _Made(found, [*self._compiled].index(asked.key), asked.binding)
-
-
-def _rebound(
-    made: _Made, constants: Mapping[str, Array], orders: Mapping[str, tuple[int, ...]]
-) -> Kernel:
-    """The kernel with other constants.
-
-    Raises DescribeError where its code is for finite ones, and these are not.
-    """
-    binding = made.binding
-    arrays = shaped(
-        {name: constants[name] for name in binding.constants.values()}, binding.runs, orders
-    )
-    given = {own: arrays[name] for own, name in binding.constants.items()}
-    return made.taken.kernel.with_constants(given) if given else made.taken.kernel
-
-
-def _entry(kernel: Kernel) -> Entry | None:
-    """Its machine code; None where the target makes none."""
-    try:
-        return kernel.entry
-    except TargetError:
-        return None
+    def made(self, asked: DescribedKernel, ahead: Ahead) -> tuple[int, Kernel]:
+        """The number of its code, and a kernel with its constants: compiled where none that computes the same is."""
+        known = self._numbers.get(asked.key)
+        if known is not None:
+            kernel = self.compiled[known].kernel
+            with suppress(DescribeError):  # its code is for finite ones
+                held = kernel.with_constants(asked.constants) if asked.constants else kernel
+                return known, held
+        with ahead.making(asked.key):
+            found = taken(
+                self.targets,
+                lambda target: compile(
+                    asked.output,
+                    asked.inputs,
+                    asked.constants,
+                    threads=self.threads,
+                    target=target,
+                ),
+                self.least_filled,
+            )
+        self.compiled.append(found)
+        number = self._numbers[asked.key] = len(self.compiled) - 1
+        return number, found.kernel
 
 
 def _renamed(node: Node, names: Mapping[str, str]) -> Node:

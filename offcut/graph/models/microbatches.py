@@ -5,21 +5,21 @@ A convolution of many images writes more than the last cache holds, of one image
 between the kernels of a part is needed for that part alone, and takes memory for one part.
 
 Against that stands that each part reads the weights again. How many run at a time, and which kernels together, is the cheapest
-path through the steps ``s``, with a state for each count ``c``, in cycles::
+path through the steps ``s``, with a state for each count ``c``, in cycles of `traffic`::
 
-    inside[s][c] = min(inside[s - 1][c], min over d of closed[s - 1][d] + read(s) * slower(s, c)) + run(s, c)
-    closed[s][c] = inside[s][c] + written(s) * slower(s, c)
-    run(s, c)    = moved(s) * rate(s, c) + (parts(c) - 1) * (fixed(s) * rate of all weights + policy.part_cycles)
+    inside[s][c] = min(inside[s - 1][c], min over d of closed[s - 1][d] + enters(s, c)) + run(s, c)
+    closed[s][c] = inside[s][c] + leaves(s, c)
+    run(s, c)    = passes(s, c) + (parts(c) - 1) * (holds(s) + policy.part_cycles)
 
-``read``, ``written``, ``moved`` (both) and ``fixed`` are bytes: of what is a part of the batch, and of weights. ``rate(s, c)`` is cycles for a byte where
-what the step moves for ``c`` is held, ``slower`` how many more it takes where that for the whole batch is: there lies what passes
-between steps of unlike counts. Counts begin at the threads that share a kernel, so that each has one of the batch, or where the size does.
+Counts begin at the threads that share a kernel, so that each has one of the batch, or where the size does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from math import inf, lcm
 
 import numpy as np
@@ -29,109 +29,196 @@ from offcut.core.expr import Expr
 from offcut.core.program import Size
 from offcut.costmodel import Device, Machine
 from offcut.describe.request import Array
+from offcut.errors import PartitionError
 from offcut.graph.graph import Value
+from offcut.graph.models.batch_strides import couplings
 from offcut.graph.models.calls import Calls
-from offcut.graph.models.moves import able
 from offcut.graph.models.operands import Operands
+from offcut.graph.models.parts import Part, Parts, parse_parts
 from offcut.graph.models.step import Step
+from offcut.graph.models.traffic import Traffic
 from offcut.graph.sizes.extents import Numbers, Valued, product
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Steps from `first` to before `end` that run for `count` at a time of a batch of `total`.
+class Run:
+    """The steps of a part, from `first` to before `end`, at one set of sizes.
 
-    size     of which there are so many
-    numbers  the values of extents for one of these times; for the last, where fewer are left
+    total    how many the batch has
+    numbers  the values of extents for one of the times that they run; for the last, where fewer are left
     """
 
+    part: Part
     first: int
     end: int
-    size: str
-    count: int
     total: int
     numbers: tuple[Numbers, ...]
 
 
 class MicroBatches:
-    """The size of a graph of which kernels run a part at a time."""
+    """Which kernels of a graph run for a part of a size at a time."""
 
     def __init__(
-        self, size: Size, operands: Operands, able: Sequence[bool], values: Mapping[str, Value]
+        self,
+        operands: Operands,
+        values: Mapping[str, Value],
+        lengths: Mapping[str, Expr],
+        sizes: Sequence[Size],
+        asked: Parts = True,
     ) -> None:
         """What no size changes; `machine` is the one whose memories count.
 
-        operands  of the steps that run a graph; able: which steps may run for a part
-        values    of the graph
-        """
-        self.size, self.able, self.moves = size.name, tuple(able), operands.moves(size.name)
-        self._facts = size
-        self.machine: Device = operands.steps[0].kernel.machine
-        self._operands, self._threads = operands, max(s.kernel.threads for s in operands.steps)
-        self._weights = np.array([_weights(step, values) for step in operands.steps], np.int64)
-        self._read = np.array(
-            [n < len(s.inputs) for s in operands.steps for n in range(len(s.arrays))]
-        )
+        operands  of the steps that run a graph
+        values    of the graph; lengths: elements of the memory of each; sizes: of the graph
 
-    def parts(
+        Raises ParseError for a text that says no parts, PartitionError for parts that may not run.
+        """
+        self._operands, self._lengths, self._asked = operands, lengths, asked
+        self._steps, self._sizes = operands.steps, {size.name: size for size in sizes}
+        self._place = {step.name: number for number, step in enumerate(self._steps)}
+        self.machine: Device | None = self._steps[0].kernel.machine if self._steps else None
+        self._threads = max((step.kernel.threads for step in self._steps), default=1)
+        self._weights = np.array([_weights(step, values) for step in self._steps], np.int64)
+        self._is_input = np.array(
+            [n < len(s.inputs) for s in self._steps for n in range(len(s.arrays))], np.bool_
+        )
+        self.strides = cache(operands.batch_strides)
+        self._said: tuple[tuple[int, int, Part], ...] = ()
+        self._size, self._parallel = "", np.zeros(len(self._steps), np.bool_)
+        if isinstance(asked, str):
+            self._said = self._checked(asked)
+        elif asked is True:
+            self._size, self._parallel = self._batch()
+
+    def runs(
         self, number: Numbers, sizes: Mapping[str, int], valued: Valued, calls: Calls
-    ) -> list[Part]:
-        """The steps that run for a part of the batch at a time; all others run for the whole of it.
+    ) -> tuple[list[Run], list[str]]:
+        """The steps that run for a part of a size at a time, all others run for the whole of it; and which do not, and why.
 
         number  the values of extents at the sizes; valued: at any
         calls   say which sizes a kernel takes
-        """
-        total, found = sizes[self.size], list[Part]()
-        numbers: dict[int, Numbers] = {}
-        for (first, end), count in self._runs(number, total):
-            if count == total:
-                continue
-            counts = (count, total % count) if total % count else (count,)
-            for one in counts:
-                if one not in numbers:
-                    numbers[one] = valued({**sizes, self.size: one})
-            if not any(calls.refuses(first, end, numbers[one]) for one in counts):
-                own = tuple(numbers[one] for one in counts)
-                found.append(Part(first, end, self.size, count, total, own))
-        return found
 
-    def _runs(self, number: Numbers, total: int) -> list[tuple[tuple[int, int], int]]:
-        """All steps in order, each with those behind it that run for so many at a time; none where all fits near."""
-        machine = self.machine
-        if next(self._counts(total), total) == total or not isinstance(machine, Machine):
-            return []
-        read, moved, fixed = self._traffic(number)
-        if max(moved + fixed) <= machine.memory[1].bytes:
-            return []
-        counts = np.array([*self._counts(total), total])
-        rates = _per_byte(machine, fixed[:, None] + moved[:, None] * counts // total)
-        slower = rates[:, -1:] - rates
-        again = -(-total // counts) - 1
-        weights = _per_byte(machine, self._weights.sum())
-        once_more = fixed[:, None] * weights + machine.policy.part_cycles
-        run = moved[:, None] * rates + again * once_more
-        run[np.ix_(np.logical_not(self.able), again > 0)] = inf
-        enter, leave = read[:, None] * slower, (moved - read)[:, None] * slower
-        states, before = np.arange(len(counts)), list[Array]()
-        inside = closed = np.where(again > 0, inf, 0.0)
-        for n in range(len(read)):
-            other = int(closed.argmin())
-            entered = closed[other] + enter[n]
-            before.append(np.where(inside <= entered, states, other))
-            inside = np.minimum(inside, entered) + run[n]
-            closed = inside + leave[n]
-        state, runs = int(closed.argmin()), list[tuple[tuple[int, int], int]]()
-        for at in reversed(range(len(before))):
-            end, count = at + 1, int(counts[state])
-            if runs and count == runs[-1][1]:
-                (_, end), _ = runs.pop()
-            runs.append(((at, end), count))
-            state = int(before[at][state])
-        return runs[::-1]
+        Raises what making this does, where a rule gives a text that is refused.
+        """
+        found, notes = list[Run](), list[str]()
+        numbers: dict[tuple[str, int], Numbers] = {}
+        for first, end, part in self._parts(number, sizes):
+            total = sizes[part.size]
+            if part.count >= total:
+                continue
+            counts = dict.fromkeys((part.count, total % part.count or part.count))
+            for one in counts:
+                if (part.size, one) not in numbers:
+                    numbers[part.size, one] = valued({**sizes, part.size: one})
+            own = tuple(numbers[part.size, one] for one in counts)
+            because = next(filter(None, (calls.refusal(first, end, one) for one in own)), "")
+            if because:
+                notes.append(f"{part}: not so, since {because}")
+            else:
+                found.append(Run(part, first, end, total, own))
+        return found, notes
+
+    def traffic(self, number: Numbers, size: str | None = None) -> Traffic | None:
+        """What the steps move at sizes, a part of `size` at a time or all at once; None on a machine whose memories are not caches."""
+        if not isinstance(self.machine, Machine) or not self._steps:
+            return None
+        bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
+        moving = number.array[self.strides(size)] != 0 if size else np.zeros(len(bytes_), np.bool_)
+        read, moved, every = (
+            np.add.reduceat(bytes_ * of, first) for of in (moving & self._is_input, moving, True)
+        )
+        return Traffic(self.machine, read, moved - read, every - moved, self._weights)
+
+    def cycles(self, number: Numbers, runs: Sequence[Run]) -> tuple[Array, Array] | None:
+        """Of each step, those in which weights are read, and in which values pass by main memory; None on a machine whose memories are
+        not caches.
+
+        number  the values of extents for the whole batch; runs: the steps that run for a part of it
+        """
+        whole = self.traffic(number)
+        if whole is None:
+            return None
+        holds, passes = whole.holds, whole.passes(np.array([1]), 1, caches=False)[0][:, 0]
+        for run in runs:
+            traffic = self.traffic(number, run.part.size)
+            assert traffic is not None
+            counts = np.array([run.part.count])
+            own, enters, leaves = traffic.passes(counts, run.total, caches=False)
+            passes[run.first : run.end] = own[run.first : run.end, 0]
+            passes[run.first] += enters[run.first, 0]
+            passes[run.end - 1] += leaves[run.end - 1, 0]
+            holds[run.first : run.end] *= -(-run.total // run.part.count)
+        return holds, passes
+
+    def _parts(self, number: Numbers, sizes: Mapping[str, int]) -> Sequence[tuple[int, int, Part]]:
+        """What is asked for at sizes, with the first step of each part, and the one behind its last."""
+        if callable(self._asked):
+            return self._checked(self._asked(dict(sizes)))
+        if not self._size:
+            return self._said
+        total = sizes[self._size]
+        counts = [*self._counts(total)]
+        traffic = self.traffic(number, self._size) if counts else None
+        if traffic is None or traffic.most <= traffic.machine.memory[1].bytes:
+            return ()
+        return [
+            (first, end, self._part(first, end, count))
+            for first, end, count in _cheapest(traffic, self._parallel, counts, total)
+        ]
+
+    def _part(self, first: int, end: int, count: int) -> Part:
+        return Part(self._steps[first].name, self._steps[end - 1].name, count, self._size)
+
+    def _checked(self, text: str) -> tuple[tuple[int, int, Part], ...]:
+        """The parts of a text, in order.
+
+        Raises ParseError for a text that says none, PartitionError for parts that may not run.
+        """
+        found = list[tuple[int, int, Part]]()
+        for part in parse_parts(text):
+            for name in (part.first, part.last):
+                if name not in self._place:
+                    raise _refused(part, name, "no kernel gives it", *self._place)
+            first, end = self._place[part.first], self._place[part.last] + 1
+            if end <= first:
+                raise _refused(part, "", f"{part.last} is computed before {part.first}")
+            self._check_count(part)
+            why = couplings(self._steps[first:end], part.size, self._lengths)
+            wrong = next((n for n, because in enumerate(why, first) if because), end)
+            if wrong < end:
+                shorter = Part(part.first, self._steps[wrong - 1].name, part.count, part.size)
+                help = [f"{shorter}"] if wrong > first else []
+                raise _refused(part, self._steps[wrong].name, why[wrong - first], *help)
+            found.append((first, end, part))
+        found.sort(key=lambda one: one[0])
+        for (_, end, before), (first, _, part) in pairwise(found):
+            if first < end:
+                raise _refused(part, part.first, f"it runs in another part: {before}")
+        return tuple(found)
+
+    def _check_count(self, part: Part) -> None:
+        """Raises PartitionError where the size of a part is none, or is never so many."""
+        size = self._sizes.get(part.size)
+        if size is None:
+            raise _refused(part, part.size, "the graph has no such size", *self._sizes)
+        if part.count < size.min or part.count % size.multiple_of:
+            of = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
+            raise _refused(part, "", f"{size.name} is {size.min} at least{of}")
+
+    def _batch(self) -> tuple[str, Array]:
+        """The size that most steps may run a part of at a time, and which; "" where no two may."""
+        best, most = "", np.zeros(len(self._steps), np.bool_)
+        for size in self._sizes:
+            why = couplings(self._steps, size, self._lengths)
+            found = np.array([not because for because in why], np.bool_)
+            if found.sum() > max(most.sum(), 1):
+                best, most = size, found
+        return best, most
 
     def _counts(self, total: int) -> Iterator[int]:
         """The counts that are tried, each twice the one before or the next: such that the size may be that, and what is left of the batch."""
-        least, step = self._facts.min, lcm(self._threads, self._facts.multiple_of)
+        facts = self._sizes[self._size]
+        least, step = facts.min, lcm(self._threads, facts.multiple_of)
         count = -(-max(least, 1) // step) * step
         while count < total:
             if total % count == 0 or total % count >= least:
@@ -140,32 +227,35 @@ class MicroBatches:
             else:
                 count += step
 
-    def _traffic(self, number: Numbers) -> tuple[Array, Array, Array]:
-        """Bytes of each step for a whole batch: of inputs that are parts of it, of these and the results, and of all else."""
-        bytes_, first = self._operands.bytes(number.array), self._operands.first[:-1]
-        moving = number.array[self.moves] != 0
-        read, moved, every = (
-            np.add.reduceat(bytes_ * of, first) for of in (moving & self._read, moving, True)
-        )
-        return read, moved, every - moved + self._weights
 
+def _cheapest(
+    traffic: Traffic, parallel: Array, counts: Sequence[int], total: int
+) -> list[tuple[int, int, int]]:
+    """The steps that run for fewer than `total` at a time, from the first to before the last, and for how many.
 
-def micro_batches_of(
-    operands: Operands,
-    values: Mapping[str, Value],
-    lengths: Mapping[str, Expr],
-    sizes: Sequence[Size],
-) -> MicroBatches | None:
-    """The size that most steps may run a part of at a time; None where no two may.
-
-    lengths  elements of the memory of each value
-    sizes    of the graph
+    parallel  which may; counts: that are tried
     """
-    found = {size: able(operands.steps, size.name, lengths) for size in sizes}
-    best = max(found, key=lambda size: sum(found[size]), default=None)
-    if best is None or sum(found[best]) < 2:
-        return None
-    return MicroBatches(best, operands, found[best], values)
+    tried = np.array([*counts, total])
+    passes, enters, leaves = traffic.passes(tried, total, caches=True)
+    again = -(-total // tried) - 1
+    run = passes + again * (traffic.holds[:, None] + traffic.machine.policy.part_cycles)
+    run[np.ix_(np.logical_not(parallel), tried < total)] = inf
+    states, before = np.arange(len(tried)), list[Array]()
+    inside = closed = np.where(tried < total, inf, 0.0)
+    for n in range(len(run)):
+        other = int(closed.argmin())
+        entered = closed[other] + enters[n]
+        before.append(np.where(inside <= entered, states, other))
+        inside = np.minimum(inside, entered) + run[n]
+        closed = inside + leaves[n]
+    state, runs = int(closed.argmin()), list[tuple[int, int, int]]()
+    for at in reversed(range(len(before))):
+        end, count = at + 1, int(tried[state])
+        if runs and count == runs[-1][2]:
+            _, end, _ = runs.pop()
+        runs.append((at, end, count))
+        state = int(before[at][state])
+    return [one for one in reversed(runs) if one[2] < total]
 
 
 def _weights(step: Step, values: Mapping[str, Value]) -> int:
@@ -174,12 +264,5 @@ def _weights(step: Step, values: Mapping[str, Value]) -> int:
     return sum(Numbers({})(product(one.shape)) * ITEM_BYTES[one.dtype] for one in held)
 
 
-def _per_byte(machine: Machine, count: Array) -> Array:
-    """Cycles for one of so many bytes that are gone through again and again: each memory gives the share that it holds."""
-    cycles, there = np.zeros(np.shape(count)), np.zeros(np.shape(count))
-    for level in machine.memory:
-        share = np.minimum(1.0, level.bytes / np.maximum(count, 1))
-        cycles += (share - there) / level.bytes_per_cycle
-        there = share
-    found: Array = cycles + (1 - there) / machine.dram.bytes_per_cycle
-    return found
+def _refused(part: Part, at: str, because: str, *help: str) -> PartitionError:
+    return PartitionError("parts", f"cannot run {part}", at=at, because=because, help=help)

@@ -13,33 +13,39 @@ import numpy as np
 from offcut import debug
 from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
+from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
-from offcut.graph.graph import Bound, Graph, Node
+from offcut.graph.graph import Bound, Graph, Node, Value
 from offcut.graph.interpret import declaration_of
+from offcut.graph.models import kept
 from offcut.graph.models.ahead import processes
 from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.calls import Calls
 from offcut.graph.models.cost import ModelCost, cost_of
+from offcut.graph.models.kept import Stepped
 from offcut.graph.models.kernels import Kernels, NamedRegion
-from offcut.graph.models.microbatches import micro_batches_of
+from offcut.graph.models.microbatches import MicroBatches
 from offcut.graph.models.operands import Operands
+from offcut.graph.models.parts import Parts
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.running import ARENA, Frame, Prepared, checked, extents_of, limits_of
-from offcut.graph.models.split import Targets, every
-from offcut.graph.models.step import Step
+from offcut.graph.models.region_steps import RegionSteps
+from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
+from offcut.graph.models.split import Targets, every, texts_of
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
-from offcut.graph.placing.places import ONE, ZERO, Laid, Place, laid
+from offcut.graph.placing.places import ONE, ZERO, Place, laid
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 from offcut.graph.views import VIEWS
 
+PARTS = "True, False, a text of parts, or a function from sizes to one"
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
 
@@ -91,24 +97,22 @@ class Model:
     def __init__(
         self,
         bound: Bound,
-        steps: Sequence[Step],
-        laid: Laid,
-        notes: Sequence[str],
+        found: Stepped,
         asked: Bound,
         how: Mapping[str, Any],
     ) -> None:
-        graph = bound.graph
-        self.steps, self.notes, self._how = tuple(steps), tuple(notes), how
+        graph, steps, outputs = bound.graph, found.steps, found.outputs
+        self.steps, self.notes, self._how = tuple(steps), found.notes, how
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
-        roots |= {place.root for place in laid.outputs.values()}
+        roots |= {place.root for place in outputs.values()}
         read = [value.name for value in graph.constants if value.name in roots]
         arrays = from_kernels(bound.arrays, self.steps, read)
         self.bound = Bound(graph, arrays)
         self.asked = Bound(asked.graph, from_later(asked.arrays, bound.arrays, arrays))
         self.declared = declaration_of(graph)
-        self._values, self._places = graph.values, laid.outputs
+        self._values, self._places = graph.values, outputs
         self._fresh = _fresh(
-            graph.outputs, laid, {one.root for s in steps for one in s.outputs}, self._values
+            graph.outputs, outputs, {one.root for s in steps for one in s.outputs}, self._values
         )
         measured = [root for limits in limits_of(steps).values() for root in limits]
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
@@ -121,29 +125,29 @@ class Model:
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
-        kept = {place.root for place in laid.outputs.values()}
-        self.arena: Arena = arena_of(steps, self._values, set(self._bases), kept, graph.sizes)
+        lasting = {place.root for place in outputs.values()}
+        self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
         numbers = {name: number for number, name in enumerate(self._fresh)}
-        self._compact = {name: place.compact for name, place in laid.outputs.items()}
+        self._compact = {name: place.compact for name, place in outputs.items()}
         extents_asked = [*extents_of(steps, self.arena), *self._lengths.values()]
-        for place in laid.outputs.values():
+        for place in outputs.values():
             extents_asked += (place.offset, *place.shape, *place.strides)
         names = [size.name for size in graph.sizes]
         self._valued = Valued(extents_asked, names)
-        operands = Operands(self.steps, self._lengths, self._valued)
+        given_back = [
+            _operand(name, place, self._values[place.root]) for name, place in outputs.items()
+        ]
+        operands = Operands(self.steps, given_back, self._lengths, self._valued)
         self._shared = Prepared(
-            graph.name,
-            self.steps,
-            self.arena,
-            self._bases,
-            [array.__array_interface__["data"][0] for array in self._constants],
-            self._lengths,
-            Calls(operands, self._valued),
-            np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
-            micro_batches_of(operands, self._values, self._lengths, graph.sizes)
-            if how["parts"]
-            else None,
-            self._valued,
+            name=graph.name,
+            steps=self.steps,
+            arena=self.arena,
+            bases=self._bases,
+            addresses=[array.__array_interface__["data"][0] for array in self._constants],
+            calls=Calls(operands, self._valued),
+            numbers=np.array([self._bases.get(root, ARENA) for root in operands.roots], np.int64),
+            batches=MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
+            valued=self._valued,
         )
         self._known: dict[object, _Known] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
@@ -189,7 +193,7 @@ class Model:
         try:
             frame = known.frames.pop()
         except IndexError:
-            frame = self._frame(known)
+            frame = Frame(self._shared, known.number, known.sizes)
         kind = lent[0].kind if lent else "numpy"
         results = [host.allocated(kind, *fresh) for fresh in known.fresh]
         memory = self._memory(frame.arena_bytes)
@@ -301,12 +305,6 @@ class Model:
         strides = None if self._compact[output] else tuple(map(number, place.strides))
         return tuple(map(number, place.shape)), strides, self._values[output].dtype
 
-    def _frame(self, known: _Known) -> Frame:
-        name = self.bound.graph.name
-        for output, place in self._places.items():
-            checked(name, output, place, known.number, known.sizes, self._lengths)
-        return Frame(self._shared, known.number, known.sizes)
-
     def _memory(self, count: int) -> tuple[int, int, Array]:
         """Memory for the arena that no other call has: its bytes, where they begin, and what owns them."""
         while self._arenas:
@@ -339,6 +337,7 @@ class Model:
         return made
 
 
+@old_objects_aside()
 def compiled(
     bound: Bound,
     threads: int | None = None,
@@ -347,7 +346,7 @@ def compiled(
     least_filled: float = 0.0,
     distributive: bool = True,
     orders: Mapping[str, tuple[int, ...]] | None = None,
-    parts: bool = True,
+    parts: Parts = True,
 ) -> Model:
     """A model of a graph.
 
@@ -361,11 +360,13 @@ def compiled(
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
     orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
             is copied. A reshape of what is stored otherwise, and a view that no kernel can be made of, lie as they do all the same
-    parts   whether kernels may run for a part of the batch at a time: the same bits, and `Model.plan` shows which do
+    parts   which kernels run for a part of the batch at a time: those that the machine's memories say, or none; those that a text says,
+            in the lines by which `Model.plan` shows them; or a rule that gives such a text for sizes. The bits are the same
 
     A region of several nodes that no kernel can be made of becomes a kernel for each node; the model's plan says so.
 
-    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of.
+    Raises DescribeError, PartitionError or TargetError for a node that no kernel can be made of; ParseError or PartitionError for
+    `parts` that are not of that form, or in which an element would know of another part.
     """
     if not isinstance(bound, Bound):
         raise DescribeError(
@@ -375,11 +376,12 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
-    for name, given in (("distributive", distributive), ("parts", parts)):
-        if not isinstance(given, bool):
-            raise DescribeError(
-                "graph", f"cannot take {name}={given!r}", because="it is True or False"
-            )
+    for name, given, taken, what in (
+        ("distributive", distributive, isinstance(distributive, bool), "True or False"),
+        ("parts", parts, isinstance(parts, bool | str) or callable(parts), PARTS),
+    ):
+        if not taken:
+            raise DescribeError("graph", f"cannot take {name}={given!r}", because=f"it is {what}")
     _check_orders(bound.graph, orders or {})
     made = copy_as_asked(improved(bound, passes), orders or {})
     graph = made.graph
@@ -401,7 +403,13 @@ def compiled(
         "orders": orders,
         "parts": parts,
     }
-    return Model(made, *stepped(made, kernels, orders=orders), bound, how)
+    decides = (texts_of(targets, threads), least_filled, distributive, orders)
+    name = kept.name_of(made, decides)
+    found = kept.read(name, made.arrays)
+    if found is None:
+        found = stepped(made, kernels, orders=orders)
+        kept.write(name, found, kernels.codes)
+    return Model(made, found, bound, how)
 
 
 def _check_orders(graph: Graph, orders: Mapping[str, tuple[int, ...]]) -> None:
@@ -424,8 +432,8 @@ def stepped(
     kernels: Kernels,
     priced: bool = False,
     orders: Mapping[str, tuple[int, ...]] | None = None,
-) -> tuple[list[Step], Laid, list[str]]:
-    """The kernels that run a graph, where its values lie, and what was not fused.
+) -> Stepped:
+    """The kernels that run a graph.
 
     priced  whether they are asked for their cost alone
     orders  of the axes of outputs in memory, as `compiled` says
@@ -437,14 +445,16 @@ def stepped(
     while True:
         placed = laid(graph, parts, readings, orders, asked)
         try:
-            steps, named = list[Step](), list[NamedRegion]()
+            steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
             for part in placed.steps:
                 region = part.region
                 named.append(kernels.asked(part, *_constants(region, readings, made, orders)))
             with kernels.ahead(named, count) as ahead:
                 for one in named:
                     region = one.placed.region
-                    steps += kernels.steps(one, ahead, priced)
+                    found, own = kernels.steps(one, ahead, priced)
+                    regions.append(found)
+                    steps += own
         except OffcutError as refused:
             if len(region.nodes) == 1:
                 (value, *_) = region.results
@@ -456,7 +466,7 @@ def stepped(
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
             parts = [piece for part in parts for piece in _pieces(part, region)]
             continue
-        return steps, placed, notes
+        return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
 
 
 def _constants(
@@ -481,17 +491,25 @@ def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
 
 
 def _fresh(
-    outputs: Sequence[str], found: Laid, computed: set[str], values: Mapping[str, Any]
+    outputs: Sequence[str],
+    places: Mapping[str, Place],
+    computed: set[str],
+    values: Mapping[str, Any],
 ) -> dict[str, str]:
     """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there."""
     fresh: dict[str, str] = {}
     for output in outputs:
-        place = found.outputs[output]
+        place = places[output]
         whole = extents.product(place.shape) == extents.product(values[place.root].shape)
         dense = place.offset == ZERO and _permutes(place)
         if whole and dense and place.root in computed and place.root not in fresh.values():
             fresh[output] = place.root
     return fresh
+
+
+def _operand(output: str, place: Place, of: Value) -> Operand:
+    """An output of a graph as an array of its root's memory."""
+    return Operand(output, place.root, of.dtype, place.offset, place.shape, place.strides)
 
 
 def _permutes(place: Place) -> bool:

@@ -1,4 +1,6 @@
-"""The arrays of all calls of a model, as columns of numbers: what they are at any sizes is picked from the values of its extents."""
+"""The arrays of all calls of a model, and those that it gives, as columns of numbers: what they are at any sizes is picked from the
+values of its extents.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import numpy as np
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.graph.models.step import Step
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extents import Valued
 
@@ -37,18 +39,24 @@ class Values(NamedTuple):
 
 
 class Operands:
-    """The inputs and outputs of every step, one after the other; where a column is of extents, it has their places among the
-    values of `Valued`.
+    """The inputs and outputs of every step, one after the other, then the outputs of the graph; where a column is of extents, it has
+    their places among the values of `Valued`.
 
-    first    the number of each step's first array; one more at the end
+    first    the number of each step's first array, and that of the graph's first output
     roots    whose memory each lies in
     item     bytes of an element
     offset, shape, strides  in elements; axes that an array has not are of one element
     length   elements of the memory
     """
 
-    def __init__(self, steps: Sequence[Step], lengths: Mapping[str, Expr], valued: Valued) -> None:
-        arrays = [one for step in steps for one in step.arrays]
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        outputs: Sequence[Operand],
+        lengths: Mapping[str, Expr],
+        valued: Valued,
+    ) -> None:
+        arrays = [*(one for step in steps for one in step.arrays), *outputs]
         self.steps, self.arrays, self._place = tuple(steps), tuple(arrays), valued.place
         self.first = [0, *accumulate(len(step.arrays) for step in steps)]
         self.roots = tuple(one.root for one in arrays)
@@ -73,17 +81,21 @@ class Operands:
         found: Array = np.where(least == 0, 0, offset)
         return found, np.flatnonzero(outside) + arrays.start
 
-    def moves(self, size: str) -> Array:
-        """How far each array moves on for one more of a size."""
-        every = (step.moves.get(size) or (ZERO,) * len(step.arrays) for step in self.steps)
-        return self._column(move for moves in every for move in moves)
+    def batch_strides(self, size: str) -> Array:
+        """The stride of each array of a step along a size; 0 of those of kernels that do not run for a part of it."""
+        found = list[Expr]()
+        for step in self.steps:
+            strides = step.batch_strides.get(size, "")
+            found += (ZERO,) * len(step.arrays) if isinstance(strides, str) else strides
+        return self._column(found)
 
     def bytes(self, values: Array) -> Array:
-        """Of each array.
+        """Of each array of a step.
 
         values  of the extents
         """
-        found: Array = values[self.shape].prod(axis=1) * self.item
+        end = self.first[-1]
+        found: Array = values[self.shape[:end]].prod(axis=1) * self.item[:end]
         return found
 
     def _column(self, extents: Iterable[Expr]) -> Array:

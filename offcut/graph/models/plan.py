@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offcut.core.expr import Expr
-from offcut.core.interpret.run_arguments import check_size
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.text.printer import format_expr
-from offcut.errors import CallError
 from offcut.graph.graph import Graph
 from offcut.graph.models.arena_plan import ArenaPlan, rounded
+from offcut.graph.models.parts import Part
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Operand, Step
 
@@ -21,14 +21,14 @@ TARGET = 2  # the column of `ModelPlan.rows`
 class ModelPlan:
     """The kernels of a call, in order; ``str`` of it is a table.
 
-    rows     value, operators, target, shapes of the results, slots of the arena, or how large what is measured may be; the table
-             shows targets where there are several
+    rows     value, operators, target, shapes of the results, slots of the arena, or whether they lie there for a part or for all
+             of the batch, or how large what is measured may be; the table shows targets where there are several
     kernels  how many of the kernels are distinct
-    arena    bytes of the slots, by expressions or numbers; behind these, of values that have memory of their own
-    parts    kernels that run for a part of the batch at a time, where sizes are known
+    arena    bytes of the slots, by expressions or numbers; of all of it where kernels run in parts
+    parts    kernels that run for a part of the batch at a time, where sizes are known; their lines are a text that `compiled` takes
     split    kernels that a target runs after others refused them, and why these did
     distributed  kernels in which products are distributed over sums, so that they may round otherwise than described
-    notes    what was not fused, and why
+    notes    what was not fused, or does not run in parts as it might, and why
     """
 
     name: str
@@ -36,7 +36,7 @@ class ModelPlan:
     rows: tuple[tuple[str, str, str, str, str], ...]
     kernels: int
     arena: tuple[str, ...]
-    parts: tuple[str, ...]
+    parts: tuple[Part, ...]
     split: tuple[str, ...]
     distributed: tuple[str, ...]
     notes: tuple[str, ...]
@@ -52,7 +52,7 @@ class ModelPlan:
             cells = [row[column].ljust(width) for column, width in zip(shown, widths, strict=True)]
             lines.append("  ".join((*cells, row[4])).rstrip())
         lines.append(f"arena: {' + '.join(self.arena) or '0'} bytes")
-        lines += self.parts
+        lines += map(str, self.parts)
         lines += self.split
         if self.distributed:
             lines.append(
@@ -68,16 +68,15 @@ def planned(
 
     Raises CallError for a size that is missing, unknown, or not allowed.
     """
-    if sizes:
-        check_sizes(graph, sizes, "plan")
+    sizes = given_sizes("plan", graph.name, graph.sizes, sizes) if sizes else {}
     number = shared.valued(sizes) if sizes or not graph.sizes else None
     steps, arena = shared.steps, shared.arena
-    parts = [] if number is None else shared.parts(number, sizes)
-    layout = None if number is None else ArenaPlan(arena, number, parts)
+    runs, dropped = ([], []) if number is None else shared.runs(number, sizes)
+    layout = None if number is None else ArenaPlan(arena, number, runs)
     own = dict[str, str]()
     if layout is not None:
-        own = dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
-        own |= dict.fromkeys(layout.kept, "own")
+        own = dict.fromkeys(arena.lives, "arena") if runs else {}
+        own |= dict.fromkeys(frozenset[str]().union(*layout.inner), "part")
 
     def shown(expr: Expr) -> str:
         return format_expr(expr) if number is None else f"{number(expr)}"
@@ -95,8 +94,7 @@ def planned(
     if layout is None:
         held = tuple(map(str, arena.slots))
     else:
-        held = tuple(f"{rounded(need):,}" for need in (*layout.slots, *layout.kept.values()))
-        held += (f"{layout.of_parts:,} of a part",) if parts else ()
+        held = tuple(f"{rounded(need):,}" for need in layout.slots or (layout.bytes,))
     split = tuple(
         f"{step.name}: runs on {step.target}, since {name} refuses it: {because}"
         for step in steps
@@ -108,33 +106,11 @@ def planned(
         rows=tuple(map(line, steps)),
         kernels=len({step.code for step in steps}),
         arena=held,
-        parts=tuple(
-            f"{steps[part.first].name} to {steps[part.end - 1].name}: {part.count} of {part.size} at a time"
-            for part in parts
-        ),
+        parts=tuple(run.part for run in runs),
         split=split,
         distributed=tuple(step.name for step in steps if step.distributed),
-        notes=tuple(notes),
+        notes=(*dropped, *notes),
     )
-
-
-def check_sizes(graph: Graph, sizes: Mapping[str, int], op: str) -> None:
-    """Refuse sizes that no call of a graph may have.
-
-    op  what is refused: ``plan``, ``cost``
-
-    Raises CallError for a size that is missing, unknown, or not allowed.
-    """
-    names = [size.name for size in graph.sizes]
-    if set(sizes) != set(names):
-        raise CallError(
-            op,
-            f"cannot {op} {graph.name} at {', '.join(sizes) or 'no sizes'}",
-            because=f"its sizes are {', '.join(names) or 'none'}",
-            help=(f"{op}({', '.join(f'{name}=…' for name in names)})",),
-        )
-    for size in graph.sizes:
-        check_size(size, sizes[size.name], op)
 
 
 def _shape(one: Operand, shown: Callable[[Expr], str]) -> str:

@@ -24,10 +24,10 @@ from offcut.errors import CallError
 from offcut.graph.models.arena import Arena
 from offcut.graph.models.arena_plan import ArenaPlan
 from offcut.graph.models.calls import Calls
-from offcut.graph.models.microbatches import MicroBatches, Part
+from offcut.graph.models.microbatches import MicroBatches, Run
 from offcut.graph.models.operands import Values
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.placing.places import ONE, ZERO, Place
+from offcut.graph.models.step import Step
+from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extents import Numbers, Valued
 
 MOST = 2**62
@@ -42,9 +42,8 @@ class Prepared(NamedTuple):
     name       of the graph
     bases      the numbers of the bases of values that are not in the arena
     addresses  of the last of these: constants; what is measured has an element in each frame
-    lengths    elements of the memory of each value
     calls      what no size changes of the calls; numbers: of the base of each array of these
-    batches    of what kernels may run a part at a time; None: of nothing
+    batches    what runs for a part of a size at a time
     valued     the values of extents at any sizes
     """
 
@@ -53,20 +52,19 @@ class Prepared(NamedTuple):
     arena: Arena
     bases: Mapping[str, int]
     addresses: Sequence[int]
-    lengths: Mapping[str, Expr]
     calls: Calls
     numbers: Array
-    batches: MicroBatches | None
+    batches: MicroBatches
     valued: Valued
 
-    def parts(self, number: Numbers, sizes: Mapping[str, int]) -> list[Part]:
-        """The steps that run for a part of the batch at a time.
+    def runs(self, number: Numbers, sizes: Mapping[str, int]) -> tuple[list[Run], list[str]]:
+        """The steps that run for a part of the batch at a time; and which do not as asked for, and why.
 
         number  the values of extents at the sizes
         """
-        if self.batches is None or max(number.values, default=0) > MOST:
-            return []
-        return self.batches.parts(number, sizes, self.valued, self.calls)
+        if max(number.values, default=0) > MOST:
+            return [], []
+        return self.batches.runs(number, sizes, self.valued, self.calls)
 
 
 class Frame:
@@ -88,21 +86,23 @@ class Frame:
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
             raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
-        parts = shared.parts(number, sizes)
-        self._plan = ArenaPlan(shared.arena, number, parts)
+        nothing = np.zeros(len(operands.roots), np.bool_)
+        self._every = Values(number.array, number.array, nothing)
+        self._offsets(number, self._every, slice(operands.first[-1], None))
+        in_parts, _ = shared.runs(number, sizes)
+        self._plan = ArenaPlan(shared.arena, number, in_parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
         self._starts = np.array([self._plan.starts.get(r, 0) for r in operands.roots], np.int64)
         self._moving = dict[tuple[int, int], int]()
-        self._nothing = np.zeros(len(operands.roots), np.bool_)
         runs, at = list[Callable[[int, int], int]](), 0
-        for part, inner in zip(parts, self._plan.inner, strict=True):
-            runs += self._at_once(at, part.first)
-            runs.append(self._in_parts(part, inner))
-            at = part.end
+        for one, inner in zip(in_parts, self._plan.inner, strict=True):
+            runs += self._at_once(at, one.first)
+            runs.append(self._in_parts(one, inner))
+            at = one.end
         self._runs = (*runs, *self._at_once(at, len(shared.steps)))
         known = ARENA + 1 + len(shared.bases) - len(shared.addresses)
-        every = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
-        self.bases = (ctypes.c_int64 * len(every))(*every)
+        bases = (*(0 for _ in range(known)), *shared.addresses, *(0 for _ in self._moving))
+        self.bases = (ctypes.c_int64 * len(bases))(*bases)
         self._measured = list[tuple[Array, Array]]()
         for dtype, limits in limits_of(shared.steps).items():
             found = np.zeros(len(limits), numpy_dtype(dtype))
@@ -138,34 +138,35 @@ class Frame:
         for native, group in groupby(range(first, end), lambda n: steps[n].entry is not None):
             at, *others = group
             behind = at + 1 + len(others)
-            values = Values(self._number.array, self._number.array, self._nothing)
-            bases, offsets = self._places(at, behind, self._number, values)
+            bases, offsets = self._places(at, behind, self._number, self._every)
             if native:
-                yield self._batch(at, behind, values, bases, offsets)
+                yield self._batch(at, behind, self._every, bases, offsets)
                 continue
             for n in range(at, behind):
                 own = slice(arrays[n] - arrays[at], arrays[n + 1] - arrays[at])
                 yield partial(self._called, steps[n], [*zip(bases[own], offsets[own], strict=True)])
 
-    def _in_parts(self, part: Part, inner: Collection[str]) -> Callable[[int, int], int]:
+    def _in_parts(self, steps: Run, inner: Collection[str]) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other.
 
         inner  values that lie in memory of one part
         """
         operands, calls = self._shared.calls.operands, list[Batch]()
         held = np.array([root in inner for root in operands.roots], np.bool_)
-        for number in part.numbers:
+        strides = self._shared.batches.strides(steps.part.size)
+        for number in steps.numbers:
             values = Values(number.array, self._number.array, held)
-            places = self._places(part.first, part.end, number, values, moves=True)
-            calls.append(self._batch(part.first, part.end, values, *places))
+            places = self._places(steps.first, steps.end, number, values, strides)
+            calls.append(self._batch(steps.first, steps.end, values, *places))
         whole, last = calls[0], calls[-1]
         moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
+        total, count = steps.total, steps.part.count
 
         def run(given: int, scratch: int) -> int:
-            for start in range(0, part.total, part.count):
+            for start in range(0, total, count):
                 for at, base, each in moving:
                     self.bases[at] = self.bases[base] + start * each
-                run_part = whole if start + part.count <= part.total else last
+                run_part = whole if start + count <= total else last
                 status = run_part(given, scratch)
                 if status:
                     return status
@@ -174,12 +175,17 @@ class Frame:
         return run
 
     def _places(
-        self, first: int, end: int, number: Numbers, values: Values, moves: bool = False
+        self,
+        first: int,
+        end: int,
+        number: Numbers,
+        values: Values,
+        strides: Array | None = None,
     ) -> tuple[Array, Array]:
         """Of each array of some steps, the number of its base, and how many bytes behind that it begins.
 
         number  the values of extents that the steps run with
-        moves   whether they run for a part
+        strides  of each array of the model along what they run for a part of
 
         Raises CallError where one reaches outside of its memory, or a kernel does not take its sizes.
         """
@@ -189,20 +195,33 @@ class Frame:
             if because:
                 raise _refused(shared.name, self._sizes, shared.steps[at].name, because)
         arrays = slice(operands.first[first], operands.first[end])
-        offsets, outside = operands.offsets(values, arrays)
-        for n in outside:
-            one = operands.arrays[n]
-            checked(shared.name, one.value, one, self._number, self._sizes, shared.lengths)
-            raise _refused(shared.name, self._sizes, one.value, f"it reaches outside of {one.root}")
+        offsets = self._offsets(number, values, arrays)
         bases = shared.numbers[arrays].copy()
-        if shared.batches is not None and moves:
-            each = values.whole[shared.batches.moves[arrays]] * operands.item[arrays]
+        if strides is not None:
+            each = values.whole[strides[arrays]] * operands.item[arrays]
             each[values.inner[arrays]] = 0
             behind = ARENA + 1 + len(shared.bases)
             for n in np.flatnonzero(each):
                 key = int(bases[n]), int(each[n])
                 bases[n] = self._moving.setdefault(key, behind + len(self._moving))
         return bases, self._starts[arrays] + offsets * operands.item[arrays]
+
+    def _offsets(self, number: Numbers, values: Values, arrays: slice) -> Array:
+        """Where some arrays begin, in elements of their memory.
+
+        number  the values of extents that they have
+
+        Raises CallError where one reaches outside of its memory.
+        """
+        shared, operands = self._shared, self._shared.calls.operands
+        offsets, outside = operands.offsets(values, arrays)
+        for n in outside:
+            one = operands.arrays[n]
+            because = (
+                f"an array of shape {tuple(map(number, one.shape))} reaches outside of {one.root}"
+            )
+            raise _refused(shared.name, self._sizes, one.value, because)
+        return offsets
 
     def _batch(self, first: int, end: int, values: Values, bases: Array, offsets: Array) -> Batch:
         """Calls of machine code."""
@@ -257,41 +276,10 @@ def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
         yield from (extent for _, extent in step.sizes)
         for one in step.arrays:
             yield from (one.offset, *one.shape, *one.strides)
-        for moves in step.moves.values():
-            yield from moves
+        for strides in step.batch_strides.values():
+            if not isinstance(strides, str):
+                yield from strides
     yield from arena.needs.values()
-
-
-def checked(
-    name: str,
-    value: str,
-    one: Operand | Place,
-    number: Numbers,
-    sizes: Mapping[str, int],
-    lengths: Mapping[str, Expr],
-) -> int:
-    """The offset of a value, in elements, all of which lie in its root.
-
-    name     of the graph
-    lengths  elements of each root
-
-    Raises CallError where one lies outside.
-    """
-    shape, strides, offset = (
-        [*map(number, one.shape)],
-        [*map(number, one.strides)],
-        number(one.offset),
-    )
-    low = high = offset
-    for extent, stride in zip(shape, strides, strict=True):
-        low += min((extent - 1) * stride, 0)
-        high += max((extent - 1) * stride, 0)
-    if min(shape, default=1) == 0:
-        return 0
-    if min(shape, default=1) < 0 or low < 0 or high >= number(lengths[one.root]):
-        because = f"an array of shape {tuple(shape)} reaches outside of {one.root}"
-        raise _refused(name, sizes, value, because)
-    return offset
 
 
 def _refused(name: str, sizes: Mapping[str, int], at: str, because: str) -> CallError:

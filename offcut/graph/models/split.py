@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from offcut import pipeline
 from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.sizes.typical import typical_sizes
@@ -82,3 +83,12 @@ def spilt(kernel: Kernel, least: float) -> str:
 def name_of(target: str | Target) -> str:
     """What a plan calls a target."""
     return target if isinstance(target, str) else target.name
+
+
+def texts_of(targets: Sequence[str | Target], threads: int | None) -> tuple[tuple[str, ...], ...]:
+    """All that code for the targets depends on beside the program.
+
+    Raises TargetError as `offcut.compile` does.
+    """
+    found = (one if isinstance(one, Target) else pipeline.target(one) for one in targets)
+    return tuple(one.facts(one.options("compile", threads=threads)) for one in found)

@@ -40,8 +40,8 @@ class Step:
     limits     of its outputs, each of one element, where it measures what the next step reads: above one, the call is run again by
                sums as they are written; empty for any other step
     distributed  whether products are distributed over sums in it
-    moves      of each size of the graph of which it may run a part at a time: the strides of its inputs and outputs along
-               that, in elements; 0 of what all parts read
+    batch_strides  of each size of the graph that it has: the strides of its inputs and outputs along that, in elements, 0 of what all
+               parts read; why it does not run for a part of it, where it may not
     """
 
     kernel: Kernel
@@ -57,7 +57,7 @@ class Step:
     constants: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     limits: tuple[float, ...] = ()
     distributed: bool = False
-    moves: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    batch_strides: Mapping[str, tuple[Expr, ...] | str] = field(default_factory=dict)
 
     @property
     def arrays(self) -> tuple[Operand, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
+from offcut.core.index import literal
 from offcut.core.program import Kind, Program, Size
 from offcut.describe.computation import computation
 from offcut.describe.reads import tensors_of
@@ -23,7 +24,7 @@ from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, with_fewer_products
-from offcut.graph.fusion.parallel import parallel_axes
+from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.fusion.rearrange import (
     Pair,
     joined_rows,
@@ -36,8 +37,64 @@ from offcut.graph.fusion.rearrange import (
 from offcut.graph.graph import Node, Value
 from offcut.graph.programs import Call, given_to
 
-Run = Callable[[Sequence[Tensor], Mapping[str, Array]], dict[str, Array]]
-"""From tensors that depend on constants alone, and these, to their arrays by name."""
+
+@dataclass(frozen=True)
+class Derived:
+    """Constants that are computed from others.
+
+    program  that computes them; None: there are none
+    names    of them, in the order of its results
+    """
+
+    program: Program | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> Derived:
+        """Those of tensors that read nothing but constants."""
+        if not tensors:
+            return cls(None, ())
+        read = [tensor for tensor in tensors_of(tensors) if tensor.definition is None]
+        return cls(source(computation(tensors, read)), tuple(tensor.name for tensor in tensors))
+
+    def run(self, constants: Mapping[str, Array]) -> dict[str, Array]:
+        """Their arrays, by name."""
+        if self.program is None:
+            return {}
+        made = self.program.run({b.name: constants[b.name] for b in given_to(self.program)})
+        arrays = made if isinstance(made, tuple) else (made,)
+        return {name: own(array) for name, array in zip(self.names, arrays, strict=True)}
+
+    def zeros(self, constants: Mapping[str, Array]) -> dict[str, Array]:
+        """In their place zeros that take no memory."""
+        results = () if self.program is None else self.program.results
+        shapes = [[literal(extent) or 0 for extent in one.shape] for one in results]
+        return {
+            name: zero(one.dtype, shape)
+            for name, one, shape in zip(self.names, results, shapes, strict=True)
+        }
+
+
+Run = Callable[[Derived, Mapping[str, Array]], dict[str, Array]]
+"""What gives the arrays of derived constants: `Derived.run` or `Derived.zeros`."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A description of which constants are computed.
+
+    derived   tensors, each a constant now
+    program   that computes them; made: their arrays
+    assumed   of what is read
+    finite    whether nothing is left as it was since they would not be finite
+    """
+
+    results: tuple[Tensor, ...]
+    derived: tuple[Tensor, ...]
+    program: Derived
+    made: dict[str, Array]
+    assumed: tuple[Assumed, ...] = ()
+    finite: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,23 +128,25 @@ class Binding:
 
     inputs     the names of the values that it is called with
     constants  what it calls those that it reads, and their names
-    derived    the tensors that are computed from the region's constants alone
+    derived    what is computed from the region's constants alone
     runs       how many axes of a value each of its axes is
     sizes      its sizes, over those of the graph
     assumed    what its results are compared with, where it measures what another reads
     distributed  whether products are distributed over sums
+    finite     False: not all that would be computed from constants is, so that nothing is distributed
     parallel   of those of its sizes along which a part of the results is computed from that part of what is read: the axes
-               that are they, by value
+               that are they, by value; of others what couples their elements. Of a loop program nothing is known
     """
 
     inputs: tuple[str, ...]
     constants: Mapping[str, str]
-    derived: tuple[Tensor, ...]
+    derived: Derived
     runs: Mapping[str, tuple[int, ...]]
     sizes: Mapping[str, Expr]
     assumed: tuple[Assumed, ...] = ()
     distributed: bool = False
-    parallel: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    finite: bool = True
+    parallel: Mapping[str, Mapping[str, int] | Coupling] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,13 +169,13 @@ class _Around:
     """What the tensors of a region are described with.
 
     given      what they may read: values, and constants
-    derived    those of the constants that are computed from others
+    derived    what computes those of the constants that are computed from others
     constants  the arrays of both
     """
 
     dims: Dims
     given: Sequence[Tensor]
-    derived: tuple[Tensor, ...]
+    derived: Derived
     constants: Mapping[str, Array]
     asked: CanonicalRegion
 
@@ -143,20 +202,21 @@ def wanted(
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
     described = without_single_terms(written_in(results, asked.before))
     folded = with_folded_factors(described, constants) if distributive else described
-    results, derived, made, assumed = _known(folded, constants, distributive, run)
-    every = {**constants, **made}
-    given += [replace(tensor, definition=None) for tensor in derived]
-    around = _Around(description.dims, given, derived, every, asked)
-    found = _described(around, results, renames)
-    distributed = folded is not described or bool(assumed)
-    found = replace(found, binding=replace(found.binding, distributed=distributed))
-    if not assumed:
+    known = _known(folded, constants, distributive, run)
+    every = {**constants, **known.made}
+    given += [replace(tensor, definition=None) for tensor in known.derived]
+    around = _Around(description.dims, given, known.program, every, asked)
+    found = _described(around, known.results, renames)
+    distributed = folded is not described or bool(known.assumed)
+    binding = replace(found.binding, distributed=distributed, finite=known.finite)
+    found = replace(found, binding=binding)
+    if not known.assumed:
         return (found,), every
-    largest = [one.largest for one in assumed]
+    largest = [one.largest for one in known.assumed]
     read = {one.name for one in tensors_of(largest)}
     around = replace(around, given=[one for one in given if one.name in read])
     measured = _described(around, largest, {})
-    measured = replace(measured, binding=replace(measured.binding, assumed=assumed))
+    measured = replace(measured, binding=replace(measured.binding, assumed=known.assumed))
     return (measured, found), every
 
 
@@ -195,18 +255,25 @@ def _described(
         around.derived,
         every,
         {new: dims.extents[old] for new, old in sizes.items()},
-        parallel={
-            size: {renames.get(name, name): axis for name, axis in axes.items()}
-            for size, axes in parallel.items()
-        },
+        parallel={size: _named(found, renames) for size, found in parallel.items()},
     )
     return DescribedKernel(key, results, tuple(inputs), arrays, binding)
 
 
+def _named(
+    found: Mapping[str, int] | Coupling, renames: Mapping[str, str]
+) -> Mapping[str, int] | Coupling:
+    """Axes, or what couples elements, by the names that a region has for its tensors."""
+    if isinstance(found, Coupling):
+        tensor, read = (renames.get(name, name) for name in (found.tensor, found.read))
+        return replace(found, tensor=tensor, read=read)
+    return {renames.get(name, name): axis for name, axis in found.items()}
+
+
 def _known(
     results: Sequence[Tensor], constants: Mapping[str, Array], distributive: bool, run: Run
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], dict[str, Array], tuple[Assumed, ...]]:
-    """The results, the tensors in them that depend on constants alone, the arrays of these, and what is assumed of what is read.
+) -> _Known:
+    """The results, where what depends on constants alone is computed.
 
     By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
     """
@@ -214,15 +281,17 @@ def _known(
         fewer, assumed = with_fewer_products(results, constants)
         measured = tuple(one.largest for one in assumed)
         found, derived = with_known((*fewer, *measured), constants)
-        made = run(derived, constants)
+        program = Derived.of(derived)
+        made = run(program, constants)
         if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
             largest = found[len(fewer) :]
             assumed = tuple(
                 replace(one, largest=tensor) for one, tensor in zip(assumed, largest, strict=True)
             )
-            return found[: len(fewer)], derived, made, assumed
+            return _Known(found[: len(fewer)], derived, program, made, assumed)
     plain, derived = with_known(results, constants)
-    return plain, derived, run(derived, constants), ()
+    program = Derived.of(derived)
+    return _Known(plain, derived, program, run(program, constants), finite=not distributive)
 
 
 def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> DescribedKernel:
@@ -236,7 +305,7 @@ def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> Descr
     ranks = (*given_to(call.program), *call.program.results)
     runs = {name: (1,) * len(one.shape) for name, one in zip(values, ranks, strict=True)}
     own_names = tuple(name for own, name in inputs.items() if own not in fixed)
-    binding = Binding(own_names, fixed, (), runs, call.sizes)
+    binding = Binding(own_names, fixed, Derived.of(()), runs, call.sizes)
     return DescribedKernel(key, call.program, None, arrays, binding)
 
 
@@ -260,22 +329,7 @@ def _in_order(nodes: Sequence[Node], before: frozenset[str]) -> Iterator[Node]:
             yield from with_operands(node)
 
 
-def run(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
-    """What is computed from constants alone."""
-    if not derived:
-        return {}
-    read = [tensor for tensor in tensors_of(derived) if tensor.definition is None]
-    made = source(computation(derived, read)).run({one.name: constants[one.name] for one in read})
-    arrays = made if isinstance(made, tuple) else (made,)
-    return {tensor.name: own(array) for tensor, array in zip(derived, arrays, strict=True)}
-
-
-def zeros(derived: Sequence[Tensor], constants: Mapping[str, Array]) -> dict[str, Array]:
-    """In place of what is computed from constants alone: zeros that take no memory."""
-    return {one.name: zero(one.dtype, tuple(map(int, one.shape))) for one in derived}
-
-
-def zero(dtype: str, shape: tuple[int, ...]) -> Array:
+def zero(dtype: str, shape: Sequence[int]) -> Array:
     """Zeros that take no memory."""
     return np.broadcast_to(numpy_dtype(dtype).type(0), shape)
 

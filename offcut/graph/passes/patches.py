@@ -13,6 +13,7 @@ once, where a convolution passes them for every row of an image. What lies behin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -47,7 +48,7 @@ def patches_as_rows(bound: Bound) -> Bound:
     return made.bound
 
 
-def _window(node: Node, values: dict[str, Value]) -> tuple[int, ...]:
+def _window(node: Node, values: Mapping[str, Value]) -> tuple[int, ...]:
     """The window of a convolution that steps from one to the next; empty for any other node."""
     rank = RANKS.get(node.op, 0)
     if not rank or len(node.arguments) != 2:

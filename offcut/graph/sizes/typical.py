@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.backends.base import SizeFacts
 from offcut.core.program import Size
 
 TYPICAL = 64
 """Of a size; one of a narrower range takes its nearest."""
 
 
-def typical_sizes(sizes: Sequence[Size | SizeFacts]) -> dict[str, int]:
+def typical_sizes(sizes: Sequence[Size]) -> dict[str, int]:
     """A value for each size."""
     return {size.name: _typical(size) for size in sizes}
 
 
-def _typical(size: Size | SizeFacts) -> int:
+def _typical(size: Size) -> int:
     near = min(max(TYPICAL, size.min), size.max)
     return near - near % size.multiple_of

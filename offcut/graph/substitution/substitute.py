@@ -126,7 +126,7 @@ class Prices:
 
         Raises what `offcut.graph.compiled` does where a node has no kernel.
         """
-        steps, _, _ = stepped(bound, self.kernels(bound, self.first), priced=True)
+        steps = stepped(bound, self.kernels(bound, self.first), priced=True).steps
         number, total = Numbers(self.sizes), 0.0
         for step in steps:
             at = {name: number(extent) for name, extent in step.sizes}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, numpy_dtype
+from offcut.core.whole import whole
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
-from offcut.ops.arguments import whole
 from offcut.ops.elementwise.joining import Operand, pointwise
 
 

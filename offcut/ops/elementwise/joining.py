@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, in_range
+from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.arguments import whole
 from offcut.ops.naming import Option, named
-from offcut.ops.operands import axis_letters, check_dtype, is_one, same_extent
+from offcut.ops.operands import axis_letters, check_dtype, is_one, of_operands, same_extent
 
 Operand: TypeAlias = Tensor | float
 """A tensor, or a number of Python's or numpy's."""
@@ -29,8 +28,7 @@ def pointwise(
     of: Callable[..., Value],
     allowed: Sequence[str],
 ) -> Tensor:
-    """``result[…] = of(one element of each operand)``, the operands on one shape and of one type; they are read in their order, which is
-    that of a kernel's inputs where nobody gives one.
+    """``result[…] = of(one element of each operand)``, the operands on one shape and of one type.
 
     Raises DescribeError where they are not.
     """
@@ -41,12 +39,7 @@ def pointwise(
         return of(*(element_of(one, shape, axes, dtype) for one in alike.values()))
 
     made = compute(shape, at, name_of(op, name, alike), axis_letters(len(shape)))
-    assert made.definition is not None
-    reads = [
-        one for one in alike.values() if isinstance(one, Tensor) and one in made.definition.reads
-    ]
-    definition = replace(made.definition, reads=tuple(dict.fromkeys(reads)))
-    return replace(made, definition=definition)
+    return of_operands(made, *alike.values())
 
 
 def name_of(op: str, name: str | None, operands: Mapping[str, Operand], *options: Option) -> str:

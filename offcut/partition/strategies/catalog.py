@@ -18,6 +18,7 @@ from typing import TypeAlias, TypeVar
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
 from offcut.core.program import Form
+from offcut.core.whole import whole
 from offcut.errors import DescribeError, PartitionError
 from offcut.partition.strategies.placing import Segment, placed
 from offcut.partition.strategies.tiled_axis import (
@@ -274,8 +275,8 @@ def strategy_named(
         raise refused("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
     if give is None or not isinstance(name, str):
         raise refused("there is no such strategy", ", ".join((*map(str, STRATEGIES), *_USERS)))
-    heights = tuple(n for n in arguments if isinstance(n, int) and _is_height(n))
-    if heights != arguments:
+    heights = tuple(n for n in map(whole, arguments) if n is not None and 1 <= n < 2**31)
+    if len(heights) < len(arguments):
         raise refused("heights are ints, at least 1", f'("{name}", (4, 2, 1))')
     try:
         inspect.signature(give).bind(None, *heights)
@@ -297,10 +298,6 @@ def _parts(given: object) -> tuple[object, tuple[object, ...]]:
         case (name, (*arguments,)):
             return name, tuple(arguments)
     return given, ()
-
-
-def _is_height(number: int) -> bool:
-    return not isinstance(number, bool) and 1 <= number < 2**31
 
 
 def _recorded(

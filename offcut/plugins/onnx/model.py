@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.garbage import old_objects_aside
 from offcut.core.program import Size
 from offcut.describe.request import Array, lent
 from offcut.errors import DescribeError, TargetError
@@ -61,6 +62,7 @@ class OnnxModel:
         return self.model.cost(**sizes)
 
 
+@old_objects_aside()
 def from_onnx(
     source: Any,
     sizes: Mapping[str, int | tuple[int, int]] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.garbage import old_objects_aside
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def __getattr__(name: str) -> Any:
     return dynamo.backend
 
 
+@old_objects_aside()
 def from_torch(
     model: Any,
     args: tuple[Any, ...] | None = None,

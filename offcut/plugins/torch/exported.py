@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError
+from offcut.graph import ModelCost, ModelPlan
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
@@ -98,6 +100,22 @@ class TorchModel:
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
             because=f"it was exported to be called by model({shown})",
         )
+
+    def plan(self, **sizes: int) -> ModelPlan:
+        """What a call runs in kernels, as `Model.plan` says it, and what stays with torch; of the first program that was traced.
+
+        sizes  by argument and axis, ``x_0``: `sizes` lists them; none: in formulas
+        """
+        return self.program.plan(**sizes)
+
+    def cost(self, **sizes: int) -> ModelCost:
+        """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
+        return self.program.cost(**sizes)
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """What kernels ask of the arguments, with bounds: ``x_0`` is the first extent of x."""
+        return self.program.predicted.sizes
 
     @property
     def program(self) -> Program:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import sympy
@@ -17,20 +17,30 @@ from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
 from offcut.errors import CallError, OffcutError
-from offcut.graph import Model, compiled
+from offcut.graph import Model, ModelCost, ModelPlan, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.how import DEFAULT, How
 from offcut.plugins.torch.left import Left, reason_of
+from offcut.plugins.torch.predicted import Predicted
 from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
 
-Solution: TypeAlias = tuple[Any, Callable[[Values], int]]
-"""A placeholder, and how a size is read from what it is."""
+
+class Solution(NamedTuple):
+    """How a size is read from a placeholder.
+
+    called  what a user calls it: ``x_0``, the first extent of x
+    """
+
+    node: Any
+    read: Callable[[Values], int]
+    called: str
+
 
 Strides: TypeAlias = Callable[[Mapping[str, int]], tuple[int, ...]]
 """Of a tensor, as a function of sizes."""
@@ -82,7 +92,8 @@ class Program:
         }
         self.again: dict[Any, Callable[[], Any]] = {}
         solutions, refused = _solutions(self.inputs), dict[Any, str]()
-        self.sizes = tuple((name, solve) for name, (_, solve) in solutions.items())
+        self.sizes = tuple((name, one.read) for name, one in solutions.items())
+        self.called = {name: one.called for name, one in solutions.items()}
         self.parts = tuple(one for one in facts.parts if one[1] in solutions)
         with lent(fixed.values()):
             while True:
@@ -96,14 +107,14 @@ class Program:
                 else:
                     break
         self.order = tuple(zip(self.steps, _frees(parts, output), strict=True))
-        read = {node for node, _ in solutions.values()} | {*output.all_input_nodes}
+        read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
         for step in self.steps:
             read |= step.reads
         for step in self.steps:
             read |= (step.instead.reads if isinstance(step, _Ran) else set()) - self.again.keys()
         self.read = tuple((place, node) for place, node in enumerate(self.inputs) if node in read)
-        asked = {node for node, _ in solutions.values()}
+        asked = {one.node for one in solutions.values()}
         asked |= set() if conditions is None else conditions.nodes
         self._asked = tuple(node for node in self.inputs if node in asked)
         self._settled: dict[object, dict[str, int]] = {}
@@ -143,6 +154,23 @@ class Program:
         if len(self._settled) >= SETTLED:
             self._settled.clear()
         return self._settled.setdefault(key, sizes)
+
+    @property
+    def predicted(self) -> Predicted:
+        """What its regions run, and cost."""
+        ran = [one.model for one in self.steps if isinstance(one, _Ran) and not one.failed]
+        return Predicted(ran, self.called, self.parts, self.report().splitlines()[1:])
+
+    def plan(self, **sizes: int) -> ModelPlan:
+        """What a call runs in kernels, as `Model.plan` says it, and what stays with torch.
+
+        sizes  by argument and axis, ``x_0``: `predicted.sizes` lists them
+        """
+        return self.predicted.plan(sizes)
+
+    def cost(self, **sizes: int) -> ModelCost:
+        """What the kernels of a call are predicted to cost, as `Model.cost` says it: what stays with torch has no price."""
+        return self.predicted.cost(sizes)
 
     def report(self) -> str:
         """How many operators are ours, and which stay with torch, why."""
@@ -374,7 +402,7 @@ def _solutions(inputs: Sequence[Any]) -> dict[str, Solution]:
         if isinstance(value, torch.SymInt):
             wanted |= {symbol.name for symbol in value.node.expr.free_symbols}
             if value.node.expr.is_Symbol:
-                found[value.node.expr.name] = node, _item(node)
+                found[value.node.expr.name] = Solution(node, _item(node), node.name)
         elif isinstance(value, torch.Tensor):
             wanted |= {symbol.name for symbol in symbols_of(value.shape)}
             for axis, extent in enumerate(value.shape):
@@ -397,7 +425,16 @@ def _solved(node: Any, axis: int, expr: Any, found: dict[str, Solution]) -> None
     rest = (expr - factor * symbol).simplify()
     if factor.is_Integer and factor > 0 and rest.is_Integer:
         by, less = int(factor), int(rest)
-        found[symbol.name] = node, lambda values: (values[node].shape[axis] - less) // by
+        before = found.get(symbol.name)
+        if before is not None and before.called != symbol.name:
+            called = before.called  # by the first argument that shows it
+        else:
+            called = f"{node.name}_{axis}" if expr.is_Symbol else symbol.name
+        found[symbol.name] = Solution(
+            node,
+            lambda values: (values[node].shape[axis] - less) // by,
+            called,
+        )
 
 
 def _item(node: Any) -> Callable[[Values], int]:

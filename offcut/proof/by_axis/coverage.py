@@ -71,13 +71,20 @@ def _asked(
     """What `ask` says of any extent, where nothing else matters; else of these sizes."""
     alone = _in_extent(extent, strips)
     if alone is not None:
-        negative = space.condition(ix.compare("<", extent, 0), {})
-        some = negative is None or not space.set((), [negative]).is_empty()
-        sizes = Space((Size(_EXTENT.name, LEAST if some else 0),))
+        sizes = Space((Size(_EXTENT.name, _least(space, extent)),))
         with suppress(NotSeparable):  # it may be seen by what is known of the sizes
             if _of_sizes(sizes, _EXTENT, alone, ordered, ask) is None:
                 return None
     return _of_sizes(space, extent, strips, ordered, ask)
+
+
+def _least(space: Space, extent: Expr) -> int:
+    """What an extent is at least: 1, 0, or any number below; of a loop that runs, its cuts need not ask whether it does."""
+    for least in (1, 0):
+        below = space.condition(ix.compare("<", extent, least), {})
+        if below is not None and space.set((), [below]).is_empty():
+            return least
+    return LEAST
 
 
 def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | None:

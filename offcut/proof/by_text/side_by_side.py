@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
+from itertools import product, takewhile
 from typing import assert_never
 
 from offcut.core import index as ix
@@ -207,7 +207,7 @@ class _SideBySide:
             one = left[len(mine)]
             if isinstance(one, Choose):
                 break
-            runs_it = stmt.iter in bound_in(one) or self.steps_in(one)
+            runs_it = stmt.iter in bound_in(one) or self.steps_in(one, stmt)
             if not (_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
@@ -215,15 +215,12 @@ class _SideBySide:
             if idle((stmt,), at, self.starts):
                 return left
             raise NotStructural(f"no loop over {stmt.iter} here")
-        follows = after[0] if after else None
-        if not (
-            isinstance(follows, For)
-            and follows.iter == stmt.iter
-            and _written((follows,)) & written
-        ):
+        in_turn = [stmt, *takewhile(lambda one: _is_like(stmt, one), after)]
+        if len(in_turn) == 1:
             self.nests(stmt, mine, at)
             return left[len(mine) :]
-        for count in range(1, len(mine) + 1):
+        even = len(mine) // len(in_turn)  # loops of one body are cut alike more often than not
+        for count in sorted(range(1, len(mine) + 1), key=lambda count: abs(count - even)):
             try:
                 self.nests(stmt, mine[:count], at)
                 return left[count:]
@@ -294,8 +291,10 @@ class _SideBySide:
             case _:
                 raise NotStructural("a statement among the tiles of a loop")
 
-    def steps_in(self, stmt: Stmt) -> bool:
-        """Whether `stmt` holds a loop that the source has not."""
+    def steps_in(self, stmt: Stmt, loop: For) -> bool:
+        """Whether `stmt` holds a loop that the source has not, and is none over what only others of its loops run."""
+        if isinstance(stmt, For) and stmt.iter in self.iterators - bound_in(loop):
+            return False
         return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
 
     def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: Steps) -> Place:
@@ -422,6 +421,12 @@ def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
     if ix.literal(first) is None:
         return False
     return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
+
+
+def _is_like(loop: For, other: Stmt) -> bool:
+    """Whether `other` is a loop over the coordinate of `loop`, too, and writes what that writes."""
+    alike = isinstance(other, For) and other.iter == loop.iter
+    return alike and not _written((other,)).isdisjoint(_written((loop,)))
 
 
 def _written(body: tuple[Stmt, ...]) -> set[tuple[str, str | None]]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.core.whole import whole
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact
 from offcut.polyhedral import Facts, Space
@@ -22,7 +23,7 @@ from offcut.schedule.decisions import Bind, Fuse, Reorder, Run, Split
 def split(target: Target, step: Split) -> Nests:
     """``axis = factor*outer + inner``: the loop over `axis` becomes two, one inside the other."""
     step = replace(step, axis=target.axis("split", step.axis))
-    check_factor(target, step.axis, step.factor)
+    step = replace(step, factor=checked_factor(target, step.axis, step.factor))
     at = f"axis {target.buffer}.{step.axis}"
     check_new("split", at, target.nest.names(), step.outer, step.inner)
     if step.tail is not None:
@@ -30,9 +31,10 @@ def split(target: Target, step: Split) -> Nests:
     return build_split(target, step)
 
 
-def check_factor(target: Target, axis: str, factor: object) -> None:
-    """Refuse what is no number of iterations."""
-    if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+def checked_factor(target: Target, axis: str, factor: object) -> int:
+    """A number of iterations, as a Python int; refused where it is none."""
+    found = whole(factor)
+    if found is None or found < 1:
         raise PartitionError(
             "split",
             f"cannot split by {factor!r}",
@@ -40,6 +42,7 @@ def check_factor(target: Target, axis: str, factor: object) -> None:
             because="a factor is an integer of at least 1: isl knows no symbolic tile size",
             help=(f'split("{axis}", 8)',),
         )
+    return found
 
 
 def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:

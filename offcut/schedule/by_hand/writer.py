@@ -311,7 +311,7 @@ class Stage:
         """
         target = self._target()
         name, names = target.axis("split", axis), target.nest.names()
-        loops.check_factor(target, name, factor)
+        factor = loops.checked_factor(target, name, factor)
         at = f"axis {target.buffer}.{name}"
         asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")

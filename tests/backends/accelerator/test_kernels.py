@@ -257,7 +257,7 @@ def test_a_listing_at_a_size_names_its_arrays() -> None:
     assert (
         str(missing.value)
         == """\
-source: cannot source with m
+source: cannot take m
   because  the sizes of Y are n
   help     source(n=…)"""
     )

@@ -21,6 +21,7 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
 from offcut.backends.host import cache as objects
+from offcut.core.whole import whole
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2
@@ -39,7 +40,8 @@ def threads_of(asked: int | None) -> int:
         asked = int(text)
     elif asked is None and not text:
         asked = 1
-    if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= MOST:
+    count = whole(asked)
+    if count is None or not 1 <= count <= MOST:
         variable = asked is None or bool(text)
         raise TargetError(
             "OFFCUT_THREADS" if variable else "compile",
@@ -47,7 +49,7 @@ def threads_of(asked: int | None) -> int:
             because=f"it is an int in 1…{MOST}: the most threads that one call may use",
             help=("OFFCUT_THREADS=2",) if variable else ("threads=2",),
         )
-    return asked if available() else 1
+    return count if available() else 1
 
 
 def available() -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
@@ -12,6 +15,9 @@ from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain
+
+PARTS = 1 << 12
+"""The largest denominator of a scale, as `offcut.ops.interpolate` takes it."""
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 
@@ -292,9 +298,19 @@ def _interpolated(t: Translation, x: Ref, mode: str, align: bool, size: Any, sca
     given = {"mode": mode, "align_corners": align or None}
     if scales is None:
         return t.node("interpolate", x, size=tuple(size), **given)
-    if any(scale != int(scale) for scale in scales):
+    if not all(_as_torch_places(scale, mode) for scale in scales):
         raise Left(f"it is scaled by {list(scales)}")
-    return t.node("interpolate", x, scale=tuple(int(scale) for scale in scales), **given)
+    return t.node("interpolate", x, scale=tuple(scales), **given)
+
+
+def _as_torch_places(scale: float, mode: str) -> bool:
+    """Whether the exact places of a scale are those of torch, which calculates in float32.
+
+    Floored, they are where the step of float32 is no less than that of the fraction.
+    """
+    exact = Fraction(scale)
+    step = Fraction(float(np.float32(1 / scale)))
+    return exact.denominator <= PARTS and (mode == "linear" or step >= 1 / exact)
 
 
 def spread(given: Any, axes: int) -> tuple[int, ...]:

@@ -236,8 +236,9 @@ def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     return truth(t, x) if t.result == "bool" else t.cast(x, t.result)
 
 
-@takes_prim("convert_element_type")
-def converted_by_prim(t: Translation, x: Ref, dtype: Any) -> Any:
+@takes_prim("convert_element_type", "copy_strided")
+def converted_by_prim(t: Translation, x: Ref, kind: Any) -> Any:
+    """The same elements, whatever type or order in memory is asked for: the traced result has both."""
     return converted(t, x)
 
 

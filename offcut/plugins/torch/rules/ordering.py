@@ -8,7 +8,7 @@ from typing import Any
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
-from offcut.graph.composed import first_in_order, in_order
+from offcut.graph.composed import accumulated, first_in_order, in_order
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
@@ -93,6 +93,26 @@ def median(t: Translation, count: Ref, number: Ref) -> Any:
 def nanmedian(t: Translation, count: Ref, number: Ref) -> Any:
     """Of those that are no NaN, where there are any."""
     return t.node("maximum", _half(t, count), 0)
+
+
+@takes("mode")
+def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
+    """The most common elements, of several the least, and the last place of each; torch names any of its places.
+
+    In ascending order equal elements lie together: the longest of such rows ends where most of its elements lie behind.
+    """
+    place, every = _ascending(t, x, axis)
+    shape = t.shape(every[0])
+    count = plain(shape[place])
+    along = tuple(ix.const(-1 if n == place else 1) for n in range(len(shape)))
+    own = t.node("iota", count, "int64")
+    before = t.node("maximum", t.node("subtract", own, 1), 0)
+    begins = t.node("not_equal", every[0], t.node("take", every[0], before, axis=place))
+    number = t.node("broadcast_to", t.reshape(own, along), shape)
+    begin = accumulated(t.node, t.node("where", begins, number, 0), shape, place, "max")
+    at = t.node("argmax", t.node("subtract", number, begin), axis=place, keepdims=True)
+    found = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
+    return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
 
 
 def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]:

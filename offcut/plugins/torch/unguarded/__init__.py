@@ -8,15 +8,19 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
+from torch._dynamo.variables.builder import VariableBuilder
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from offcut.plugins.torch.unguarded.attention import attention
+from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
 from offcut.plugins.torch.unguarded.copies import copy, overlap
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
+from offcut.plugins.torch.unguarded.norms import group_norm
+from offcut.plugins.torch.unguarded.pooling import average
 from offcut.plugins.torch.unguarded.products import dense, matmul
 from offcut.plugins.torch.unguarded.slices import slice_index
 from offcut.plugins.torch.unguarded.squeezed import squeeze
@@ -33,6 +37,9 @@ UNGUARDED: Mapping[Any, Callable[..., Any]] = {
     aten.reshape.default: reshape,
     aten.flatten.using_ints: flatten,
     aten.scaled_dot_product_attention.default: attention,
+    aten.group_norm.default: group_norm,
+    aten.adaptive_avg_pool2d.default: average(aten.adaptive_avg_pool2d.default, 2),
+    aten.adaptive_avg_pool3d.default: average(aten.adaptive_avg_pool3d.default, 3),
 }
 """By operator of torch that is others in sequence, what stands for it while torch traces for us."""
 
@@ -62,8 +69,9 @@ _before: dict[Any, Any] = {}
 _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (fake_impls, "_compute_slice_index"): slice_index,
     (torch, "_debug_has_internal_overlap"): overlap,
+    (VariableBuilder, "wrap_symfloat"): wrap_symfloat,
 }
-"""By module and name, what stands for a function that torch's own shapes call."""
+"""By module or class, and name, what stands for a function that torch calls where it traces."""
 
 _THEIRS = {(module, name): getattr(module, name) for module, name in _FUNCTIONS}
 """Those functions."""

@@ -79,3 +79,9 @@ def _viewed(x: Any, shape: Sequence[Any]) -> bool:
         and len(shape) > 0
         and _compute_stride(x.size(), x.stride(), shape, size_oblivious=True) is not None
     )
+
+
+def has_channels_last(x: Any) -> bool:
+    """Whether an image's channels are innermost, and more than one."""
+    step = x.stride(1)
+    return x.dim() == 4 and isinstance(step, int) and step == 1 and bool(x.shape[1] != 1)

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch._meta_registrations import calc_conv_nd_return_shape
 
+from offcut.plugins.torch.unguarded.layout import has_channels_last
+
 
 def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
     """The result without its elements: by rows, or with channels last where an image is so.
@@ -27,8 +29,6 @@ def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
         given["groups"],
         given["output_padding"] if transposed else None,
     )
-    step = x.stride(1)
-    last = x.dim() == 4 and isinstance(step, int) and step == 1 and x.shape[1] != 1
     with mode:
         found = x.new_empty(shape)
-        return found.to(memory_format=torch.channels_last) if last else found
+        return found.to(memory_format=torch.channels_last) if has_channels_last(x) else found

@@ -1,0 +1,108 @@
+"""The steps of a model as the cache keeps them: another process binds them to constants, and plans nothing.
+
+What is kept is known by the graph, by what its kernels are compiled for, and by all that decides how; of constants by their types
+and shapes, and by which of them hold an infinity or NaN. So a model has the same kernels, and gives the same bits, wherever they
+come from.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import Context, copy_context
+from typing import NamedTuple
+
+import numpy as np
+
+from offcut import debug
+from offcut.backends.host import cache
+from offcut.backends.tuned import state_of_records
+from offcut.describe.request import Array
+from offcut.errors import DescribeError
+from offcut.graph.graph import Bound
+from offcut.graph.models.ahead import processes
+from offcut.graph.models.region_steps import RegionSteps
+from offcut.graph.models.step import Step
+from offcut.graph.placing.places import Place
+from offcut.kernel import KernelCode
+
+_ROOMS = frozenset({"graph"})
+
+
+class Stepped(NamedTuple):
+    """The kernels that run a graph.
+
+    outputs  where they lie
+    notes    what was not fused, and why
+    regions  the steps of each, whatever its constants are
+    """
+
+    steps: list[Step]
+    outputs: Mapping[str, Place]
+    notes: tuple[str, ...]
+    regions: tuple[RegionSteps, ...]
+
+
+class _Kept(NamedTuple):
+    """What is written."""
+
+    codes: tuple[KernelCode, ...]
+    outputs: Mapping[str, Place]
+    notes: tuple[str, ...]
+    regions: tuple[RegionSteps, ...]
+
+
+def name_of(bound: Bound, decides: Iterable[object]) -> str:
+    """What the steps of a graph are known by.
+
+    decides  all that they depend on beside the graph, in texts
+    """
+    infinite = sorted(name for name, array in bound.arrays.items() if not _is_finite(array))
+    said = (str(bound.graph), repr(infinite), state_of_records(), *map(repr, decides))
+    return cache.key("model", *said, rooms=_ROOMS)
+
+
+def read(name: str, arrays: Mapping[str, Array]) -> Stepped | None:
+    """The steps of that name, bound to constants; None where none are kept, or they are not for these constants."""
+    found = None if debug.verifies() else cache.read(name)
+    if found is None:
+        return None
+    with debug.timed("model"), suppress(DescribeError):  # their code is for finite ones
+        kept: _Kept = pickle.loads(found)
+        return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
+    return None
+
+
+def _bound(kept: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
+    """The steps with constants, which are computed and packed on as many cores as may compile.
+
+    Raises DescribeError where their code is for finite ones, and these are not.
+    """
+    for code in kept.codes:
+        _ = code.loaded  # one that is gone is made here, and once
+
+    def bind(context: Context, region: RegionSteps) -> list[Step]:
+        return context.run(lambda: [*region.bound(kept.codes, arrays)])
+
+    with ThreadPoolExecutor(processes()) as pool:
+        contexts = [copy_context() for _ in kept.regions]  # in which arrays are lent
+        found = [*pool.map(bind, contexts, kept.regions)]
+    return [step for steps in found for step in steps]
+
+
+def write(name: str, found: Stepped, codes: Iterable[KernelCode]) -> None:
+    """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them."""
+    if all(call.binding.finite for region in found.regions for call in region.calls):
+        kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
+        if True:
+            cache.write(name, pickle.dumps(kept))
+
+
+def _is_finite(array: Array) -> bool:
+    """Whether nothing in it is infinite or NaN, nor its sum."""
+    if array.dtype.kind in "biu":
+        return True
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(array.sum(dtype=np.float64 if array.itemsize > 4 else np.float32)))

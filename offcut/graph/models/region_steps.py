@@ -1,0 +1,102 @@
+"""The steps of a region, whatever its constants are: planned once, bound to the constants of each graph that has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from offcut.backends.base import Entry
+from offcut.describe.request import Array
+from offcut.errors import TargetError
+from offcut.graph.models.step import Step
+from offcut.graph.models.wanted import Binding, shaped
+from offcut.kernel import Kernel, KernelCode
+
+
+class Call(NamedTuple):
+    """A kernel of a region.
+
+    code     the number of its code
+    binding  how its arrays are those of the region
+    """
+
+    code: int
+    binding: Binding
+
+
+class Held(NamedTuple):
+    """Kernels with their constants.
+
+    constants  of the region, and what is computed from these
+    """
+
+    kernels: Sequence[Kernel]
+    constants: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class RegionSteps:
+    """The steps of a region but for what its constants say.
+
+    constants  what the graph calls those that the region has, by the region's names
+    orders     of axes in memory, by the same
+    calls      in order
+    made       each as a step, of a kernel, its entry, and the limits of what it measures
+    """
+
+    constants: Mapping[str, str]
+    orders: Mapping[str, tuple[int, ...]]
+    calls: tuple[Call, ...]
+    made: tuple[partial[Step], ...]
+
+    def bound(self, codes: Sequence[KernelCode], arrays: Mapping[str, Array]) -> Iterator[Step]:
+        """The steps with the constants of a graph.
+
+        codes  by their numbers
+
+        Raises DescribeError where the code is for finite ones, and these are not.
+        """
+        own = {name: arrays[of] for name, of in self.constants.items()}
+        return self.steps(held(self.calls, codes, own, self.orders))
+
+    def steps(self, held: Held, priced: bool = False) -> Iterator[Step]:
+        """The steps of kernels.
+
+        priced  whether they are asked for their cost alone
+        """
+        for call, make, kernel in zip(self.calls, self.made, held.kernels, strict=True):
+            limits = tuple(
+                0.0 if priced else one.limit(held.constants[one.points])
+                for one in call.binding.assumed
+            )
+            yield make(kernel=kernel, entry=entry_of(kernel), limits=limits)
+
+
+def held(
+    calls: Sequence[Call],
+    codes: Sequence[KernelCode],
+    constants: Mapping[str, Array],
+    orders: Mapping[str, tuple[int, ...]],
+) -> Held:
+    """The kernels of calls with the constants of a region.
+
+    Raises DescribeError where their code is for finite ones, and these are not.
+    """
+    known = {**constants, **calls[-1].binding.derived.run(constants)}
+    kernels = list[Kernel]()
+    for code, binding in calls:
+        read = {name: known[name] for name in binding.constants.values()}
+        arrays = shaped(read, binding.runs, orders)
+        given = {own: arrays[name] for own, name in binding.constants.items()}
+        kernels.append(codes[code].with_constants(given))
+    return Held(kernels, known)
+
+
+def entry_of(kernel: Kernel) -> Entry | None:
+    """Its machine code; None where the target makes none."""
+    try:
+        return kernel.entry
+    except TargetError:
+        return None

@@ -1,0 +1,119 @@
+"""The steps of a model lie in the cache: another process, or another model, binds them to its constants and plans nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from offcut.backends.host import cache
+from offcut.graph import Bound, Builder, compiled, interpreted
+from offcut.graph.models import model as models
+from tests.compiled import floats
+from tests.graphs import arrays
+from tests.operators import near
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing is kept yet."""
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path))
+    monkeypatch.setenv("OFFCUT_PROCESSES", "1")
+    return tmp_path
+
+
+def normed(label: str) -> Bound:
+    """A product whose weights a norm scales, and one more."""
+    made = Builder("normed")
+    x = made.input("x", "float32", (made.size("n", 0, 99), 24))
+    weights = [made.constant(f"w{k}", floats(f"{label}{k}", 24, 24)) for k in range(2)]
+    rows = [made.constant(name, abs(floats(label + name, 24)) + 1) for name in "mvgb"]
+    y = made.node("batchnorm", made.node("dense", x, weights[0]), *rows)
+    made.output(made.node("dense", made.node("relu", y), weights[1]))
+    return made.bound
+
+
+def planned_anew(*_: Any, **__: Any) -> Any:
+    raise AssertionError("it is planned again")
+
+
+def check(bound: Bound, expected: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """The results of a model are those of the interpreter, and bit for bit those of the one before."""
+    given = arrays(bound, 3, n=7)
+    found: dict[str, Any] = compiled(bound, 1, **options)(given)
+    for name, one in interpreted(bound, given).items():
+        near(found[name], one)
+    for name, one in (expected or {}).items():
+        np.testing.assert_array_equal(found[name], one)
+    return found
+
+
+def test_a_model_is_planned_once_and_runs_with_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = check(normed("a"))
+    monkeypatch.setattr(models, "stepped", planned_anew)
+    check(normed("a"), first)
+
+
+def test_constants_of_another_model_are_bound_to_the_same_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check(normed("a"))
+    monkeypatch.setattr(models, "stepped", planned_anew)
+    check(normed("other"))
+
+
+@pytest.mark.parametrize(
+    "options", [{"distributive": False}, {"orders": {"out": (1, 0)}}, {"least_filled": 0.5}]
+)
+def test_what_is_asked_for_otherwise_is_planned_by_itself(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound = normed("a")
+    if "orders" in options:
+        options = {"orders": {bound.graph.outputs[0]: (1, 0)}}
+    check(bound)
+    monkeypatch.setattr(models, "stepped", planned_anew)
+    with pytest.raises(AssertionError, match="planned again"):
+        check(bound, **options)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_infinity_in_a_constant_changes_nothing_for_finite_ones(first: bool) -> None:
+    bound = normed("a")
+    weights = bound.arrays["w0"].copy()
+    weights[3, 5] = np.inf
+    infinite = replace(bound, arrays={**bound.arrays, "w0": weights})
+    for one in (infinite, bound) if first else (bound, infinite):
+        given = arrays(one, 3, n=7)
+        (found,) = compiled(one, 1)(given).values()
+        (wanted,) = interpreted(one, given).values()
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(wanted))
+    assert next(step.distributed for step in compiled(bound, 1).steps)
+
+
+def test_a_damaged_entry_or_a_kernel_that_is_gone_is_made_again(kept: Path) -> None:
+    first = check(normed("a"))
+    for path in kept.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    check(normed("a"), first)
+    for path in kept.iterdir():
+        if b"offcut.graph.models.kept" not in path.read_bytes():
+            path.unlink()
+    check(normed("a"), first)
+
+
+def test_nothing_is_read_where_proofs_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    check(normed("a"))
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+    monkeypatch.setattr(models, "stepped", planned_anew)
+    with pytest.raises(AssertionError, match="planned again"):
+        check(normed("a"))
+
+
+def test_names_depend_on_the_sources_of_the_rooms_that_are_named() -> None:
+    assert cache.key("x") != cache.key("x", rooms=frozenset({"graph"}))
