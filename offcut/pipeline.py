@@ -352,7 +352,11 @@ def _checked_schedule(
             "compile",
             f"cannot take schedule= {type(schedule).__name__}",
             because="it is no schedule",
-            help=("kernel.schedule", "oc.Schedule.parse(text)"),
+            help=(
+                "kernel.schedule",
+                "s.schedule, of a schedule by hand",
+                "oc.Schedule.parse(text)",
+            ),
         )
     if strategy != "auto":
         raise DescribeError(

@@ -222,6 +222,13 @@ def plain(argument: Argument) -> Argument:
         return tuple(map(plain, argument))
     if isinstance(argument, np.generic):
         return plain(argument.item())
+    if isinstance(argument, np.ndarray):
+        raise DescribeError(
+            "graph",
+            f"cannot take an array of shape {argument.shape} as an argument",
+            because="a node reads values of its graph",
+            help=('builder.constant("w", array)',),
+        )
     if isinstance(argument, Const):
         return int(argument.value)
     if isinstance(argument, Expr):

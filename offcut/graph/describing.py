@@ -275,4 +275,10 @@ def _check_arguments(node: Node, values: Mapping[str, Value]) -> None:
     try:
         signature(taken).bind(*node.arguments, **options)
     except TypeError as error:
-        raise DescribeError("graph", f"cannot apply {node.op} so", because=str(error)) from None
+        names = ", ".join(name for name in signature(taken).parameters if name != "name")
+        raise DescribeError(
+            "graph",
+            f"cannot apply {node.op} so",
+            because=str(error),
+            help=(f"{node.op}({names})",),
+        ) from None

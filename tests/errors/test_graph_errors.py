@@ -36,7 +36,7 @@ REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
     ),
     "an option that is none": (
         lambda made, x: made.node("relu", x, steep=2),
-        "graph: cannot apply relu so\n  because  got an unexpected keyword argument 'steep'",
+        "graph: cannot apply relu so\n  because  got an unexpected keyword argument 'steep'\n  help     relu(x)",
     ),
     "a name among the options": (
         lambda made, x: made.node("relu", x, name="y"),
@@ -197,3 +197,26 @@ def test_what_means_nothing_to_a_substitution_is_refused() -> None:
         substituted(made.bound, (), alpha=0.5)
     with pytest.raises(DescribeError, match="cannot price at q\n  because  its sizes are n"):
         substituted(made.bound, (), sizes={"q": 3})
+
+
+def test_an_array_is_no_argument_of_a_node() -> None:
+    made, x = builder()
+    with pytest.raises(DescribeError) as refused:
+        made.node("add", x, np.ones(4, "float32"))
+    assert str(refused.value) == (
+        "graph: cannot take an array of shape (4,) as an argument\n"
+        "  because  a node reads values of its graph\n"
+        '  help     builder.constant("w", array)'
+    )
+
+
+def test_a_share_is_from_0_to_1() -> None:
+    made, x = builder()
+    made.output(made.node("relu", x))
+    with pytest.raises(DescribeError) as refused:
+        compiled(made.bound, least_filled=2)
+    assert str(refused.value) == (
+        "graph: cannot take least_filled=2\n  because  it is a share, from 0 to 1"
+    )
+    with pytest.raises(DescribeError, match="cannot compile Graph\n  because  it is no graph with"):
+        compiled(made.bound.graph)  # type: ignore[arg-type]

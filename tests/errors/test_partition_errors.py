@@ -424,31 +424,31 @@ def test_a_picture_needs_a_value_for_every_size() -> None:
     refused(
         lambda: p.plot(),
         """\
-plot: cannot draw without n, m
-  because  a picture is of one value for every size
-  help     plot(n=1, m=1)""",
+plot: cannot do without n, m
+  because  the sizes of C are n, m
+  help     plot(n=…, m=…)""",
         CallError,
     )
     refused(
         lambda: p.plot(m=3),
         """\
-plot: cannot draw without n
-  because  a picture is of one value for every size
-  help     plot(n=1, m=1)""",
+plot: cannot do without n
+  because  the sizes of C are n, m
+  help     plot(n=…, m=…)""",
         CallError,
     )
     refused(
         lambda: p.plot(m=3, n=4, k=5),
         """\
-plot: cannot take a size k
-  because  C has no such size
-  help     sizes: n, m""",
+plot: cannot take k
+  because  the sizes of C are n, m
+  help     plot(n=…, m=…)""",
         CallError,
     )
     refused(
         lambda: p.plot(m=3, n=65),
         """\
-plot: cannot draw at n = 65
+plot: cannot take n = 65
   because  n is in 0…64""",
         CallError,
     )

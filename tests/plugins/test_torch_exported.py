@@ -318,7 +318,8 @@ def test_what_a_call_gives_is_checked() -> None:
         str(refused.value)
         == """\
 call: cannot take input of torch.float64 and shape (3, 40)
-  because  the program was exported with torch.float32 and 2 axes"""
+  because  the program was exported with torch.float32 and 2 axes
+  help     input.to(torch.float32)"""
     )
     with pytest.raises(CallError, match="axis 1 is 40 in every call"):
         model(torch.randn(3, 41))

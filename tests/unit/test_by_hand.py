@@ -549,3 +549,38 @@ def test_a_fault_in_a_stage_that_primitives_make_is_refused(
         change(s)
         with pytest.raises(oc.PartitionError, match="does not compute what the source does"):
             s.lower()
+
+
+@pytest.mark.parametrize(
+    ("lo", "hi"), [("i", "n"), ("0", "i + 1"), ("i % 2", "n:2"), ("max(0, i - 2)", "min(n, i + 3)")]
+)
+def test_copies_whose_bounds_depend_on_another_loop_are_no_one_tile(lo: str, hi: str) -> None:
+    copied = oc.parse(f"""\
+program copied
+size n in 0:97
+input A: float32[n, n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in {lo}:{hi}
+    C[i, j] = A[i, j]
+""")
+    s = oc.create_schedule(copied)
+    s["C"].vectorize("j")
+    a, c = np.arange(49, dtype="float32").reshape(7, 7), np.zeros((7, 7), "float32")
+    np.testing.assert_array_equal(s.lower().run({"A": a, "C": c}), copied.run({"A": a, "C": c}))
+
+
+def test_a_loop_that_may_end_before_it_starts_is_split() -> None:
+    inside = oc.parse("""\
+program inside
+size n in 0:97
+input A: float32[n]
+inout C: float32[n]
+for i in 1:n - 1
+  C[i] = A[i - 1] + A[i + 1]
+""")
+    s = oc.create_schedule(inside)
+    s["C"].split("i", 4)
+    for n in (0, 1, 2, 3, 9):
+        a, c = np.arange(n, dtype="float32"), np.zeros(n, "float32")
+        np.testing.assert_array_equal(s.lower().run({"A": a, "C": c}), inside.run({"A": a, "C": c}))

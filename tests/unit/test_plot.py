@@ -211,24 +211,29 @@ def test_sizes_of_a_program_are_checked_as_those_of_a_computation() -> None:
     refused(
         lambda: p.plot(),
         """\
-plot: cannot draw without n
-  because  a picture is of one value for every size
-  help     plot(n=1)""",
+plot: cannot do without n
+  because  the sizes of program are n
+  help     plot(n=…)""",
         CallError,
     )
     refused(
         lambda: p.plot(n=100000),
         """\
-plot: cannot draw at n = 100000
+plot: cannot take n = 100000
   because  n is in 0…99999""",
         CallError,
     )
     refused(
         lambda: p.plot(n=5, m=3),
         """\
-plot: cannot take a size m
-  because  program has no such size
-  help     sizes: n""",
+plot: cannot take m
+  because  the sizes of program are n
+  help     plot(n=…)""",
+        CallError,
+    )
+    refused(
+        lambda: p.plot(n="5"),
+        "plot: cannot take n = '5'\n  because  a size is an integer",
         CallError,
     )
     refused(

@@ -371,7 +371,7 @@ def compiled(
     if not isinstance(bound, Bound):
         raise DescribeError(
             "graph",
-            f"cannot compile {bound!r}",
+            f"cannot compile {type(bound).__name__}",
             because="it is no graph with its constants",
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
@@ -382,6 +382,10 @@ def compiled(
     ):
         if not taken:
             raise DescribeError("graph", f"cannot take {name}={given!r}", because=f"it is {what}")
+    if not (isinstance(least_filled, int | float) and 0 <= least_filled <= 1):
+        raise DescribeError(
+            "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"
+        )
     _check_orders(bound.graph, orders or {})
     made = copy_as_asked(improved(bound, passes), orders or {})
     graph = made.graph

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Form, Role
 from offcut.core.text.printer import format_expr
@@ -122,30 +123,9 @@ def plot(
 def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
     """The sizes by their names in the loop program."""
     program, names = partition.loops, dict(partition.users.sizes)
-    declared = {size.name: size for size in program.sizes}
-    facts = {user: declared[name] for user, name in names.items()}
-    for user in sizes:
-        if user not in names:
-            raise CallError(
-                "plot",
-                f"cannot take a size {user}",
-                because=f"{program.name} has no such size",
-                help=(f"sizes: {', '.join(names) or 'none'}",),
-            )
-    missing = [user for user in names if user not in sizes]
-    if missing:
-        example = ", ".join(f"{user}={max(facts[user].min, 1)}" for user in names)
-        raise CallError(
-            "plot",
-            f"cannot draw without {', '.join(missing)}",
-            because="a picture is of one value for every size",
-            help=(f"plot({example})",),
-        )
-    for user, size in facts.items():
-        if not size.min <= sizes[user] <= size.max or sizes[user] % size.multiple_of:
-            multiple = f", a multiple of {size.multiple_of}" if size.multiple_of != 1 else ""
-            because = f"{user} is in {size.min}…{size.max}{multiple}"
-            raise CallError("plot", f"cannot draw at {user} = {sizes[user]}", because=because)
+    users = {name: user for user, name in names.items()}
+    declared = [replace(size, name=users[size.name]) for size in program.sizes]
+    sizes = given_sizes("plot", program.name, declared, sizes)
     values = {names[user]: value for user, value in sizes.items()}
     for fact in program.assumptions:
         if not evaluate(fact, values):

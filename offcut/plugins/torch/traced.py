@@ -252,11 +252,20 @@ class Given:
         if isinstance(self.value, torch.Tensor):
             if not isinstance(given, torch.Tensor):
                 kind = type(given).__name__
-                raise self._refused(f"= {kind}", "the program was exported with a tensor there")
+                raise self._refused(
+                    f"= {kind}",
+                    "the program was exported with a tensor there",
+                    f"torch.from_numpy({self.name})" if kind == "ndarray" else "a tensor of torch",
+                )
             if given.dtype != self.value.dtype or given.dim() != self.value.dim():
                 raise self._refused(
                     f"of {given.dtype} and shape {tuple(given.shape)}",
                     f"the program was exported with {self.value.dtype} and {self.value.dim()} axes",
+                    *(
+                        (f"{self.name}.to({self.value.dtype})",)
+                        if given.dim() == self.value.dim()
+                        else ()
+                    ),
                 )
             if given.requires_grad and torch.is_grad_enabled():
                 raise self._refused(

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
-from offcut.core.expr import Expr, Logic, Var, substitute
+from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt
 from offcut.describe.computation import Names
 from offcut.partition import CUT, LADDER, PAD, Segment, Strategy, runs, segments, tiles_alike
@@ -132,8 +132,10 @@ class _Nest(Tiles):
         return (If(all_of(guards), body),) if guards and body else body
 
     def segmented(self, split: Split, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """The outer loop of a split, once for its full tiles and once for each kind of tail."""
+        """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
+        if variables(extent) <= {size.name for size in self.nests.sizes}:
+            extent = at.facts.extreme("max", extent, ix.const(0))
         if self.divides(split, extent, at):
             inner = replace(at, extents={**at.extents, split.inner: ix.const(split.factor)})
             count = ix.floordiv(extent, split.factor)

@@ -12,7 +12,7 @@ from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
 from offcut.core.program import Execution, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
-from offcut.schedule.by_hand.nests import Nest, Nests, Part
+from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
 from offcut.schedule.by_hand.offsets import At, Offsets
 from offcut.schedule.decisions import Split
 
@@ -40,12 +40,13 @@ class Tiles(Offsets):
             and not any(self.nests.attached(self.nest.name, leaf))
             for loops, _ in parts
             for leaf in loops
-        ) and all(self.distinct(loops) for loops, _ in parts)
+        ) and all(self.is_box(loops) for loops, _ in parts)
 
-    def distinct(self, loops: Sequence[str]) -> bool:
-        """Whether each of `loops` is of a root of its own."""
-        roots = [self.root_below(leaf) for leaf in loops]
-        return len(set(roots)) == len(roots)
+    def is_box(self, loops: Sequence[str]) -> bool:
+        """Whether each of `loops` is of a root of its own, whose bounds depend on no other of them."""
+        names = {self.root_below(leaf) for leaf in loops}
+        roots = [root for root in self.nest.roots if root.name in names]
+        return len(names) == len(loops) and not any(depends_on(root) & names for root in roots)
 
     def tile_leaves(self) -> frozenset[str]:
         """The loops that an intrinsic runs."""
