@@ -268,7 +268,7 @@ def _read_together(block: LineBlock) -> Together:
         if not isinstance(part, Nest | Together):
             inner.line.refuse("loops are shared by nests", "nest C", "together b h")
         parts.append(part)
-    size = None if found[2] is None else Block(int(found[2]), int(found[3]))
+    size = None if found[2] is None else Block(*map(block.line.size, found.group(2, 3)))
     if "by" in found[1].split()[1:]:
         block.line.refuse(
             "a block is of several iterations, in some bytes", "together i by 4 in 16384"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import slow
 
 import offcut
 
@@ -14,6 +15,7 @@ from .faults import FAULTS, Fault
 from .planting import noted
 
 ROOT = Path(offcut.__file__).parents[1]
+PARTS = 18  # a fault takes most of a second
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -29,11 +31,9 @@ def planting(*arguments: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "part", [part if part < 1 else pytest.param(part, marks=pytest.mark.slow) for part in range(12)]
-)
+@pytest.mark.parametrize("part", [part if part < 1 else slow(part) for part in range(PARTS)])
 def test_each_fault_is_found_by_the_case_that_is_noted_for_it(part: int) -> None:
-    planting(*sorted(noted())[part::12])
+    planting(*sorted(noted())[part::PARTS])
 
 
 @pytest.mark.slow

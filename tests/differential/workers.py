@@ -106,7 +106,7 @@ def main() -> None:
     faulthandler.register(signal.SIGPROF, chain=True)
     from .checking import check
 
-    gc.set_threshold(200_000, 20, 50)  # as in tests/conftest.py
+    gc.set_threshold(1_000_000, 20, 50)  # as in tests/conftest.py
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, seconds)
         outcome = check(load(line))

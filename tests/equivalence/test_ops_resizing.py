@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Array, floats
+from conftest import slow
 from operators import Operator, integers
 
 import offcut as oc
@@ -39,7 +40,6 @@ def stretched(x: Array, axis: int, count: int, scale: Fraction | None, corners: 
 SCALES: list[Any] = [2, (1.5, 0.5), (0.25, 3)]
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", [None, "NHWC"])
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:
@@ -70,8 +70,7 @@ def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:
             op.check([given], exact, interpreted=size == (8, 1))
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("given", [(9, 4), (high, 4), (high, across), (h, w)], ids=str)
+@pytest.mark.parametrize("given", [slow((9, 4)), slow((high, 4)), (high, across), (h, w)], ids=str)
 def test_an_image_is_brought_to_a_size(given: Any) -> None:
     for shape in [(h, w), (5, 7)]:
         if given == (h, w) and shape == (5, 7):

@@ -26,7 +26,6 @@ def numbers(count: int, dtype: str, *shape: int) -> Array:
     return (found % max(count, 1) if dtype == "uint8" else found).astype(dtype)
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
 def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
@@ -132,7 +131,6 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("op", "axis", "descending", "dtype"),
     [

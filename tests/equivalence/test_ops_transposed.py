@@ -60,7 +60,7 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_element_is_spread_over_its_window(case: str, layout: str) -> None:
@@ -143,7 +143,6 @@ def test_phases_are_products_by_microkernels(size: int, layout: str) -> None:
     assert "no sum runs by a microkernel" not in str(plan)
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 def test_a_convolution_of_three_axes(layout: str) -> None:
     first = layout == "NCDHW"

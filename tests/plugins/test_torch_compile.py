@@ -133,6 +133,7 @@ def test_a_residual_network_runs_at_every_image() -> None:
     assert left() == set()
 
 
+@pytest.mark.slow  # convolutions by channel are in test_torch_rules, batch norms in the residual network
 def test_depthwise_convolutions_run_at_every_image() -> None:
     model = Mobile().eval()
     held(fast(model), model, [(torch.randn(s),) for s in [(2, 8, 9, 7), (1, 8, 4, 4)]])

@@ -163,6 +163,7 @@ def test_sizes_that_torch_was_asked_to_find_start_at_0() -> None:
     assert model.report.endswith("0 operators by torch")
 
 
+@pytest.mark.slow  # test_torch_compile takes both models, test_torch_rules their operators by this door
 def test_images_and_sentences_are_taken() -> None:
     net, gpt = ResNet().eval(), Gpt().eval()
     model = oc.from_torch(net, (torch.randn(2, 3, 32, 40),))

@@ -40,7 +40,6 @@ def by_row() -> Kernel:
     return softmax(schedule=schedule_of(""))
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("room", [1, 400, 10**6])
 @pytest.mark.parametrize("block", [2, 3, 4])
 def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, room: int) -> None:
@@ -105,6 +104,25 @@ parse: cannot read a schedule
   because  a block is of several iterations, in some bytes
   help     together i by 4 in 16384"""
     )
+
+
+@pytest.mark.parametrize("block", ["by 2147483648 in 4096", f"by 8 in {'9' * 20}"])
+def test_a_block_of_more_than_the_greatest_size_is_refused(block: str) -> None:
+    with pytest.raises(oc.ParseError, match="its numbers are at most 2147483647"):
+        oc.Schedule.parse(schedule_of(f" {block}"))
+
+
+def test_what_a_block_takes_is_counted_where_no_word_holds_it() -> None:
+    def plan(most: int) -> str:
+        m, n, k = oc.dim("m", max=4096), *(oc.dim(name, min=1, max=most) for name in "nk")
+        x = oc.placeholder((m, n, k), name="X")
+        j, q = oc.reduce_axis(n, name="j"), oc.reduce_axis(k, name="q")
+        powers = oc.compute((m, n, k), lambda i, a, b: oc.exp(x[i, a, b]), name="T")
+        total = oc.compute((m,), lambda i: oc.sum(powers[i, j, q], axis=(j, q)), name="S")
+        y = oc.compute((m, n, k), lambda i, a, b: powers[i, a, b] / total[i], name="Y")
+        return str(oc.compile(y, inputs=[x], records=False).schedule)
+
+    assert plan(2**31 - 1) == plan(4096)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_plain_loops_compute_what_the_cut_program_does(name: str, value: int) ->
     same(program, sizes)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("name", CUTS)
 def test_the_plain_loops_of_a_cut_are_proved_to_compute_what_was_cut(name: str) -> None:
     case, tail = CUTS[name]

@@ -22,7 +22,6 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
-from offcut.core.interpret.values import evaluate
 from offcut.core.program import Alloc, Buffer, For, If, Kind, Stmt
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.errors import PartitionError
@@ -188,7 +187,10 @@ def _least(computation: Computation) -> dict[str, int]:
 
 def _at(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
     """Sums of products of sizes at these."""
-    return [int(evaluate(value, dict(sizes))) for value in values]
+    at = {name: ix.const(size) for name, size in sizes.items()}
+    found = [ix.literal(ix.folded(substitute(value, at))) for value in values]
+    assert None not in found
+    return [size for size in found if size is not None]
 
 
 def _taken(computation: Computation, shared: Shared, around: int, many: int) -> list[Expr]:
