@@ -5,25 +5,32 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
-_within = False
+_lock, _inside = Lock(), 0
 
 
 @contextmanager
 def old_objects_aside() -> Iterator[None]:
     """Within it, collections look at what is made there alone, and not at what a process holds already: torch and
-    a model are a million objects, of which no collection frees one.
+    a model are a million objects, and one look at them takes .2 s. What of them becomes garbage meanwhile is freed by the first
+    collection behind it.
 
-    Nothing changes where somebody has set objects aside already (`gc.freeze`): they would be his.
+    Nothing is set aside where somebody has done so already (`gc.freeze`): these are his. What another thread sets aside
+    meanwhile is looked at again.
     """
-    global _within
-    if _within or gc.get_freeze_count():
-        yield
-        return
-    gc.freeze()
-    _within = True
+    global _inside
+    with _lock:
+        mine = bool(_inside) or not gc.get_freeze_count()
+        if mine:
+            _inside += 1
+        if mine and _inside == 1:
+            gc.freeze()
     try:
         yield
     finally:
-        _within = False
-        gc.unfreeze()
+        with _lock:
+            if mine:
+                _inside -= 1
+            if mine and not _inside:
+                gc.unfreeze()

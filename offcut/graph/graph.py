@@ -67,6 +67,8 @@ class Graph:
     inputs       in call order
     constants    arrays that are known before any call; their values are with the graph, not in it
     outputs      names of values; an input may be one
+
+    The maps of values and of users are kept with it: passes ask for them at each node.
     """
 
     name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -100,7 +101,8 @@ def tune(
     options = chosen.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
-    problem = posed("tune", output, inputs, constants, sizes, chosen, options, seed)
+    drawn_by = operator.index(seed)
+    problem = posed("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
     space = chosen.schedules(problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     quick = has_nests(space.first) and not chosen.simulates
@@ -132,8 +134,8 @@ def _check(trials: object, seconds: object, seed: object, alternatives: object) 
     number = whole(seed)
     if number is None or abs(number) >= 2**63:
         raise _refused("seed", seed, "an int of 64 bits")
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if seconds is not None and not (number and isfinite(seconds) and seconds > 0):  # type: ignore[arg-type,operator]
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and isfinite(seconds) and seconds > 0):  # type: ignore[arg-type,operator]
         raise _refused("seconds", seconds, "a number above 0")
 
 

@@ -260,7 +260,11 @@ def test_norms_and_means_of_images_with_channels_last_need_one_graph() -> None:
     assert ours_in_one_graph(Normed().eval(), calls)
 
 
-def _steady() -> bool:
+NOTED: list[int] = []
+
+
+def _noted() -> bool:
+    NOTED.append(1)
     return True
 
 
@@ -272,7 +276,7 @@ class Asking(nn.Module):
         causal = n > 1 and mask is None and True
         if (n == 1 or m == n) and mask is not None:
             x = x * 2
-        elif n == 1 and not _steady():
+        elif n == 1 and torch.jit.is_scripting():
             x = x + 100
         return torch.relu(x) if causal else x + 1
 
@@ -285,6 +289,24 @@ class Counting(nn.Module):
         if x.shape[1] > 1 and seen.append(1):
             x = x * 2
         return x + len(seen)
+
+
+class Noting(nn.Module):
+    """A module whose branch calls a function that does something."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        causal = x.shape[1] > 1 and _noted()
+        return x * 2 if causal else x + 1
+
+
+def test_what_a_branch_calls_is_called_as_often_as_without_a_compiler() -> None:
+    calls = [torch.randn(b, n) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
+    model = torch.compile(Noting(), backend="offcut", dynamic=True)
+    for run, times in ((Noting(), 2), (model, 2)):
+        NOTED.clear()
+        for x in calls:
+            torch.testing.assert_close(run(x), x * 2 if x.shape[1] > 1 else x + 1)
+        assert len(NOTED) == times
 
 
 def test_a_size_that_is_asked_for_nothing_is_no_guard() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
 from offcut.graph import Bound, Builder, compiled, interpreted
 from offcut.graph.models import model as models
@@ -117,3 +118,27 @@ def test_nothing_is_read_where_proofs_are_asked_for_again(monkeypatch: pytest.Mo
 
 def test_names_depend_on_the_sources_of_the_rooms_that_are_named() -> None:
     assert cache.key("x") != cache.key("x", rooms=frozenset({"graph"}))
+
+
+def test_weights_that_overflow_with_a_norm_are_not_distributed_wherever_steps_come_from() -> None:
+    """A norm scales large weights by a large number, and data by 0: what is described is finite."""
+    bound = normed("a")
+    check(bound)
+    large = {"w0": 1e30 * bound.arrays["w0"], "g": np.full(24, 1e10, "f")}
+    other = replace(bound, arrays={**bound.arrays, **large})
+    given = {"x": np.zeros((3, 24), "f")}
+    model = compiled(other, 1)
+    assert not model.steps[0].distributed
+    (found,), (wanted,) = model(given).values(), interpreted(other, given).values()
+    near(found, wanted)
+
+
+def test_a_target_that_no_other_process_knows_is_compiled_for_each_time() -> None:
+    class Own(Cpu):
+        """A class that a function made."""
+
+    bound, given = normed("a"), arrays(normed("a"), 3, n=7)
+    for _ in range(2):
+        (found,) = compiled(bound, 1, target=Own())(given).values()
+        (wanted,) = interpreted(bound, given).values()
+        near(found, wanted)

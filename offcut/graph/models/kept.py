@@ -29,6 +29,8 @@ from offcut.graph.placing.places import Place
 from offcut.kernel import KernelCode
 
 _ROOMS = frozenset({"graph"})
+_UNTOLD = pickle.PickleError, AttributeError, ImportError, TypeError
+"""What is raised for a target that another process does not know: a class that a function made, or one that is gone."""
 
 
 class Stepped(NamedTuple):
@@ -69,7 +71,7 @@ def read(name: str, arrays: Mapping[str, Array]) -> Stepped | None:
     found = None if debug.verifies() else cache.read(name)
     if found is None:
         return None
-    with debug.timed("model"), suppress(DescribeError):  # their code is for finite ones
+    with debug.timed("model"), suppress(*_UNTOLD, DescribeError):  # their code is for finite ones
         kept: _Kept = pickle.loads(found)
         return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
     return None
@@ -96,7 +98,7 @@ def write(name: str, found: Stepped, codes: Iterable[KernelCode]) -> None:
     """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them."""
     if all(call.binding.finite for region in found.regions for call in region.calls):
         kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
-        if True:
+        with suppress(*_UNTOLD):
             cache.write(name, pickle.dumps(kept))
 
 

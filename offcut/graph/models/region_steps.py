@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from offcut.backends.base import Entry
 from offcut.describe.request import Array
-from offcut.errors import TargetError
+from offcut.errors import DescribeError, TargetError
 from offcut.graph.models.step import Step
-from offcut.graph.models.wanted import Binding, shaped
+from offcut.graph.models.wanted import Binding, are_finite, shaped
 from offcut.kernel import Kernel, KernelCode
 
 
@@ -82,9 +82,17 @@ def held(
 ) -> Held:
     """The kernels of calls with the constants of a region.
 
-    Raises DescribeError where their code is for finite ones, and these are not.
+    Raises DescribeError where their code is for finite ones, and these or what is computed from them are not.
     """
-    known = {**constants, **calls[-1].binding.derived.run(constants)}
+    last = calls[-1].binding
+    computed = last.derived.run(constants)
+    if last.distributed and not are_finite(computed):
+        raise DescribeError(
+            "graph",
+            "cannot distribute products over sums",
+            because="what is computed from these constants would not be finite",
+        )
+    known = {**constants, **computed}
     kernels = list[Kernel]()
     for code, binding in calls:
         read = {name: known[name] for name in binding.constants.values()}

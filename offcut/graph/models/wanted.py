@@ -86,6 +86,7 @@ class _Known:
     derived   tensors, each a constant now
     program   that computes them; made: their arrays
     assumed   of what is read
+    distributed  whether products are distributed over sums
     finite    whether nothing is left as it was since they would not be finite
     """
 
@@ -94,6 +95,7 @@ class _Known:
     program: Derived
     made: dict[str, Array]
     assumed: tuple[Assumed, ...] = ()
+    distributed: bool = False
     finite: bool = True
 
 
@@ -133,7 +135,7 @@ class Binding:
     sizes      its sizes, over those of the graph
     assumed    what its results are compared with, where it measures what another reads
     distributed  whether products are distributed over sums
-    finite     False: not all that would be computed from constants is, so that nothing is distributed
+    finite     False: not all that would be computed from constants is, so that less is distributed
     parallel   of those of its sizes along which a part of the results is computed from that part of what is read: the axes
                that are they, by value; of others what couples their elements. Of a loop program nothing is known
     """
@@ -201,14 +203,12 @@ def wanted(
     last = [value.name for value in asked.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
     described = without_single_terms(written_in(results, asked.before))
-    folded = with_folded_factors(described, constants) if distributive else described
-    known = _known(folded, constants, distributive, run)
+    known = _known(described, constants, distributive, run)
     every = {**constants, **known.made}
     given += [replace(tensor, definition=None) for tensor in known.derived]
     around = _Around(description.dims, given, known.program, every, asked)
     found = _described(around, known.results, renames)
-    distributed = folded is not described or bool(known.assumed)
-    binding = replace(found.binding, distributed=distributed, finite=known.finite)
+    binding = replace(found.binding, distributed=known.distributed, finite=known.finite)
     found = replace(found, binding=binding)
     if not known.assumed:
         return (found,), every
@@ -271,27 +271,42 @@ def _named(
 
 
 def _known(
-    results: Sequence[Tensor], constants: Mapping[str, Array], distributive: bool, run: Run
+    described: tuple[Tensor, ...], constants: Mapping[str, Array], distributive: bool, run: Run
 ) -> _Known:
     """The results, where what depends on constants alone is computed.
 
-    By fewer multiplications where that pays, but where the weights of these would not be finite, and so neither the results.
+    Products are distributed over sums, and sums take fewer multiplications where that pays, as far as the weights of these are
+    finite: of others the results would not be either.
     """
     if distributive:
-        fewer, assumed = with_fewer_products(results, constants)
-        measured = tuple(one.largest for one in assumed)
-        found, derived = with_known((*fewer, *measured), constants)
-        program = Derived.of(derived)
-        made = run(program, constants)
-        if all(np.isfinite(array).all() for array in made.values() if array.dtype.kind == "f"):
-            largest = found[len(fewer) :]
-            assumed = tuple(
-                replace(one, largest=tensor) for one, tensor in zip(assumed, largest, strict=True)
-            )
-            return _Known(found[: len(fewer)], derived, program, made, assumed)
-    plain, derived = with_known(results, constants)
-    program = Derived.of(derived)
-    return _Known(plain, derived, program, run(program, constants), finite=not distributive)
+        folded = with_folded_factors(described, constants)
+        fewer, assumed = with_fewer_products(folded, constants)
+        for results, largest in ((fewer, assumed), (folded, ())):
+            found = _computed(results, largest, constants, run)
+            if are_finite(found.made):
+                distributed = folded is not described or bool(largest)
+                return replace(found, distributed=distributed, finite=largest == assumed)
+    return replace(_computed(described, (), constants, run), finite=not distributive)
+
+
+def _computed(
+    results: tuple[Tensor, ...],
+    assumed: tuple[Assumed, ...],
+    constants: Mapping[str, Array],
+    run: Run,
+) -> _Known:
+    """The results, and what they assume, where what depends on constants alone is computed."""
+    measured = tuple(one.largest for one in assumed)
+    found, derived = with_known((*results, *measured), constants)
+    program, count = Derived.of(derived), len(results)
+    pairs = zip(assumed, found[count:], strict=True)
+    largest = tuple(replace(one, largest=tensor) for one, tensor in pairs)
+    return _Known(found[:count], derived, program, run(program, constants), largest)
+
+
+def are_finite(made: Mapping[str, Array]) -> bool:
+    """Whether no float that was computed is an infinity or NaN."""
+    return all(np.isfinite(array).all() for array in made.values() if array.dtype.kind not in "biu")
 
 
 def _of_program(call: Call, node: Node, constants: Mapping[str, Array]) -> DescribedKernel:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from offcut.core.interpret.run_arguments import given_sizes
@@ -57,10 +58,12 @@ class Predicted:
             rows=tuple((*row[:3], self._shown(row[3]), row[4]) for row in rows),
             kernels=sum(plan.kernels for plan in plans),
             arena=tuple(self._shown(slot) for plan in plans for slot in plan.arena),
-            parts=tuple(line for plan in plans for line in plan.parts),
+            parts=tuple(
+                replace(part, size=self._shown(part.size)) for plan in plans for part in plan.parts
+            ),
             split=tuple(line for plan in plans for line in plan.split),
             distributed=tuple(name for plan in plans for name in plan.distributed),
-            notes=(*(line for plan in plans for line in plan.notes), *self.left),
+            notes=(*(self._shown(line) for plan in plans for line in plan.notes), *self.left),
         )
 
     def cost(self, given: Mapping[str, int]) -> ModelCost:

@@ -2,7 +2,7 @@
 
 ``causal = length > 1 and mask is None`` is False under a mask, whatever the length is. Python asks the length first, so torch would guard
 it, and compile once more for a length of 1. Where a frame is about to branch on a size, what it does otherwise is followed:
-as long as it only reads names, compares what is known, and calls functions of nothing that change nothing. Where that comes to the
+as long as it only reads names, compares what is known, and asks torch whether it traces. Where that comes to the
 same instruction with the same values, the size was not asked for anything.
 """
 
@@ -21,6 +21,15 @@ from torch._dynamo.variables.tensor import SymNodeVariable
 
 STEPS = 32
 """So many instructions are followed."""
+
+_PREDICATES = (
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    torch.compiler.is_compiling,
+    torch.compiler.is_dynamo_compiling,
+    torch.compiler.is_exporting,
+)
+"""Functions that change nothing: a frame that is followed may call these, and goes on to call them again."""
 
 _IDLE = ("NOP", "CACHE", "PRECALL", "PUSH_NULL", "TO_BOOL", "EXTENDED_ARG", "NOT_TAKEN")
 
@@ -167,18 +176,18 @@ class _Path:
         return value
 
     def _called(self, named: Any) -> Any:
-        """What a function of nothing gives, which changes nothing and is not in the graph."""
+        """What one of torch's predicates gives."""
         if not isinstance(named, _Named):
             raise _Unseen
-        frame, output = self.frame, self.frame.output
-        nodes, effects = len(output.graph.nodes), output.side_effects.clone()
+        frame = self.frame
         frame._load_global(named.inst)
         function = frame.pop()
         for name in named.inside:
             function = function.var_getattr(frame, name)
+        if getattr(function, "fn", getattr(function, "value", None)) not in _PREDICATES:
+            raise _Unseen
         found = function.call_function(frame, [], {})
-        changed = len(output.graph.nodes) != nodes or effects.diff(output.side_effects) is not None
-        if changed or not isinstance(found, ConstantVariable):
+        if not isinstance(found, ConstantVariable):
             raise _Unseen
         return found.value
 
