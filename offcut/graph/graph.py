@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from offcut.core.expr import Expr
 from offcut.core.program import Size
@@ -93,6 +93,9 @@ class Graph:
             for name in node.operands:
                 found[name].append(node)
         return {name: tuple(nodes) for name, nodes in found.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Graph, tuple(getattr(self, one.name) for one in fields(self))
 
     def __str__(self) -> str:
         from offcut.graph.text import format_graph

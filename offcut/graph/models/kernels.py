@@ -15,7 +15,7 @@ from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
 from offcut.graph.models.ahead import Ahead, Compilation
 from offcut.graph.models.batch_strides import batch_strides
-from offcut.graph.models.region_steps import Call, Held, RegionSteps, held
+from offcut.graph.models.region_steps import Call, Held, RegionSteps, holding
 from offcut.graph.models.split import TargetKernel, Targets, every, taken
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.models.wanted import (
@@ -141,8 +141,8 @@ class Kernels:
     def steps(
         self, region: NamedRegion, ahead: Ahead, priced: bool = False
     ) -> tuple[RegionSteps, list[Step]]:
-        """What runs a region, for any constants and with its own: the last step does, one before it measures what it
-        reads, where it assumes something of that.
+        """The steps of a region, for any constants and with its own. The last computes its results; where that assumes how
+        large data is, one before it measures that.
 
         ahead   who may be making its kernels
         priced  whether it is asked for its cost alone: it may hold constants of another region
@@ -167,18 +167,18 @@ class Kernels:
             return known, Held([self.compiled[call.code].kernel for call in known], constants)
         if known is not None:
             with suppress(DescribeError):  # their code is for finite ones
-                return known, held(known, self.codes, constants, asked.orders)
-        asks, every = wanted(asked, constants, self.distributive, Derived.run)
+                return known, holding(known, self.codes, constants, asked.orders)
+        asks, arrays = wanted(asked, constants, self.distributive, Derived.run)
         made = [self.made(one, ahead) for one in asks]
         pairs = zip(made, asks, strict=True)
         calls = self._known[asked.key] = tuple(Call(code, one.binding) for (code, _), one in pairs)
-        return calls, Held([kernel for _, kernel in made], every)
+        return calls, Held([kernel for _, kernel in made], arrays)
 
     def _step(self, region: NamedRegion, call: Call, kernel: Kernel) -> partial[Step]:
         """A step of a region, but for its kernel and what its constants say."""
         binding, asked, placed = call.binding, region.asked, region.placed
         own = {new: old for old, new in region.names.items()}
-        nodes, taken = placed.region.nodes, self.compiled[call.code]
+        nodes, compiled = placed.region.nodes, self.compiled[call.code]
         name = nodes[-1].results[0].name
         measured = {
             f"{name}.{number}": one.largest.dtype for number, one in enumerate(binding.assumed)
@@ -195,8 +195,8 @@ class Kernels:
             inputs=tuple(inputs.values()),
             outputs=tuple(results.values()),
             sizes=tuple((n.name, binding.sizes[n.name]) for n in kernel.signature.sizes),
-            target=taken.target,
-            refused=taken.refused,
+            target=compiled.target,
+            refused=compiled.refused,
             constants=tuple(
                 (own[x], name, asked.orders.get(x) or tuple(range(self.arrays[own[x]].ndim)))
                 for name, x in binding.constants.items()

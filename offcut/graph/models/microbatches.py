@@ -76,7 +76,8 @@ class MicroBatches:
         self._operands, self._lengths, self._asked = operands, lengths, asked
         self._steps, self._sizes = operands.steps, {size.name: size for size in sizes}
         self._place = {step.name: number for number, step in enumerate(self._steps)}
-        self.machine: Device | None = self._steps[0].kernel.machine if self._steps else None
+        native = (step.kernel.machine for step in self._steps if step.entry is not None)
+        self.machine: Device | None = next(native, None)
         self._threads = max((step.kernel.threads for step in self._steps), default=1)
         self._weights = np.array([_weights(step, values) for step in self._steps], np.int64)
         self._is_input = np.array(

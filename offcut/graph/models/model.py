@@ -15,6 +15,7 @@ from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
+from offcut.core.whole import whole
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph.fusion.reading import Readings
@@ -83,7 +84,7 @@ class _Lent(NamedTuple):
 class Model:
     """A graph compiled for all its sizes.
 
-    It can be pickled: it is compiled again where it is read. ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
+    It can be pickled, where what it was asked for with can be: it is compiled again where it is read. ``model({"x": x})`` gives the outputs by name; ``model(x)``, arrays in the order of the inputs, the output itself, or a
     tuple of several. Arrays are numpy's, or of any package that speaks DLPack; results are of the first one's kind.
     Calls may run in several threads.
 
@@ -164,7 +165,7 @@ class Model:
         Raises CallError where an array does not fit, or the graph does not run at these sizes.
         """
         for name, size in sizes.items():
-            if not isinstance(size, int | np.integer):
+            if whole(size) is None:
                 raise CallError(
                     self.bound.graph.name,
                     f"cannot take {name}= {type(size).__name__}",
