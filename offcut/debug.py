@@ -42,6 +42,7 @@ PASSES = {
     "microkernels": "compiles the microkernels that are called",
     "compile": "compiles LLVM IR to machine code",
     "load": "takes machine code from the cache",
+    "model": "takes the steps of a model from the cache, and binds its constants",
 }
 """What each pass does, in the order in which they run."""
 

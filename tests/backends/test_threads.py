@@ -591,7 +591,7 @@ def test_a_window_that_threads_share_is_no_threads_own() -> None:
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
-    low = lowered(dense._planned, dense.signature, isa.host())
+    low = lowered(dense.code.planned, dense.signature, isa.host())
     assert "offcut_pool" in dense.source("llvm")
     assert "offcut_pool" not in low.text
 

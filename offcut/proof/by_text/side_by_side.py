@@ -219,8 +219,9 @@ class _SideBySide:
         if len(in_turn) == 1:
             self.nests(stmt, mine, at)
             return left[len(mine) :]
-        even = len(mine) // len(in_turn)  # loops of one body are cut alike more often than not
-        for count in sorted(range(1, len(mine) + 1), key=lambda count: abs(count - even)):
+        each, rest = divmod(len(mine), len(in_turn))
+        alike = () if rest else (each,)  # most likely, where they are cut alike: each try takes long
+        for count in dict.fromkeys((*alike, *range(1, len(mine) + 1))):
             try:
                 self.nests(stmt, mine[:count], at)
                 return left[count:]
