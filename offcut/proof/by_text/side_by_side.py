@@ -220,7 +220,9 @@ class _SideBySide:
             self.nests(stmt, mine, at)
             return left[len(mine) :]
         each, rest = divmod(len(mine), len(in_turn))
-        alike = () if rest else (each,)  # most likely, where they are cut alike: each try takes long
+        alike = (
+            () if rest else (each,)
+        )  # most likely, where they are cut alike: each try takes long
         for count in dict.fromkeys((*alike, *range(1, len(mine) + 1))):
             try:
                 self.nests(stmt, mine[:count], at)
