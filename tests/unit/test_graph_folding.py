@@ -20,23 +20,27 @@ def positive(name: str, *shape: int) -> np.ndarray:
     return np.abs(floats(name, *shape)) + np.float32(0.5)
 
 
-def normed(groups: int, channels: int = 4) -> Bound:
-    """A convolution, a batch norm and an activation, twice: the second one may be channel by channel."""
+def normed(groups: int, channels: int = 4, biased: bool = False) -> Bound:
+    """A convolution, a batch norm and an activation, twice: the second one may be channel by channel.
+
+    biased  whether convolutions have a bias of their own
+    """
     made = Builder("normed")
     n, h, w = (made.size(name, low, 64) for name, low in (("n", 0), ("h", 1), ("w", 1)))
     x = made.input("x", "float32", (n, channels, h, w))
     for number, (inner, of) in enumerate(((channels, 1), (C // groups, groups))):
         weights = made.constant(f"w{number}", floats(f"w{number}", C, inner, 3, 3) / 4)
-        x = made.node("conv2d", x, weights, padding=1, groups=of)
+        bias = made.constant(f"c{number}", floats(f"c{number}", C)) if biased else None
+        x = made.node("conv2d", x, weights, bias=bias, padding=1, groups=of)
         parts = [made.constant(f"{p}{number}", positive(f"{p}{number}", C)) for p in "mvgb"]
         x = made.node("relu", made.node("batchnorm", x, *parts))
     made.output(x)
     return made.bound
 
 
-@pytest.mark.parametrize("groups", [1, C])
-def test_a_batch_norm_leaves_a_bias(groups: int) -> None:
-    bound = normed(groups)
+@pytest.mark.parametrize(("groups", "biased"), [(1, False), (C, False), (C, True)])
+def test_a_batch_norm_leaves_a_bias(groups: int, biased: bool) -> None:
+    bound = normed(groups, biased=biased)
     model = compiled(bound, threads=1)
     for step in model.steps[-2:]:
         constants = [b.name for b in step.kernel.loops.buffers if b.kind is Kind.CONSTANT]

@@ -10,7 +10,7 @@ and sums once less.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -49,15 +49,9 @@ def with_folded_factors(
 
     constants  names of operands that are known
     """
-    order = tensors_of(results)
-    readers: dict[str, list[Tensor]] = {tensor.name: [] for tensor in order}
-    fixed = {tensor.name: tensor for tensor in order if tensor.name in constants}
-    for tensor in order:
-        reads = () if tensor.definition is None else tensor.definition.reads
-        for one in reads:
-            readers[one.name].append(tensor)
-        if reads and all(one.name in fixed for one in reads) and tensor not in results:
-            fixed[tensor.name] = tensor
+    described = results
+    results = _with_bias_in_readers(results, constants)
+    order, readers, fixed = _around(results, constants)
     folds = dict[str, _Fold]()
     for tensor in order:
         if tensor not in results and len(readers[tensor.name]) == 1:
@@ -65,7 +59,7 @@ def with_folded_factors(
             if found is not None and len(readers[found.weights.name]) == 1:
                 folds[tensor.name] = folds[found.reader] = found
     if not folds:
-        return results
+        return described
 
     def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
         definition, fold = tensor.definition, folds.get(tensor.name)
@@ -80,6 +74,78 @@ def with_folded_factors(
 
     made = rebuilt(results, change)
     return tuple(made[tensor.name] for tensor in results)
+
+
+def _around(
+    results: Sequence[Tensor], constants: Collection[str]
+) -> tuple[Sequence[Tensor], Mapping[str, Sequence[Tensor]], Mapping[str, Tensor]]:
+    """All tensors in order, what reads each, and those that are known or depend on known ones alone."""
+    order = tensors_of(results)
+    readers: dict[str, list[Tensor]] = {tensor.name: [] for tensor in order}
+    fixed = {tensor.name: tensor for tensor in order if tensor.name in constants}
+    for tensor in order:
+        reads = () if tensor.definition is None else tensor.definition.reads
+        for one in reads:
+            readers[one.name].append(tensor)
+        if reads and all(one.name in fixed for one in reads) and tensor not in results:
+            fixed[tensor.name] = tensor
+    return order, readers, fixed
+
+
+def _with_bias_in_readers(
+    results: tuple[Tensor, ...], constants: Collection[str]
+) -> tuple[Tensor, ...]:
+    """The results, where what constants shift and one tensor reads, which they scale, is computed there: a bias in front of a norm."""
+    order, readers, fixed = _around(results, constants)
+    shifted = dict[str, Tensor]()
+    for tensor in order:
+        if tensor.name in fixed or tensor in results or len(readers[tensor.name]) != 1:
+            continue
+        (reader,) = readers[tensor.name]
+        of = [one for one in _reads_of(tensor) if one.name not in fixed]
+        if len(of) == 1 and _scales(reader, tensor, fixed) and _scales(tensor, of[0], fixed):
+            shifted[reader.name] = tensor
+
+    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
+        definition = tensor.definition
+        if definition is None or tensor.name in fixed:
+            return tensor
+        reads = tuple(made[one.name] for one in definition.reads)
+        if tensor.name not in shifted:
+            return replace(tensor, definition=replace(definition, reads=reads))
+        inner = made[shifted[tensor.name].name]
+        value = inner.definition
+        assert value is not None
+        own = tuple(Var(axis.name) for axis in definition.axes)
+        names = {axis.name: name for axis, name in zip(value.axes, own, strict=True)}
+        load, body = Load(inner.name, own, inner.dtype), substitute(value.body, names)
+        every = (*value.reads, *(one for one in reads if one.name != inner.name))
+        now = replace(
+            definition,
+            body=rewrite(definition.body, lambda expr: body if expr == load else None),
+            reads=tuple(dict.fromkeys(every)),
+            sizes=tuple(dict.fromkeys((*value.sizes, *definition.sizes))),
+        )
+        return replace(tensor, definition=now)
+
+    made = rebuilt(results, change) if shifted else {}
+    return tuple(made.get(tensor.name, tensor) for tensor in results)
+
+
+def _reads_of(tensor: Tensor) -> Sequence[Tensor]:
+    return () if tensor.definition is None else tensor.definition.reads
+
+
+def _scales(reader: Tensor, tensor: Tensor, fixed: Mapping[str, Tensor]) -> bool:
+    """Whether each element of a reader is one of a tensor, times what is known, plus what is known."""
+    definition = reader.definition
+    if definition is None or definition.reduce_axes:
+        return False
+    if reader.shape != tensor.shape or reader.dtype != tensor.dtype:
+        return False
+    load = Load(tensor.name, tuple(Var(axis.name) for axis in definition.axes), tensor.dtype)
+    others = [one.name for one in definition.reads if one.name != tensor.name]
+    return _affine(definition.body, load) is not None and fixed.keys() >= {*others}
 
 
 @dataclass(frozen=True)
