@@ -48,12 +48,20 @@ class KernelCode:
         """How a kernel is called."""
         return signature_of(*self.request.named)
 
-    @cached_property
+    @property
     def loaded(self) -> Loaded:
         """The code in this process: from the cache where it has been made before.
 
         Raises PartitionError or TargetError where none can be made.
         """
+        if (
+            "_loaded" not in self.__dict__
+        ):  # without a lock, which a child that is forked meanwhile would wait for
+            self.__dict__["_loaded"] = self._load()
+        found: Loaded = self.__dict__["_loaded"]
+        return found
+
+    def _load(self) -> Loaded:
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
         name = cache.key(target.name, *content, *target.facts(options))

@@ -142,3 +142,30 @@ def test_a_target_that_no_other_process_knows_is_compiled_for_each_time() -> Non
         (found,) = compiled(bound, 1, target=Own())(given).values()
         (wanted,) = interpreted(bound, given).values()
         near(found, wanted)
+
+
+def test_what_is_kept_runs_on_the_target_that_was_handed_over() -> None:
+    class Noting(Cpu):
+        """What it holds, its name does not say."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            vars(self)["seen"] = _Unsaid()
+
+        def load(self, *given: Any) -> Any:
+            vars(self)["seen"].append(len(given))
+            return super().load(*given)
+
+    bound, given = normed("a"), arrays(normed("a"), 3, n=7)
+    for target in (Noting(), Noting()):
+        (found,) = compiled(bound, 1, target=target)(given).values()
+        (wanted,) = interpreted(bound, given).values()
+        near(found, wanted)
+        assert vars(target)["seen"]
+
+
+class _Unsaid(list[int]):
+    """A list that says nothing of what is in it."""
+
+    def __repr__(self) -> str:
+        return "unsaid"

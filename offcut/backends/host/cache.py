@@ -12,6 +12,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -136,7 +137,8 @@ def read(name: str) -> bytes | None:
     if head == _MAGIC and hashlib.sha256(payload).digest() == digest:
         return payload
     debug.note(1, f"cache: {name} is damaged, rebuilt")
-    path.unlink(missing_ok=True)
+    with suppress(OSError):  # a folder that others fill
+        path.unlink()
     return None
 
 

@@ -7,8 +7,9 @@ come from.
 
 from __future__ import annotations
 
+import io
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
@@ -18,6 +19,7 @@ import numpy as np
 
 from offcut import debug
 from offcut.backends.host import cache
+from offcut.backends.target import Target
 from offcut.backends.tuned import state_of_records
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
@@ -30,7 +32,7 @@ from offcut.kernel import KernelCode
 
 _ROOMS = frozenset({"graph"})
 _UNTOLD = pickle.PickleError, AttributeError, ImportError, TypeError
-"""What is raised for a target that another process does not know: a class that a function made, or one that is gone."""
+"""What is raised for what another process does not know: a class that a function made, or one that is gone."""
 
 
 class Stepped(NamedTuple):
@@ -66,13 +68,43 @@ def name_of(bound: Bound, decides: Iterable[object]) -> str:
     return cache.key("model", *said, rooms=_ROOMS)
 
 
-def read(name: str, arrays: Mapping[str, Array]) -> Stepped | None:
-    """The steps of that name, bound to constants; None where none are kept, or they are not for these constants."""
+class _Pickler(pickle.Pickler):
+    """Writes targets by their numbers: what is read runs on those that a process has."""
+
+    def __init__(self, file: io.BytesIO, targets: Sequence[Target]) -> None:
+        super().__init__(file)
+        self._targets = targets
+
+    def persistent_id(self, value: object) -> int | None:
+        """The number of a target: of itself, or of another that its name gives; None for all else."""
+        if not isinstance(value, Target):
+            return None
+        same = [number for number, one in enumerate(self._targets) if one is value]
+        kind = type(value), value.name
+        alike = (n for n, one in enumerate(self._targets) if (type(one), one.name) == kind)
+        return same[0] if same else next(alike, None)
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, targets: Sequence[Target]) -> None:
+        super().__init__(file)
+        self._targets = targets
+
+    def persistent_load(self, number: int) -> Target:
+        """The target of that number."""
+        return self._targets[number]
+
+
+def read(name: str, arrays: Mapping[str, Array], targets: Sequence[Target]) -> Stepped | None:
+    """The steps of that name, bound to constants; None where none are kept, or they are not for these constants.
+
+    targets  that run them, in order
+    """
     found = None if debug.verifies() else cache.read(name)
     if found is None:
         return None
     with debug.timed("model"), suppress(*_UNTOLD, DescribeError):  # their code is for finite ones
-        kept: _Kept = pickle.loads(found)
+        kept: _Kept = _Unpickler(io.BytesIO(found), targets).load()
         return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
     return None
 
@@ -94,12 +126,19 @@ def _bound(kept: _Kept, arrays: Mapping[str, Array]) -> list[Step]:
     return [step for steps in found for step in steps]
 
 
-def write(name: str, found: Stepped, codes: Iterable[KernelCode]) -> None:
-    """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them."""
+def write(
+    name: str, found: Stepped, codes: Iterable[KernelCode], targets: Sequence[Target]
+) -> None:
+    """Keep steps, where they depend on nothing but what they are known by, and a process can be told of them.
+
+    targets  that run them, in order
+    """
     if all(call.binding.finite for region in found.regions for call in region.calls):
         kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
+        file = io.BytesIO()
         with suppress(*_UNTOLD):
-            cache.write(name, pickle.dumps(kept))
+            _Pickler(file, targets).dump(kept)
+            cache.write(name, file.getvalue())
 
 
 def _is_finite(array: Array) -> bool:

@@ -36,7 +36,7 @@ from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.region_steps import RegionSteps
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
-from offcut.graph.models.split import Targets, every, texts_of
+from offcut.graph.models.split import Targets, every, resolved, texts_of
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
@@ -408,12 +408,12 @@ def compiled(
         "orders": orders,
         "parts": parts,
     }
-    decides = (texts_of(targets, threads), least_filled, distributive, orders)
-    name = kept.name_of(made, decides)
-    found = kept.read(name, made.arrays)
+    run_by = resolved(targets)
+    name = kept.name_of(made, (texts_of(run_by, threads), least_filled, distributive, orders))
+    found = kept.read(name, made.arrays, run_by)
     if found is None:
         found = stepped(made, kernels, orders=orders)
-        kept.write(name, found, kernels.codes)
+        kept.write(name, found, kernels.codes, run_by)
     return Model(made, found, bound, how)
 
 

@@ -85,10 +85,17 @@ def name_of(target: str | Target) -> str:
     return target if isinstance(target, str) else target.name
 
 
-def texts_of(targets: Sequence[str | Target], threads: int | None) -> tuple[tuple[str, ...], ...]:
+def resolved(targets: Sequence[str | Target]) -> tuple[Target, ...]:
+    """The targets, those that are named found.
+
+    Raises TargetError as `offcut.compile` does.
+    """
+    return tuple(one if isinstance(one, Target) else pipeline.target(one) for one in targets)
+
+
+def texts_of(targets: Sequence[Target], threads: int | None) -> tuple[tuple[str, ...], ...]:
     """All that code for the targets depends on beside the program.
 
     Raises TargetError as `offcut.compile` does.
     """
-    found = (one if isinstance(one, Target) else pipeline.target(one) for one in targets)
-    return tuple(one.facts(one.options("compile", threads=threads)) for one in found)
+    return tuple(one.facts(one.options("compile", threads=threads)) for one in targets)
