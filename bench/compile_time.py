@@ -226,7 +226,7 @@ def main() -> None:
         if found
     ]
     lines += [
-        (f"{name}: {state}, by the clock, on all cores", "", f"{median(found):.2f} s", asked)
+        (f"{name}: {state}, by the clock, on all cores", asked, f"{median(found):.2f} s", "")
         for name, states in clocks.items()
         for state, found, asked in zip(CLOCKED, states, ("< 10 s", "< .5 s"), strict=True)
         if found

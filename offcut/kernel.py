@@ -54,11 +54,7 @@ class KernelCode:
 
         Raises PartitionError or TargetError where none can be made.
         """
-        if (
-            "_loaded" not in self.__dict__
-        ):  # without a lock, which a child that is forked meanwhile would wait for
-            self.__dict__["_loaded"] = self._load()
-        found: Loaded = self.__dict__["_loaded"]
+        found: Loaded = self._once("_loaded", self._load)
         return found
 
     def _load(self) -> Loaded:
@@ -74,10 +70,21 @@ class KernelCode:
         with debug.timed("load"):
             return target.load(lowered, self.signature, options)
 
-    @cached_property
+    @property
     def planned(self) -> Planned:
         """What the target decides."""
-        return self.target.policy(self.request, self.options)
+        made: Planned = self._once(
+            "_planned", lambda: self.target.policy(self.request, self.options)
+        )
+        return made
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What was made when it was first asked for; without the lock of a cached property, which all kernels share, and a child
+        that is forked meanwhile would wait for.
+        """
+        if name not in self.__dict__:
+            self.__dict__[name] = make()
+        return self.__dict__[name]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)

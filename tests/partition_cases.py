@@ -617,3 +617,18 @@ CASES: Mapping[str, Case] = {
         STRIDED, lambda A, n: A[1 : 3 * n + 1 : 3], Shape(2), EDGES, tile={"i": 4}
     ),
 }
+
+
+def pattern(condition: str) -> Program:
+    """A product of a matrix with a vector, by those of its elements at which a condition on i and j holds."""
+    return oc.parse(f"""\
+program pattern
+size n in 0:4097
+input x: float32[n]
+input A: float32[n, n]
+inout y: float32[n]
+for i in 0:n
+  for j in 0:n
+    if {condition}
+      y[i] += A[i, j] * x[j]
+""")

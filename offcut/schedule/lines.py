@@ -46,11 +46,12 @@ def lines_in_blocks(text: str) -> LineBlock:
 
 @dataclass(frozen=True)
 class Line:
-    """One line without its comment; `number` counts from 1, `indent` in spaces."""
+    """One line without its comment, of a text that is called `of`; `number` counts from 1, `indent` in spaces."""
 
     number: int
     indent: int
     text: str
+    of: str = "a schedule"
 
     @property
     def word(self) -> str:
@@ -78,7 +79,7 @@ class Line:
         help  what would be read
         """
         at = f"line {self.number}: {self.text}"
-        raise ParseError("parse", "cannot read a schedule", at=at, because=because, help=help)
+        raise ParseError("parse", f"cannot read {self.of}", at=at, because=because, help=help)
 
 
 @dataclass(frozen=True)

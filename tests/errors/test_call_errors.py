@@ -305,6 +305,15 @@ repeat: n = -1 is outside the facts
   at       n
   because  n = -1 by the keyword, and the kernel was compiled for n >= 0""",
     ),
+    "a size that none may have": (
+        REPEAT,
+        (f32(3),),
+        {"n": 2**40},
+        """\
+repeat: n = 1099511627776 is outside the facts
+  at       n
+  because  n = 1099511627776 by the keyword, and the kernel was compiled for n <= 100""",
+    ),
     "a size that no shape gives": (
         REPEAT,
         (f32(3),),

@@ -9,6 +9,7 @@ import islpy as isl
 import numpy as np
 import pytest
 from conftest import EQUAL, proved
+from partition_cases import pattern
 
 import offcut as oc
 
@@ -158,26 +159,13 @@ def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch
     assert proved(oc.partition(source, tile={"i": 4})) >= EQUAL
 
 
-BAND = """\
-program band
-size n in 0:4097
-input x: float32[n]
-input A: float32[n, n]
-inout y: float32[n]
-for i in 0:n
-  for j in 0:n
-    if j <= i + 6 and j >= i - 6 and (i - j) % 4 != 1
-      y[i] += A[i, j] * x[j]
-"""
-
-
 def test_a_cut_that_is_not_told_says_what_leaves_less_to_compare() -> None:
-    band = oc.parse(BAND)
+    band = pattern("j <= i + 6 and j >= i - 6 and (i - j) % 4 != 1")
     assert (
         refused(lambda: oc.partition(band, tile={"i": 8, "j": 8}, tail={"i": "cut", "j": "mask"}))
         == """\
 partition: cannot cut i, j so
-  at       band
+  at       pattern
   because  cannot tell whether the emitted program computes what the source does: that question takes isl more than 2,000,000 operations
   help     tile={"i": …} alone keeps the order of all instances
   help     copies=1 leaves every condition where it is: less to compare

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from partition_cases import pattern
 
 import offcut as oc
 
@@ -23,20 +24,10 @@ CASES = [
 
 @pytest.mark.parametrize(("condition", "tile", "tail"), CASES)
 def test_the_inner_loop_of_a_pattern_is_cut(condition: str, tile: int, tail: str) -> None:
-    pattern = oc.parse(f"""\
-program pattern
-size n in 0:4097
-input x: float32[n]
-input A: float32[n, n]
-inout y: float32[n]
-for i in 0:n
-  for j in 0:n
-    if {condition}
-      y[i] += A[i, j] * x[j]
-""")
-    cut = oc.partition(pattern, tile={"j": tile}, tail=tail)
+    program = pattern(condition)
+    cut = oc.partition(program, tile={"j": tile}, tail=tail)
     rng = np.random.default_rng(0)
     for n in (0, 1, tile + 1):
         shapes = {"x": (n,), "A": (n, n), "y": (n,)}
         given = {name: rng.integers(-4, 5, at).astype("float32") for name, at in shapes.items()}
-        np.testing.assert_array_equal(cut.run(given), pattern.run(given))
+        np.testing.assert_array_equal(cut.run(given), program.run(given))

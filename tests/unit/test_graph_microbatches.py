@@ -394,7 +394,7 @@ parts: cannot run relu to relu: 4 of b at a time
         (
             "relu to relu: 0 of b at a time",
             """\
-parse: cannot read a schedule
+parse: cannot read parts
   at       line 1: relu to relu: 0 of b at a time
   because  a part is of one at least
   help     relu_1 to mean: 2 of b at a time""",

@@ -12,6 +12,7 @@ from typing import NoReturn
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host import arrays, entry
 from offcut.backends.host.arrays import View
+from offcut.core.sizes import MAX_SIZE
 from offcut.core.whole import whole
 from offcut.errors import CallError
 
@@ -212,7 +213,7 @@ def _check_facts(
             f"{name} = {value} is outside the facts",
             at=name,
             because=f"{name} = {value} by {sources[name]}, and the kernel was compiled for {fact}",
-            help=(f"{help_}, compiled again",) if value >= 0 else (),
+            help=(f"{help_}, compiled again",) if 0 <= value <= MAX_SIZE else (),
         )
 
 

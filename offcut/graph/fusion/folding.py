@@ -30,7 +30,7 @@ from offcut.core.expr import (
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.value import Axis
-from offcut.graph.fusion.rearrange import rebuilt
+from offcut.graph.fusion.rearrange import rebuilt, written_where
 
 Affine = tuple[Expr, Expr]
 """What a sum is multiplied by, and what is added to it then."""
@@ -97,39 +97,15 @@ def _with_bias_in_readers(
 ) -> tuple[Tensor, ...]:
     """The results, where what constants shift and one tensor reads, which they scale, is computed there: a bias in front of a norm."""
     order, readers, fixed = _around(results, constants)
-    shifted = dict[str, Tensor]()
+    shifted = set[str]()
     for tensor in order:
         if tensor.name in fixed or tensor in results or len(readers[tensor.name]) != 1:
             continue
         (reader,) = readers[tensor.name]
         of = [one for one in _reads_of(tensor) if one.name not in fixed]
         if len(of) == 1 and _scales(reader, tensor, fixed) and _scales(tensor, of[0], fixed):
-            shifted[reader.name] = tensor
-
-    def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
-        definition = tensor.definition
-        if definition is None or tensor.name in fixed:
-            return tensor
-        reads = tuple(made[one.name] for one in definition.reads)
-        if tensor.name not in shifted:
-            return replace(tensor, definition=replace(definition, reads=reads))
-        inner = made[shifted[tensor.name].name]
-        value = inner.definition
-        assert value is not None
-        own = tuple(Var(axis.name) for axis in definition.axes)
-        names = {axis.name: name for axis, name in zip(value.axes, own, strict=True)}
-        load, body = Load(inner.name, own, inner.dtype), substitute(value.body, names)
-        every = (*value.reads, *(one for one in reads if one.name != inner.name))
-        now = replace(
-            definition,
-            body=rewrite(definition.body, lambda expr: body if expr == load else None),
-            reads=tuple(dict.fromkeys(every)),
-            sizes=tuple(dict.fromkeys((*value.sizes, *definition.sizes))),
-        )
-        return replace(tensor, definition=now)
-
-    made = rebuilt(results, change) if shifted else {}
-    return tuple(made.get(tensor.name, tensor) for tensor in results)
+            shifted.add(tensor.name)
+    return written_where(results, lambda name, _: name in shifted) if shifted else results
 
 
 def _reads_of(tensor: Tensor) -> Sequence[Tensor]:

@@ -58,6 +58,22 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
     """
     inner = tensors_of([tensor for tensor in tensors_of(results) if tensor.name in names])
     allowed = {tensor.name for tensor in inner} - {tensor.name for tensor in results}
+
+    def plain(name: str, found: Compute) -> bool:
+        if name not in allowed or found.reduce_axes or any(one.definition for one in found.reads):
+            return False
+        return sum(1 for _ in walk(found.body)) <= LARGEST
+
+    return written_where(results, plain)
+
+
+def written_where(
+    results: Sequence[Tensor], may: Callable[[str, Compute], bool]
+) -> tuple[Tensor, ...]:
+    """The results, where some tensors that compute point by point are written into their readers.
+
+    may  whether a tensor is one of these, by its name and what it computes then
+    """
     written: dict[str, Compute] = {}
 
     def change(tensor: Tensor, made: Mapping[str, Tensor]) -> Tensor:
@@ -80,8 +96,7 @@ def written_in(results: Sequence[Tensor], names: Collection[str]) -> tuple[Tenso
         reads, known = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(sizes))
         body = rewrite(definition.body, rule)
         found = replace(definition, body=body, reads=reads, sizes=known)
-        plain = not definition.reduce_axes and all(one.definition is None for one in reads)
-        if tensor.name in allowed and plain and sum(1 for _ in walk(body)) <= LARGEST:
+        if may(tensor.name, found):
             written[tensor.name] = found
         return replace(tensor, definition=found)
 

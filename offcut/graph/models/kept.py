@@ -103,9 +103,13 @@ def read(name: str, arrays: Mapping[str, Array], targets: Sequence[Target]) -> S
     found = None if debug.verifies() else cache.read(name)
     if found is None:
         return None
-    with debug.timed("model"), suppress(*_UNTOLD, DescribeError):  # their code is for finite ones
-        kept: _Kept = _Unpickler(io.BytesIO(found), targets).load()
-        return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
+    with debug.timed("model"):
+        try:
+            kept: _Kept = _Unpickler(io.BytesIO(found), targets).load()
+        except _UNTOLD:
+            return None
+        with suppress(DescribeError):  # their code is for finite ones
+            return Stepped(_bound(kept, arrays), kept.outputs, kept.notes, kept.regions)
     return None
 
 
@@ -136,9 +140,11 @@ def write(
     if all(call.binding.finite for region in found.regions for call in region.calls):
         kept = _Kept(tuple(codes), found.outputs, found.notes, found.regions)
         file = io.BytesIO()
-        with suppress(*_UNTOLD):
+        try:
             _Pickler(file, targets).dump(kept)
-            cache.write(name, file.getvalue())
+        except _UNTOLD:
+            return
+        cache.write(name, file.getvalue())
 
 
 def _is_finite(array: Array) -> bool:

@@ -40,7 +40,7 @@ def parse_parts(text: str) -> tuple[Part, ...]:
         because = f"it is of type {type(text).__name__}, and parts are text"
         raise ParseError("parse", "cannot read parts", because=because)
     lines = enumerate((raw.partition("#")[0].strip() for raw in text.split("\n")), 1)
-    return tuple(_read(Line(number, 0, line)) for number, line in lines if line)
+    return tuple(_read(Line(number, 0, line, "parts")) for number, line in lines if line)
 
 
 def _read(line: Line) -> Part:

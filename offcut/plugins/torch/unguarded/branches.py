@@ -184,7 +184,8 @@ class _Path:
         function = frame.pop()
         for name in named.inside:
             function = function.var_getattr(frame, name)
-        if getattr(function, "fn", getattr(function, "value", None)) not in _PREDICATES:
+        asked = getattr(function, "fn", getattr(function, "value", None))
+        if not any(asked is one for one in _PREDICATES):
             raise _Unseen
         found = function.call_function(frame, [], {})
         if not isinstance(found, ConstantVariable):
