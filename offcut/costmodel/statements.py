@@ -24,7 +24,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
-from offcut.polyhedral import lane_step, lanes_alike
+from offcut.polyhedral import lane_step, lanes_alike, lanes_in_blocks
 
 FEW_APART = 4
 """Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out: up to here a gather was
@@ -151,8 +151,10 @@ class StatementPrices:
             return (
                 2 * last - 1
             ) * loops.vector_cycles  # each vector is loaded, and joined to those before
-        alike = lanes_alike(index[-1], lane, self.width, self.width)
-        if few > 1 and alike is not None and all(step == 0 for step in steps[:-1]):
+        spread = (
+            kind(index[-1], lane, self.width, self.width) for kind in (lanes_alike, lanes_in_blocks)
+        )
+        if few > 1 and all(step == 0 for step in steps[:-1]) and any(spread):
             return 2 * loops.vector_cycles  # loaded, and spread
         return apart * self.width
 

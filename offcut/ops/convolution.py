@@ -23,6 +23,8 @@ from offcut.ops.operands import (
 )
 from offcut.ops.window import Padding, Pair, Window, windows
 
+NARROW = 8
+"""Channels of a group up to which lanes run along all groups: as a product, each would fill less of a vector."""
 SPATIAL = {"NCDHW": 3, "NDHWC": 3, "NCHW": 2, "NHWC": 2, "NCW": 1, "NWC": 1}
 
 
@@ -182,6 +184,7 @@ def _convolution(
     across, inside = window_names(axes)
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
     c, each = reduce_axis(inner, "c"), outer // groups
+    narrow = last and inner == each <= NARROW and groups > 1
     letters = ("n", *across, "o") if last else ("n", "o", *across)
 
     def apart(at: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...], Value]:
@@ -193,13 +196,13 @@ def _convolution(
         read = (n, *positions, channel) if last else (n, channel, *positions)
         weight = (*steps, c, o) if last else (o, c, *steps)
         pixel = within(placed, positions, element(x, read), 0.0 if total != "int32" else 0)
-        return sum_over(pixel * element(w, weight), axis=(c, *steps))
+        return sum_over(pixel * element(w, weight), axis=(*steps, c) if narrow else (c, *steps))
 
-    if groups == 1 or inner == 1:
+    if groups == 1 or inner == 1 or narrow:
 
         def alone(*at: Value) -> Value:
             n, place, o = apart(at)
-            return term(n, place, c if groups == 1 else o // each + c, o)
+            return term(n, place, c if groups == 1 else o // each * inner + c, o)
 
         return end.after(compute(shape, alone, end.name_of_total(name), letters), name)
 

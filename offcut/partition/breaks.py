@@ -7,6 +7,7 @@ hence the iterations from which on it always holds and those up to which it neve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import (
@@ -40,10 +41,17 @@ def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size
             held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
             if held is None or never is None:
                 continue
-            if held != never and _left_to_inner(held, never, loop, inner):
+            further_in = held != never or one.bound
+            if further_in and _left_to_inner(held, never, loop, inner):
                 continue
+            if one.either and held == never:
+                strictly = replace(one.atom, op="<")
+                for other in _as_differences(strictly, loop.iter):
+                    also = _first(other, one.loops, loop.iter, least=True) or held
+                    ends = (held, also) if inner.holds(Compare("<=", held, also)) else (also, held)
+                    held = never = _nearer_to_an_end(*ends, loop, sizes)
             between = (held, never) if _smaller(held, never, sizes) else (never, held)
-            if held == never or _is_short(*between, loop, inner):
+            if held == never or _is_bounded(*between, loop, inner):
                 found |= dict.fromkeys(between)
     inside = [b for b in found if _cuts(b, loop, inner)]
     return sorted(inside, key=lambda at: evaluate(at, _sample(sizes, at)))
@@ -51,18 +59,29 @@ def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size
 
 def _left_to_inner(held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
     """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
-    the loop inside that the condition depends on too can be cut instead.
+    the loop inside that the condition depends on too can be cut instead, or asks for its bound once.
     """
     literal = ix.literal(held) is not None and ix.literal(never) is not None
-    few = ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER)
-    return not literal and inner.holds(few)
+    return not literal and is_short(loop, inner)
+
+
+def is_short(loop: For, inner: Facts) -> bool:
+    """Whether a loop is as few iterations as a border, at all sizes."""
+    return inner.holds(ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER))
+
+
+def _nearer_to_an_end(low: Expr, high: Expr, loop: For, sizes: Sequence[Size]) -> Expr:
+    """Which of two places next to each other leaves most of the loop on one side."""
+    names = _sample(sizes, low, high, loop.lo, loop.hi)
+    before, after = ix.sub(low, loop.lo), ix.sub(loop.hi, high)
+    return low if evaluate(before, names) <= evaluate(after, names) else high
 
 
 def _smaller(a: Expr, b: Expr, sizes: Sequence[Size]) -> bool:
     return evaluate(a, _sample(sizes, a, b)) <= evaluate(b, _sample(sizes, a, b))
 
 
-def _is_short(low: Expr, high: Expr, loop: For, inner: Facts) -> bool:
+def _is_bounded(low: Expr, high: Expr, loop: For, inner: Facts) -> bool:
     """Whether ``low:high``, where the answer varies, is bounded while the rest of the loop is not."""
     longer = inner.without(loop.iter).where(Compare(">", ix.sub(high, low), ix.const(BORDER)))
     if not longer.empty:

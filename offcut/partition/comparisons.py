@@ -32,11 +32,15 @@ class Asked:
 
     loops       the loops between: (name, lo, hi), outermost first
     conditions  under which it is asked
+    bound       whether it is asked once for a whole loop, in a bound of it
+    either      whether any answer will do where both sides are equal: it is ``min(a, b)`` or ``max(a, b)``
     """
 
     atom: Compare
     loops: tuple[tuple[str, Expr, Expr], ...] = ()
     conditions: tuple[Expr, ...] = ()
+    bound: bool = False
+    either: bool = False
 
 
 _NOWHERE = Asked(Compare("==", ix.const(0), ix.const(0)))
@@ -58,14 +62,15 @@ def within(asked: Asked, inner: Facts) -> Facts:
 
 
 def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
-    """Every comparison in `body`, with ``min(a, b)`` as one; `at` says what lies around.
+    """Every comparison in `body`, with ``min(a, b)`` as ``a <= b``; `at` says what lies around.
 
     What masks a tile is part of the tile, and stays.
     """
     for stmt in body:
         masked = isinstance(stmt, Tile) and stmt.where is not None
+        here = replace(at, bound=isinstance(stmt, For))
         for expr in expressions(stmt)[: -1 if masked else None]:
-            yield from _compared(expr, at)
+            yield from _compared(expr, here)
         match stmt:
             case For(name, lo, hi, inner):
                 yield from comparisons(inner, replace(at, loops=(*at.loops, (name, lo, hi))))
@@ -100,7 +105,7 @@ def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
                 yield from _compared(arg, at)
                 at = _under(at, arg if op == "and" else Logic("not", (arg,)))
         case Binary("min" | "max", a, b) if dtype_of(a) == "index":
-            yield replace(at, atom=Compare("<=", a, b))
+            yield replace(at, atom=Compare("<=", a, b), either=True)
             yield from _compared(a, at)
             yield from _compared(b, at)
         case _:

@@ -66,7 +66,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import taken
 from offcut.describe.computation import Names
-from offcut.partition.breaks import breaks
+from offcut.partition.breaks import breaks, is_short
 from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
 from offcut.polyhedral import Facts, GaveUp, Space, in_pass, kept
 
@@ -138,6 +138,7 @@ class _Separation:
 
     def __init__(self, space: Space, program: Program, left: int) -> None:
         self.space, self.left = space, left
+        self.sizes = {size.name for size in space.sizes}
         self.notes: dict[Note | _Kept, None] = {}
         self.names = Names(taken(program))
         self.starts = starts_of(program)
@@ -212,7 +213,7 @@ class _Separation:
             self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
         asked = [a for a in comparisons(loop.body) if self.open(a, inner)]
-        outside = next((a.atom for a in asked if not self.moves(a, loop)), None)
+        outside = next((a.atom for a in asked if self.leaves(a, loop, inner)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
         places = breaks(loop, asked, inner, self.space.sizes)
@@ -336,15 +337,21 @@ class _Separation:
         elif not here.expresses(asked.atom):
             because = "it is not quasi-affine"
         if not because:
+            if asked.either and here.holds(Compare(">=", asked.atom.a, asked.atom.b)):
+                return False
             return here.decide(asked.atom) is None and not here.empty
         if not here.empty:
             self.keeps(here.names[-1], asked.atom, because)
         return False
 
-    def moves(self, asked: Asked, loop: For) -> bool:
-        """Whether a comparison depends on `loop` or on one inside it."""
-        inside = {loop.iter, *(name for name, _, _ in asked.loops)}
-        return bool(inside & variables(asked.atom))
+    def leaves(self, asked: Asked, loop: For, inner: Facts) -> bool:
+        """Whether a comparison that depends neither on `loop` nor on one inside it is asked around it: of those in bounds, which few ask,
+        that of sizes alone around a loop that is not short.
+        """
+        names = variables(asked.atom)
+        if {loop.iter, *(name for name, _, _ in asked.loops)} & names:
+            return False
+        return not asked.bound or (names <= self.sizes and not is_short(loop, inner))
 
     def note(self, loop: str, text: str) -> None:
         self.notes[Note(loop, text)] = None

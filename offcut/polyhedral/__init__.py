@@ -8,6 +8,7 @@ from offcut.polyhedral.affine import (
     coordinates,
     lane_step,
     lanes_alike,
+    lanes_in_blocks,
     space_of,
 )
 from offcut.polyhedral.bounds import (
@@ -77,6 +78,7 @@ __all__ = [
     "kept",
     "lane_step",
     "lanes_alike",
+    "lanes_in_blocks",
     "outside_window",
     "over_sizes",
     "sizes_inside",

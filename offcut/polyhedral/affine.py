@@ -200,6 +200,21 @@ def lanes_alike(part: Expr, axis: str, width: int, multiple: int) -> int | None:
     return found
 
 
+def lanes_in_blocks(part: Expr, axis: str, width: int, multiple: int) -> int | None:
+    """How many neighbouring lanes along `axis` take the place that an index has for the first of them: 4 for ``4*(i//4) + 2``.
+
+    None where it is no such index, or groups of lanes are not whole.
+
+    width     of the lanes; multiple  of what the first one's coordinate is known to be
+    """
+    moving = [(atom, factor) for atom, factor in linear(part).terms if axis in variables(atom)]
+    match moving:
+        case [(Binary("//", Var(name), Const(by)), factor)] if name == axis and factor == by:
+            return None if gcd(width, multiple) % factor else factor
+        case _:
+            return None
+
+
 def _parts(expr: Expr, op: str) -> list[Expr]:
     """The operands of nested `op`."""
     match expr:

@@ -101,7 +101,7 @@ def test_an_instance_that_is_not_found_is_not_said_to_be_none(
         check_equal(source, emitted)
     assert refused.value.refused == NOT_TOLD
     assert refused.value.because == (
-        "the proof does not see through G[k4] = 1: with n = 9, m = 0, runs show no difference"
+        "the proof does not see through G[k4] = 1: with n = 8, m = 0, runs show no difference"
     )
 
 

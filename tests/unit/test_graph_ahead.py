@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from offcut.backends.cpu.target import Cpu
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, compiled, interpreted
-from offcut.graph.models.ahead import Ahead, Compilation
+from offcut.graph.models.ahead import Ahead, Compilation, _waiting, expected
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -107,6 +108,32 @@ def test_none_is_started_for_what_is_kept_or_little_or_where_one_is_asked_for(
     monkeypatch.setenv("OFFCUT_PROCESSES", "1")
     compiled(layers(), 2)
     assert len(started) == 1
+
+
+@pytest.mark.usefixtures("cold")
+def test_one_that_is_expected_is_taken_or_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[subprocess.Popen[bytes]]()
+    popen = subprocess.Popen
+
+    def noted(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(*args, **named))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    with expected():
+        (helper,) = started
+        compiled(layers(), 1)
+    assert started == [helper]
+    assert helper not in _waiting
+    with expected():
+        idle = started[-1]
+        compiled(layers(), 1)
+    assert started == [helper, idle]
+    assert idle.poll() is not None
+    assert not _waiting
+    monkeypatch.setenv("OFFCUT_PROCESSES", "1")
+    with expected():
+        assert started == [helper, idle]
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "many", "1.5"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import offcut as oc
 from offcut.partition.separate import separate
 
@@ -115,19 +117,43 @@ for i in 0:n
     assert (
         separated(text)
         == """\
-for i in 0:min(n - 3, min(2, n))
-  for j in 0:i + 3
+for i in 0:min(2, n)
+  for j in 0:min(n, i + 3)
     C[i, j] = X[i] + X[j]
-for i in max(0, n - 3):min(2, n)
-  for j in 0:n
-    C[i, j] = X[i] + X[j]
-for i in 2:n - 3
+for i in 2:n - 2
   for j in i - 2:i + 3
     C[i, j] = X[i] + X[j]
-for i in max(2, n - 3):n
+for i in max(2, n - 2):n
   for j in i - 2:n
     C[i, j] = X[i] + X[j]"""
     )
+
+
+@pytest.mark.parametrize(
+    ("extent", "window", "cut"),
+    [
+        ("n", "max(0, 1 - i):min(3, n - i + 1)", ["0:min(1, n)", "1:n - 1", "max(1, n - 1):n"]),
+        ("n", "max(0, 3 - i):min(7, n - i + 3)", ["0:min(3, n)", "3:n - 3", "max(3, n - 3):n"]),
+        (
+            "(n + 1)//2",
+            "max(0, 1 - 2*i):min(3, n - 2*i + 1)",
+            ["0:min(1, (n + 1)//2)", "1:n//2", "max(1, n//2):(n + 1)//2"],
+        ),
+    ],
+)
+def test_borders_of_a_window_are_as_short_as_they_can_be(
+    extent: str, window: str, cut: list[str]
+) -> None:
+    text = f"""\
+size n in 0:1000
+input X: float32[n, 7]
+output C: float32[{extent}]
+for i in 0:{extent}
+  C[i] = 0.0
+  for j in {window}
+    C[i] += X[i, j]"""
+    loops = [line for line in separated(text).splitlines() if line.startswith("for")]
+    assert loops == [f"for i in {bounds}" for bounds in cut]
 
 
 def test_parity_is_a_loop_in_steps() -> None:

@@ -154,7 +154,7 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if single and isinstance(body, Reduce):
             names = dict.fromkeys((axis.name for axis in single), cast("Expr", ix.const(0)))
             left = tuple(axis for axis in left if axis not in single)
-            value = rewrite(substitute(body.value, names), _simpler)
+            value = rewrite(substitute(body.value, names), simpler)
             body = Reduce(body.op, value, tuple(axis.name for axis in left)) if left else value
         found = replace(definition, reads=reads, reduce_axes=left, body=body)
         return replace(tensor, definition=found)
@@ -163,7 +163,8 @@ def without_single_terms(results: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(made[tensor.name] for tensor in results)
 
 
-def _simpler(expr: Expr) -> Expr | None:
+def simpler(expr: Expr) -> Expr | None:
+    """A rule: what is read, by simple indices."""
     if not isinstance(expr, Load):
         return None
     return replace(expr, index=tuple(map(ix.simplify, expr.index)))
@@ -175,16 +176,7 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
     What a tensor reads axis by axis, and is computed as well, takes the tensor's order. A largest or least one is sought in
     the order in which the axes are read.
     """
-    wanted = dict(orders)
-    for tensor in reversed(tensors_of(results)):
-        definition, order = tensor.definition, wanted.get(tensor.name)
-        if definition is None or order is None:
-            continue
-        own = [axis.name for axis in definition.axes]
-        computed = {one.name for one in definition.reads if one.definition is not None}
-        for load, _ in loads(definition.body):
-            if load.buffer in computed and _axis_by_axis(load.index, own):
-                wanted.setdefault(load.buffer, order)
+    wanted = with_followers(results, orders)
 
     def rule(expr: Expr) -> Expr | None:
         if not isinstance(expr, Load) or expr.buffer not in wanted:
@@ -203,6 +195,23 @@ def ordered(results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]) ->
         return replace(tensor, shape=shape, definition=_as_read(found))
 
     return rebuilt(results, change)
+
+
+def with_followers(
+    results: Sequence[Tensor], orders: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, ...]]:
+    """Orders of the axes of tensors, and of those that these read axis by axis and that are computed as well."""
+    found = dict(orders)
+    for tensor in reversed(tensors_of(results)):
+        definition, order = tensor.definition, found.get(tensor.name)
+        if definition is None or order is None:
+            continue
+        own = [axis.name for axis in definition.axes]
+        computed = {one.name for one in definition.reads if one.definition is not None}
+        for load, _ in loads(definition.body):
+            if load.buffer in computed and _axis_by_axis(load.index, own):
+                found.setdefault(load.buffer, order)
+    return found
 
 
 def _axis_by_axis(index: Sequence[Expr], own: Sequence[str]) -> bool:

@@ -3,7 +3,7 @@
 A kernel takes a core for a second or less, and a model has dozens. So where the code of several is not in the cache yet, helpers are
 started, as many as there are further cores: each takes jobs from the end of the list while the model takes them from its front, and
 waits for one that a helper has begun. A helper that fails, does not answer, or cannot be started, costs time alone: the model compiles
-what it does not find.
+what it does not find. Whoever has something to do for seconds before the jobs are known, starts the first one then: `expected`.
 
 ``OFFCUT_PROCESSES`` says how many may compile at once, the model's own among them; by default as many as the process may use cores.
 """
@@ -80,8 +80,7 @@ class Ahead:
         self._begun = dict[str, threading.Event]()
         self._left, self._lock = dict[str, Compilation](), threading.Lock()
         self._helpers: list[subprocess.Popen[bytes]] = []
-        told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
-        if count == 1 or not jobs or cache.folder() is None or debug.verifies() or told:
+        if not jobs or not _may_help(count):
             return
         self._missing = {job.key: job for job in jobs if cache.read(job.mark) is None}
         self._left = dict(self._missing)
@@ -117,14 +116,10 @@ class Ahead:
                 helper.kill()
 
     def _start(self) -> None:
-        roots = [os.path.dirname(os.path.dirname(offcut.__file__)), *sys.path]
-        code = f"import sys; sys.path[:] = {roots!r}; from {__name__} import helper; helper()"
-        helper = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        try:
+            helper = _waiting.pop()
+        except IndexError:
+            helper = _started()
         self._helpers.append(helper)
         threading.Thread(target=self._feed, args=(helper,), daemon=True).start()
 
@@ -150,6 +145,49 @@ class Ahead:
         with suppress(OSError):
             helper.stdin.close()
         helper.wait()
+
+
+_waiting: list[subprocess.Popen[bytes]] = []
+"""Helpers that import what they need, and that no model has taken."""
+
+
+@contextmanager
+def expected() -> Iterator[None]:
+    """Where a model is about to be traced and compiled: a helper imports meanwhile. One that no model has taken is ended."""
+    helpers: list[subprocess.Popen[bytes]] = []
+    if _may_help(processes()):
+        with suppress(OSError):
+            helpers.append(_started())
+    _waiting.extend(helpers)
+    try:
+        yield
+    finally:
+        for helper in helpers:
+            with suppress(ValueError):  # it was taken
+                _waiting.remove(helper)
+                helper.kill()
+                helper.communicate()
+
+
+def _may_help(count: int) -> bool:
+    """Whether helpers may be started: what they make is found in the cache, and nobody looks at how it is made."""
+    told = any(os.environ.get(name) for name in ("OFFCUT_DEBUG", "OFFCUT_DUMP"))
+    return count > 1 and cache.folder() is not None and not debug.verifies() and not told
+
+
+def _started() -> subprocess.Popen[bytes]:
+    """A helper.
+
+    Raises OSError where it cannot be started.
+    """
+    roots = [os.path.dirname(os.path.dirname(offcut.__file__)), *sys.path]
+    code = f"import sys; sys.path[:] = {roots!r}; from {__name__} import helper; helper()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def processes() -> int:

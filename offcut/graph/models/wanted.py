@@ -24,6 +24,7 @@ from offcut.describe.tensor import Tensor
 from offcut.graph.describing import Description, Dims, typed
 from offcut.graph.fusion.folding import with_folded_factors
 from offcut.graph.fusion.minimal import Assumed, with_fewer_products
+from offcut.graph.fusion.narrow import with_lanes_over_groups
 from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.fusion.rearrange import (
     Pair,
@@ -203,6 +204,9 @@ def wanted(
     last = [value.name for value in asked.nodes[-1].results]
     renames = {r.name: name for r, name in zip(results, last, strict=True)}
     described = without_single_terms(written_in(results, asked.before))
+    described = with_lanes_over_groups(
+        described, {name: asked.orders[new] for name, new in renames.items()}
+    )
     known = _known(described, constants, distributive, run)
     every = {**constants, **known.made}
     given += [replace(tensor, definition=None) for tensor in known.derived]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
+from itertools import islice
 from threading import RLock
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError
 from offcut.graph import ModelCost, ModelPlan
+from offcut.graph.models.ahead import LEAST, expected
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
@@ -194,7 +196,7 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
             with _TRACING:
                 model, _ = _exported(model, args, dynamic_shapes)
         else:
-            with _TRACING:
+            with _TRACING, expected() if _has_layers(model) else nullcontext():
                 first = _module(mine.module, args, dynamic_shapes, how)
                 mine.settle(first.again)
                 first.settle()
@@ -221,6 +223,12 @@ def _module(
             return _traced(exported, conditions, how)
     exported, conditions = _exported(model, args, dynamic_shapes, again)
     return _traced(exported, conditions, how)
+
+
+def _has_layers(model: torch.nn.Module) -> bool:
+    """Whether a module has weights of several layers: then a helper is worth it before it is known what it compiles."""
+    own = (one for one in model.modules() if next(one.parameters(recurse=False), None) is not None)
+    return sum(1 for _ in islice(own, LEAST)) == LEAST
 
 
 def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

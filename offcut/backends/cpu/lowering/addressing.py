@@ -19,7 +19,7 @@ from offcut.backends.llvm.scalars import Scalars
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Panels, Program
 from offcut.costmodel.statements import FEW_APART
-from offcut.polyhedral import coefficient, lane_step, lanes_alike
+from offcut.polyhedral import coefficient, lane_step, lanes_alike, lanes_in_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,14 @@ class Addressing(Scalars, ABC):
 
     memory     where every buffer lies
     functions  definitions of exp, sin and others that the module needs
+    members    iterators of loops that are written out, and the number of each: all iterations read what this one does not ask for
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
         super().__init__()
         self.program, self.isa = program, isa
         self.memory: dict[str, Memory] = {}
+        self.members: dict[str, int] = {}
         self.functions: dict[str, str] = {}
 
     @abstractmethod
@@ -207,6 +209,8 @@ class Addressing(Scalars, ABC):
             raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
         elif (share := self.sharing(memory, index, lanes)) is not None:
             raw = self.spread(share, self.address(memory, index), dtype, mask, lanes)
+        elif (block := self.in_blocks(memory, index, lanes)) is not None:
+            raw = self.leaders(block, memory, index, mask, lanes)
         else:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
@@ -298,6 +302,56 @@ class Addressing(Scalars, ABC):
         return f.let(
             f"shufflevector {stored} {raw}, {stored} poison, <{lanes.width} x i32> {owners}"
         )
+
+    def in_blocks(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
+        """How many lanes side by side read what is as far from the first of them, in one row of an array; None where they do not."""
+        if lanes.axis is None or not memory.strides or memory.layout is not None:
+            return None
+        beside = memory.strides[-1] == str(item_bytes(memory.dtype))
+        alone = not any(lanes.axis in variables(part) for part in index[:-1])
+        found = lanes_in_blocks(index[-1], lanes.axis, lanes.width, lanes.multiple)
+        return found if beside and alone else None
+
+    def leaders(
+        self, block: int, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
+    ) -> str:
+        """The elements of lanes that read in blocks: a vector is loaded, and one of each block is spread over its lanes.
+
+        Where it is known that each member of a block is read in turn, that is the same vector for all of them. Else it begins
+        with the first element that is read, and nothing past the last is. Nothing is read for blocks of which no lane is on.
+        """
+        f, width, align = self.f, lanes.width, item_bytes(memory.dtype)
+        stored, bits = self.elements(width).stored(memory.dtype), f"<{width} x i1>"
+        asked = self.members if lanes.path is None else ()
+        member = next((name for name in asked if self.picks(name, block, index[-1])), None)
+        first_ones = _listed("i1", (str(at % block == 0).lower() for at in range(width)))
+        there = "" if member else first_ones
+        some = ""
+        for number in range(block if mask is not None else 0):
+            places = _listed("i32", (at // block * block + number for at in range(width)))
+            one = f.let(f"shufflevector {bits} {mask}, {bits} poison, <{width} x i32> {places}")
+            some = f.let(f"or {bits} {some}, {one}") if some else one
+        if some:
+            there = f.let(f"and {bits} {some}, {there}") if there else some
+        if member is None:
+            first, taken = self.address(memory, index), 0
+        else:
+            taken = int(self.values[member])
+            with self.bound(member, "0"):
+                first = self.address(memory, index)
+        if there:
+            name = f"llvm.masked.load.v{width}{_SUFFIX[STORED[memory.dtype]]}.p0"
+            arguments = f"ptr {first}, i32 {align}, {bits} {there}, {stored} zeroinitializer"
+            vector = f.call(stored, name, arguments, f"ptr, i32, {bits}, {stored}")
+        else:
+            vector = f.let(f"load {stored}, ptr {first}, align {align}")
+        owners = _listed("i32", (at // block * block + taken for at in range(width)))
+        both = f"{stored} {vector}, {stored} poison"
+        return f.let(f"shufflevector {both}, <{width} x i32> {owners}")
+
+    def picks(self, name: str, block: int, part: Expr) -> bool:
+        """Whether an iterator says which member of blocks of lanes is read."""
+        return self.members[name] == block and coefficient(part, name) == 1
 
     def turned_back(
         self, first: str, mask: str | None, item: int, lanes: Lanes

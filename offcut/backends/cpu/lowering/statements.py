@@ -8,18 +8,20 @@ one instance may take the lanes for its terms (`reductions`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
 
 from offcut.backends.cpu.lowering.accesses import is_one_element, loaded
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.reductions import Reductions, lanes_of
+from offcut.core import index as ix
 from offcut.core.conditions import all_of
-from offcut.core.expr import Expr, Logic
+from offcut.core.expr import Expr, Logic, loads
 from offcut.core.plain import loops_of
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
+from offcut.polyhedral import coefficient, lanes_in_blocks
 from offcut.polyhedral.units.private import begins_with_store
 
 
@@ -158,12 +160,14 @@ class Instances(Reductions):
                 self.vector_if(first, (inner,), (), lanes, slots)
                 return
         if not self.differs(condition, lanes, slots):
-            holds = self.truth(condition, slots)
+            holds, members = self.truth(condition, slots), self.members
+            self.members = {}  # it may be asked of each of them
             with self.f.when(holds):
                 self.vector_block(then, lanes, slots)
             if other:
                 with self.f.when(self.f.let(f"xor i1 {holds}, true")):
                     self.vector_block(other, lanes, slots)
+            self.members = members
             return
         holds = self.value(condition, lanes, slots)
         self.vector_block(then, self.on(lanes, holds), slots)
@@ -226,12 +230,44 @@ class Instances(Reductions):
         slots: Mapping[str, str],
     ) -> None:
         """The body of `loop` from the first end to the last; where lanes have bounds `apart`, masked."""
+        if not apart:
+            for _ in self.turns(loop, ends, lanes):
+                self.vector_block(loop.body, lanes, slots)
+            return
         with self.f.loop(*ends) as now, self.bound(loop.iter, now):
-            inside = lanes
-            if apart:
-                e = self.elements(lanes.width)
-                at = e.splat(now, "index")
-                for op, bound in (("<=", loop.lo), (">", loop.hi)):
-                    holds = e.compare(op, "index", self.lane_index(bound, lanes), at)
-                    inside = self.on(inside, holds)
+            inside, e = lanes, self.elements(lanes.width)
+            at = e.splat(now, "index")
+            for op, bound in (("<=", loop.lo), (">", loop.hi)):
+                holds = e.compare(op, "index", self.lane_index(bound, lanes), at)
+                inside = self.on(inside, holds)
             self.vector_block(loop.body, inside, slots)
+
+    def turns(self, loop: For, ends: tuple[str, str], lanes: Lanes) -> Iterator[None]:
+        """A turn for each time that the body of `loop` is to be written: once, in a loop; or once for each of its iterations, where
+        these are the members of blocks of lanes.
+        """
+        count = self.members_of(loop, lanes)
+        if count is None:
+            with self.f.loop(*ends) as now, self.bound(loop.iter, now):
+                yield
+            return
+        members = self.members
+        self.members = {**members, loop.iter: count}
+        for number in range(count):
+            with self.bound(loop.iter, str(number)):
+                yield
+        self.members = members
+
+    def members_of(self, loop: For, lanes: Lanes) -> int | None:
+        """The number of iterations of a loop that reads one member of each block of lanes after the other; None for any other one."""
+        count = ix.literal(loop.hi) if ix.literal(loop.lo) == 0 else None
+        if lanes.axis is None or count is None:
+            return None
+        stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
+        lasts = {load.index[-1] for s in stores for load, _ in loads(s.value) if load.index}
+        fits = any(
+            lanes_in_blocks(last, lanes.axis, lanes.width, lanes.multiple) == count
+            and coefficient(last, loop.iter) == 1
+            for last in lasts
+        )
+        return count if fits else None

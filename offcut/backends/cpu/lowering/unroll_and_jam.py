@@ -58,7 +58,7 @@ def run(
     for stmt in body:
         if isinstance(stmt, For):
             ends = low.scalar(stmt.lo), low.scalar(stmt.hi)
-            with low.f.loop(*ends) as now, low.bound(stmt.iter, now):
+            for _ in low.turns(stmt, ends, lanes):
                 run(low, stmt.body, lanes, name, copies)
             continue
         assert isinstance(stmt, Store)

@@ -353,13 +353,22 @@ class _Planner:
             if asked is None and last:
                 asked = self.named or MASK
             if asked is not None:
-                vectors = (
-                    1 if asked == RESIDUE else sizes.loop_vectors
-                )  # each rest is code of its own
+                # each rest of a residue is code of its own
+                vectors = 1 if asked == RESIDUE else self.vectors(axis.extent)
                 tile = vectors * self.isa.lanes("float32") if last else sizes.axis_tile
                 cuts += (self.divided(lead, AxisCut(axis.name, asked, tile)),)
                 outer = [name for name in outer if name != axis.name]
         return Way("loops", None, None, None, (*cuts, *reduced), tuple(outer))
+
+    def vectors(self, extent: Expr) -> int:
+        """Vectors of a tile of plain loops: as many as the machine says; of an extent that is known, no more than spread it evenly
+        over as few tiles.
+        """
+        most, known = self.machine.policy.loop_vectors, ix.literal(extent)
+        if not known:
+            return most
+        every = -(-known // self.isa.lanes("float32"))
+        return -(-every // -(-every // most))
 
     def divided(self, lead: Stage, cut: AxisCut) -> AxisCut:
         """For ``exact``, the largest tile that divides the extent at every allowed size; for ``mix``
