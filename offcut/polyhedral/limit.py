@@ -77,11 +77,13 @@ def bounded(
     help: tuple[str, ...] = (),
     most: int | None = None,
     requests: int = 1,
+    otherwise: Callable[[str], PartitionError] | None = None,
 ) -> Iterator[None]:
     """Let isl take what a whole request may.
 
     op, refused, at, help   of the PartitionError that is raised where it takes more, or fails
     most                    operations; None: `REQUEST` for each of the `requests` that are as one
+    otherwise               what is raised in its place, told why isl gives no answer
     """
     most = REQUEST * requests if most is None else most
     try:
@@ -91,6 +93,8 @@ def bounded(
         because = f"that question takes isl more than {most:,} operations"
         if isinstance(why, Failed):
             because = "isl fails to answer that question"
+        if otherwise is not None:
+            raise otherwise(because) from None
         raise PartitionError(op, refused, at=at, because=because, help=help) from None
 
 

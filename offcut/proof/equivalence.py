@@ -54,6 +54,7 @@ from offcut.proof.by_instances.pairing import (
     untold,
 )
 from offcut.proof.by_instances.reordering import Order
+from offcut.proof.by_instances.trying import tried
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
@@ -98,7 +99,8 @@ def check_equal(
     users         the users' names of sizes, by the program's, for messages
     through       a program on the way from one to the other: two small steps are often easier to see
     inside        whether a proof of `source` said already that every access of it lies inside
-    most          operations that isl may take; None: those of a request for each combination of options, of a few at most
+    most          operations that isl may take; None: those of a request for each combination of options, of a few at most,
+                  past which both programs are run at small sizes
 
     instances   every emitted instance is an instance of the source
     in bounds   every access lies inside its buffer, and inside the window that holds it; where sets do
@@ -124,7 +126,18 @@ def _proved(
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     several = min(combinations(emitted.body), _MOST_REQUESTS)
-    with bounded("prove", NOT_TOLD, at=emitted.name, most=most, requests=several):
+
+    def ran(because: str) -> PartitionError:
+        return tried(source, emitted, dict(names), reassociate, because)
+
+    otherwise = ran if most is None else None
+    with bounded(
+        *("prove", NOT_TOLD),
+        at=emitted.name,
+        most=most,
+        requests=several,
+        otherwise=otherwise,
+    ):
         made = _theorems(source, emitted, reassociate, dict(names), through, inside)
         if all(one.sizes is not None for one in accesses_outside(source)):
             return made

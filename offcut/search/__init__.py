@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from offcut.search.origin import ProgramText as ProgramText
     from offcut.search.points import Points as Points
     from offcut.search.prices import Expected as Expected
+    from offcut.search.prices import OutOfTime as OutOfTime
     from offcut.search.prices import Price as Price
     from offcut.search.prices import Refitted as Refitted
     from offcut.search.prices import Sizes as Sizes
@@ -32,7 +33,7 @@ _HOME = {
     "choices": ("Choices",),
     "origin": ("Origin", "Place", "ProgramText"),
     "points": ("Points",),
-    "prices": ("Expected", "Price", "Refitted", "Sizes", "Times"),
+    "prices": ("Expected", "OutOfTime", "Price", "Refitted", "Sizes", "Times"),
     "record": ("Outcome", "Record", "place_of"),
     "records": ("Records",),
     "space": ("Space",),

@@ -27,6 +27,10 @@ class Refitted(Protocol):
         ...
 
 
+class OutOfTime(Exception):
+    """No more prices are asked: the time of the search is over."""
+
+
 @dataclass
 class Expected:
     """Predicted seconds of a call drawn from a distribution of sizes::
@@ -40,19 +44,34 @@ class Expected:
     weights  of the sizes, at least one above 0
     factor   at least 1
     looks    schedules whose price is asked in a round, at most, where that takes long; None: any number
+    is_enough  whether no more prices are asked in this round
+    is_over    whether the time of the search is over
+    left_out   schedules that were not asked for one of the two
     """
 
     price: Price
     weights: Mapping[Sizes, float]
     factor: float = inf
     looks: int | None = None
+    is_enough: Callable[[], bool] = lambda: False
+    is_over: Callable[[], bool] = lambda: False
     looked: int = field(default=0, init=False)
     least: float = field(default=inf, init=False)
     known: dict[Schedule, float] = field(default_factory=dict, init=False)
+    left_out: set[Schedule] = field(default_factory=set, init=False)
 
     def __call__(self, schedule: Schedule) -> float:
-        """Seconds, or `inf`."""
+        """Seconds, or `inf`.
+
+        Raises OutOfTime for what was not asked before the time of the search was over.
+        """
         if schedule not in self.known:
+            if self.is_enough() or self.is_over():
+                self.left_out.add(schedule)
+            if self.is_over():
+                raise OutOfTime
+            if self.is_enough():
+                return inf
             if self.looked == self.looks:
                 return inf
             self.looked += 1
@@ -71,6 +90,15 @@ class Expected:
             self.known.clear()
             self.least = inf
             self.known.update({schedule: self._asked(schedule) for schedule in times})
+
+    def by_sizes(self, schedule: Schedule) -> Mapping[Sizes, float]:
+        """The price of a schedule, in seconds by sizes; of none where it is refused, or time is over."""
+        if self.is_over() and schedule not in self.known:
+            return {}
+        try:
+            return self.price(schedule)
+        except PartitionError:
+            return {}
 
     def _asked(self, schedule: Schedule) -> float:
         try:

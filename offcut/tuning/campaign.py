@@ -13,13 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from math import hypot, inf, isfinite
 from random import Random
 
-from offcut.errors import DescribeError, OffcutError, PartitionError, TargetError
+from offcut.errors import DescribeError, OffcutError, TargetError
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Points, Record, Records, Times
+from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Times
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.verdict import BEST, DEFAULT
 from offcut.tuning.alternatives import composed
@@ -53,6 +54,7 @@ class Progress:
     default  likewise of the default schedule
     regret   by which share of its time the best so far is predicted to miss the best there is; None: not known
     price    what search goes by, in words; "" where it does not say
+    left_out schedules that were not predicted, for want of time
     """
 
     trial: int
@@ -61,6 +63,7 @@ class Progress:
     default: float
     regret: float | None
     price: str = ""
+    left_out: int = 0
 
 
 @dataclass
@@ -73,9 +76,11 @@ class Campaign:
     last     of the best, against each other: all in turns, on one device; None: `measure`
     resolution  the share of a time to which times are known: what the best saves beside the default is more, or nothing
     batch    schedules in a round, at most
+    started  by ``time.monotonic()``: from when on seconds count
     trials   at most, the default among them; None: as many as `seconds` allow
-    seconds  after which no round begins; None: as many as `trials` need
-    tell     of each trial
+    seconds  after which no trial is proposed; None: as many as `trials` need. Predicting what to try takes at most half of those
+             that are left before a round
+    tell     of each trial; of the last once more, where schedules were not predicted
     """
 
     problem: Problem
@@ -91,6 +96,7 @@ class Campaign:
     last: Measure | None = None
     resolution: float = 0.0
     batch: int = BATCH
+    started: float = field(default_factory=lambda: time.monotonic())
     tried: list[Measured] = field(default_factory=list, init=False)
     anchor: Anchor = field(init=False)
     _kept: bool = field(default=False, init=False)
@@ -107,16 +113,29 @@ class Campaign:
 
         Raises TargetError where none could be measured.
         """
-        started, rounds = time.monotonic(), 0
+        rounds = 0
+        self.expected.is_over = lambda: self._left() < 0
         while True:
-            count = self._count(time.monotonic() - started)
+            count = self._count(time.monotonic() - self.started)
+            self.expected.is_enough = partial(self._is_below, self._left() / 2)
             batch = self._proposed(rounds, count) if count else ()
             if not batch:
                 break
             self._try(batch)
-            self.expected.refit(self._times())
+            if self._left() > 0:
+                self.expected.refit(self._times())
             rounds += 1
+        if self.expected.left_out:
+            self.tell(self._progress(self.tried))
         return self._confirmed()
+
+    def _left(self) -> float:
+        """Seconds that are left."""
+        return inf if self.seconds is None else self.seconds - (time.monotonic() - self.started)
+
+    def _is_below(self, seconds: float) -> bool:
+        """Whether fewer are left."""
+        return self._left() < seconds
 
     def _count(self, elapsed: float) -> int:
         """How many schedules the next round tries."""
@@ -135,7 +154,10 @@ class Campaign:
         seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in seen), *first}
         rng, wanted = Random(f"{self.problem.seed}:{number}"), count - len(first)
-        found = self._told(seen, rng, wanted) if wanted else ()
+        try:
+            found = self._told(seen, rng, wanted) if wanted else ()
+        except OutOfTime:
+            found = ()
         new = [one for one in dict.fromkeys(found) if one not in known]
         return (*first, *new[:wanted])
 
@@ -153,7 +175,7 @@ class Campaign:
 
         try:
             found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
-        except OffcutError:
+        except (OffcutError, OutOfTime):
             raise
         except Exception as error:
             because = f"it raised {type(error).__name__}: {error}"
@@ -247,10 +269,7 @@ class Campaign:
         return known(trials_of(self.records, self.problem), self.problem, counts)
 
     def _record(self, one: Measured, explorer: str) -> None:
-        try:
-            guesses = self.expected.price(one.schedule)
-        except PartitionError:
-            guesses = {}
+        guesses = self.expected.by_sizes(one.schedule)
         predicted = [guesses.get(key_of(sizes)) or None for sizes, _ in self.problem.sizes]
         if not self._kept:
             self.records.keep(self.problem.origins)
@@ -260,12 +279,21 @@ class Campaign:
     def _progress(self, tried: Sequence[Measured]) -> Progress:
         seconds = {one.schedule: self._time(one) for one in tried}
         best = min(seconds.values())
-        seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
-        least = Judge(self.space, seen).scale * self.expected.least
-        regret = max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
+        regret = self._regret(tried, best)
         default = seconds.get(self.space.first, inf)
         said = str(getattr(self.expected.price, "said", ""))
-        return Progress(len(tried), tried[-1], best, default, regret, said)
+        return Progress(
+            len(tried), tried[-1], best, default, regret, said, len(self.expected.left_out)
+        )
+
+    def _regret(self, tried: Sequence[Measured], best: float) -> float | None:
+        """By which share of its time the best is predicted to miss the best there is; None: not known."""
+        seen = [Seen(one.schedule, self._seconds(one)) for one in tried]
+        try:
+            least = Judge(self.space, seen).scale * self.expected.least
+        except OutOfTime:
+            return None
+        return max(best / least - 1, 0.0) if 0 < least < inf and isfinite(best) else None
 
     def _time(self, one: Measured) -> float:
         return one.seconds(self.problem)

@@ -23,7 +23,7 @@ EVERY = 10.0
 
 @dataclass
 class Lines:
-    """Writes a line of the first trial, of the last, and of one every `EVERY` seconds between.
+    """Writes a line of the first trial, of the last, of one that is told twice, and of one every `EVERY` seconds between.
 
     name    of what is tuned
     trials  that there will be, at most; None: nobody knows
@@ -36,11 +36,13 @@ class Lines:
     out: TextIO
     clock: Callable[[], float] = time.monotonic
     last: float = field(default=-inf, init=False)
+    trial: int = field(default=0, init=False)
 
     def __call__(self, progress: Progress) -> None:
         """Write it, where its time has come."""
         now = self.clock()
-        if now - self.last < EVERY and progress.trial != self.trials:
+        new, self.trial = progress.trial != self.trial, progress.trial
+        if new and now - self.last < EVERY and progress.trial != self.trials:
             return
         self.last = now
         of = "" if self.trials is None else f" of {self.trials}"
@@ -89,4 +91,6 @@ def line(progress: Progress) -> str:
         words.append(f"regret expected {progress.regret:.0%}")
     if progress.price:
         words.append(f"by {progress.price}")
+    if progress.left_out:
+        words.append(f"{progress.left_out} not predicted for want of time")
     return ", ".join(words)

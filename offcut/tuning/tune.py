@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -72,7 +73,8 @@ def tune(
     sizes         by name: a list, a ``range``, both ends ``(low, high)``, or weights by value; with several names
                   every combination
     trials        at most; None: 64, or as many as `seconds` allow
-    seconds       after which no trial begins; the last run comes on top
+    seconds       after which no trial is proposed; predicting what to try takes at most half of those that are left before
+                  a round; the last run comes on top
     explorer      anneal, beam, evolution, exhaustive, random, an entry point of the group
                   ``offcut.explorers``; or a function ``(space, seen, rng, count) -> schedules``
     seed          of what is drawn: explorers and arrays
@@ -92,6 +94,7 @@ def tune(
     Raises DescribeError for an argument that means nothing, TargetError where nothing can be measured, BusyError
     where the machine does too much else for that.
     """
+    started = time.monotonic()
     _check(trials, seconds, seed, alternatives)
     _check_kinds(constants, features, limits, records, progress)
     check_reassociate(reassociate, "tune")
@@ -118,7 +121,17 @@ def tune(
     with ExitStack() as stack:
         tell = stack.enter_context(shown(progress, space.first.name, most))
         known_to = 0.0 if chosen.simulates else limits.resolution
-        begun = partial(Campaign, problem, space, expected, made, named, kept, resolution=known_to)
+        begun = partial(
+            Campaign,
+            problem,
+            space,
+            expected,
+            made,
+            named,
+            kept,
+            resolution=known_to,
+            started=started,
+        )
         if workers is None:
             here = measuring(problem, limits, stack)
             return begun(here.each, most, seconds, tell, last=here.turns).best()

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 import offcut as oc
+from offcut.core.interpret.values import evaluate
+from offcut.costmodel.closed import added
 
 HEAD = """program p
 size n in 0:5000
@@ -88,14 +90,61 @@ for i in 0:n
 """
 
 
-def test_a_triangle_in_guarded_tiles_has_a_bound() -> None:
+def test_a_triangle_in_guarded_tiles_is_counted() -> None:
     tail = {"i": "cut", "j": "guard"}
     cut = oc.partition(oc.parse(TRIANGLE), tile={"i": 8, "j": 32}, tail=tail)
     kernel = oc.compile(cut.loops)
     for n in (7, 70):
         at = kernel.cost(n=n)
-        assert at.flop >= n * (n + 1)
-        assert not at.exact
+        assert at.flop == 2 * 32 * sum(i // 32 + 1 for i in range(n))
+        assert at.exact
+
+
+BAND = """program band
+size n in 0:200001
+input x: float32[n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    if j <= i + 3 and i <= j + 3
+      C[i, j] += x[i] * x[j]
+"""
+
+
+def band(rows: str, columns: str) -> oc.Kernel:
+    """A band whose rows and columns are cut so; it keeps conditions around its tiles."""
+    tail = {"i": rows, "j": columns}
+    return oc.compile(oc.partition(oc.parse(BAND), tile={"i": 8, "j": 8}, tail=tail).loops)
+
+
+def in_band(n: int) -> int:
+    return 2 * sum(min(n, i + 4) - max(0, i - 3) for i in range(n))
+
+
+def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() -> None:
+    kernel = band("guard", "cut")
+    for n in (0, 1, 70):
+        at = kernel.cost(n=n)
+        assert at.exact
+        assert sum(piece.flop for piece in at.pieces) == in_band(n)
+        assert (at.seconds > 0) == (n > 0)
+    formulas = kernel.cost()
+    assert not formulas.exact
+    pieces = formulas.prediction.pieces
+    assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
+
+
+def test_what_is_too_much_to_add_up_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(added, "MOST", 1000)
+    at = band("guard", "cut").cost(n=70)
+    assert not at.exact
+    assert sum(piece.flop for piece in at.pieces) >= in_band(70)
+
+
+def test_counts_may_be_larger_than_integers_of_machines() -> None:
+    text = TRIANGLE.replace("0:4097", f"0:{2**31}").replace("0:i + 1", "0:n")
+    kernel = oc.compile(oc.parse(text))
+    assert kernel.cost(n=2**31 - 1).flop == 2 * (2**31 - 1) ** 2
 
 
 def test_a_schedule_of_a_triangle_is_counted() -> None:

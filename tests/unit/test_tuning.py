@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -221,14 +223,45 @@ def test_another_seed_measures_anew(tmp_path: Path) -> None:
     assert again.asked[0][0] == first()
 
 
-def test_a_budget_in_seconds_ends_the_rounds(tmp_path: Path) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The clock of campaigns, which stands until a test moves its `now`."""
+    clock = SimpleNamespace(now=0.0)
+    times = SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr("offcut.tuning.campaign.time", times)
+    return clock
+
+
+def test_a_budget_in_seconds_ends_the_rounds(tmp_path: Path, clock: SimpleNamespace) -> None:
     def slow(schedule: Schedule) -> list[float]:
-        time.sleep(0.02)
+        clock.now += 1
         return [1e-6, 1e-6]
 
-    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=0.3)
+    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=15.5)
     tuned.best()
-    assert 1 < len(tuned.tried) < 40
+    assert len(tuned.tried) == 16
+
+
+def test_predicting_counts_into_the_seconds(tmp_path: Path, clock: SimpleNamespace) -> None:
+    for explorer in ("anneal", "beam", "evolution"):
+        clock.now, told = 0.0, list[Progress]()
+        bench = Bench(lambda schedule: [1e-6, 1e-6])
+        tuned = campaign(bench, tmp_path / explorer, "dense", explorer, None, 16.0, 0, told.append)
+        quick = tuned.expected.price
+
+        @cache
+        def slow(schedule: Schedule, quick: Any = quick) -> Any:
+            clock.now += 1.0
+            return quick(schedule)
+
+        tuned.expected.price = slow
+        assert tuned.best() == tuned.space.first
+        assert clock.now <= 17
+        assert len(tuned.tried) > 1
+        assert told[-1].left_out > 0
+        shown = line(replace(told[-1], best=2e-6, default=2e-6, regret=None, price=""))
+        said = f"{told[-1].left_out} not predicted for want of time"
+        assert shown == f"best 2 µs, 1.00× the default, {said}"
 
 
 def test_progress_says_the_best_and_the_regret_that_is_expected(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
@@ -209,11 +210,11 @@ def cost(
     in_loops = held(program)
     pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
-    flop = sum(int(evaluate(counts.flop, {})) for counts in whole.counts)
+    flop = sum(_count(counts.flop) for counts in whole.counts)
     ran = tuple(piece for piece in pieces if piece.runs)
     machine, exact = hardware.machine, made.exact and whole.exact
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
-    kept = {name: int(evaluate(size, {})) for name, size in made.kept.items()}
+    kept = {name: _count(size) for name, size in made.kept.items()}
     share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     return Cost(
@@ -252,14 +253,20 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
         role=piece.role,
         tile={name: _extent(extent) for name, extent in piece.tile},
         microkernel=piece.microkernel or "",
-        runs=int(evaluate(counts.runs, {})),
-        flop=int(evaluate(counts.flop, {})),
-        instructions=float(evaluate(counts.instructions, {})) / THOUSANDTHS,
+        runs=_count(counts.runs),
+        flop=_count(counts.flop),
+        instructions=_count(counts.instructions) / THOUSANDTHS,
         resources={name: float(evaluate(value, {})) for name, value in one.resources.items()},
-        bytes={name: int(evaluate(size, {})) for name, size in one.bytes.items()},
+        bytes={name: _count(size) for name, size in one.bytes.items()},
         energy=float(evaluate(one.joules, {})),
         registers=needed,
     )
+
+
+def _count(expr: Expr) -> int:
+    """A count whose sizes are known: a literal however large it is, where arithmetic of machines ends at 2**63."""
+    known = ix.literal(expr)
+    return int(evaluate(expr, {})) if known is None else known
 
 
 def _extent(extent: Expr) -> str:

@@ -2,7 +2,8 @@
 
 A piece is what runs as one: a tile of a microkernel, a tile of plain loops, or a nest of statements that store one array. What is counted
 are index expressions over the sizes, literals where the sizes are. A loop whose bounds are read from memory runs as often as the machine's
-policy assumes, and a condition that is read from memory holds: what is counted then is a bound, and says so.
+policy assumes, and a condition that is read from memory holds; and where sums have no closed form, so do all conditions around a piece: what
+is counted then is a bound, and says so.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import ceil
 
 from offcut.core import index as ix
@@ -48,12 +50,21 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.core.walking import taken
+from offcut.costmodel.closed.added import Tables, TooMany
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.quotients import by_quotients, with_divisor
-from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+from offcut.costmodel.closed.summation import (
+    SHORT,
+    at_most,
+    chosen,
+    decided,
+    folded,
+    is_longer,
+    summed,
+)
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
 from offcut.costmodel.statements import Inside, StatementPrices
@@ -64,11 +75,28 @@ _APART = "#"  # no user can name an array so
 
 
 def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
-    """`program`, counted at these sizes, and over those that are not given."""
+    """`program`, counted at these sizes, and over those that are not given.
+
+    Sums that have no closed form are added up where all sizes are given. Where some are not, or that is too much work, the
+    piece is counted as if all conditions around it held, which is a bound.
+    """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    return _Counter(program, hardware, fixed).counted(
-        all_mapped(substituted(program.body, fixed), by_quotients)
-    )
+    body = all_mapped(substituted(program.body, fixed), by_quotients)
+    how: dict[int, _How] = {}
+    while True:
+        counter = _Counter(program, hardware, fixed, how)
+        found = counter.counted(body)
+        if not counter.given_up:
+            return found
+        how |= counter.given_up
+
+
+class _How(Enum):
+    """What a sum becomes, of those that counts of a piece are made of."""
+
+    ADDED = "added"  # short closed forms, else terms that are added up
+    CLOSED = "closed"  # closed forms
+    BOUND = "bound"  # bounds, of what it would be if all conditions held
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +133,27 @@ class _Scope:
 
 
 class _Counter:
-    def __init__(self, program: Program, hardware: Hardware, fixed: Mapping[str, Expr]) -> None:
-        self.program, self.hardware = program, hardware
-        ranges = (
+    """One walk over a program.
+
+    how       pieces are counted; those that are not named: by adding up, where all sizes are known, else in closed form
+    given_up  pieces for which that did not do, and what to do for them
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        hardware: Hardware,
+        fixed: Mapping[str, Expr],
+        how: Mapping[int, _How],
+    ) -> None:
+        self.program, self.hardware, self.how = program, hardware, how
+        self.given_up: dict[int, _How] = {}
+        ranges = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in program.sizes
             if size.name not in fixed
         )
-        self.known = Known(tuple(ranges))
+        self.known = Known(ranges)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
             for one in program.buffers
@@ -125,12 +166,15 @@ class _Counter:
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
-        self.exact = True
+        self.tables = Tables()
+        self.first = _How.CLOSED if ranges else _How.ADDED
+        self.exact = _How.BOUND not in how.values()
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
         seen = self.block(body, _Scope(self.known))
         moved = self.traffic.at_a_call(seen.touched)
-        counts = tuple(seen.counts.get(number, Counts()) for number in range(len(self.pieces)))
+        every = range(len(self.pieces))
+        counts = tuple(self.at_last(one, seen.counts.get(one, Counts())) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
@@ -231,7 +275,7 @@ class _Counter:
             seen = self.loop(axis.iter, start, end, seen, scope.known, off)
         else:
             each = {
-                piece: self.lanes(axis.iter, start, end, stop, one, scope.known)
+                piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece)
                 for piece, one in seen.counts.items()
             }
             seen = _Seen(self.traffic.at_once(seen.touched, *across), each)
@@ -334,26 +378,57 @@ class _Counter:
         """
         counts: dict[int, Counts] = {}
         for piece, each in body.counts.items():
-            counts[piece] = self.over(name, lo, hi, each, known)
+            counts[piece] = self.over(name, lo, hi, each, known, piece)
         end = hi if off is None else ix.minimum(hi, off)
         return _Seen(self.traffic.loop(name, lo, end, body.touched, known), counts)
 
-    def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known) -> Counts:
-        """Of all iterations of a loop."""
-        totals = [summed(name, lo, hi, value, known) for value in values_of(each)]
-        self.exact = self.exact and all(total.exact for total in totals)
-        return Counts(*(total.value for total in totals))
+    def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known, piece: int) -> Counts:
+        """Of a piece, in all iterations of a loop."""
+        if piece in self.given_up:
+            return each
+        return Counts(*(self.total(name, lo, hi, value, known, piece) for value in values_of(each)))
+
+    def total(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known, piece: int) -> Expr:
+        """The sum of a count of a piece over a loop."""
+        match self.how.get(piece, self.first):
+            case _How.ADDED:
+                found = summed(name, lo, hi, term, known, splits=1, longest=SHORT)
+                if found.exact and not is_longer(found.value, SHORT):
+                    return found.value
+                return self.tables.stands_for(name, lo, hi, folded(term))
+            case _How.CLOSED:
+                found = summed(name, lo, hi, term, known)
+                if not found.exact:
+                    self.given_up[piece] = _How.BOUND
+                return found.value
+            case _How.BOUND:
+                return at_most(name, lo, hi, term, known)
+
+    def at_last(self, piece: int, counts: Counts) -> Counts:
+        """With all that is added up."""
+        if self.how.get(piece, self.first) is not _How.ADDED:
+            return counts
+        try:
+            return Counts(*map(self.tables.value, values_of(counts)))
+        except TooMany:
+            self.given_up[piece] = _How.CLOSED
+            return counts
 
     def lanes(
-        self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known
+        self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known, piece: int
     ) -> Counts:
         """Of all lanes of a tile: vectors past `stop`, which are switched off whole, issue nothing and take no time."""
-        every = self.over(name, lo, hi, each, known)
+        every = self.over(name, lo, hi, each, known, piece)
         if stop == hi:
             return every
         lanes = self.hardware.lanes
         vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
-        some = self.over(name, lo, ix.minimum(hi, ix.add(lo, ix.mul(vectors, lanes))), each, known)
+        moved = {
+            name: ix.add(lo, Var(name))
+        }  # from 0 on: how many there are says more than where they end
+        from_0 = Counts(*(substitute(value, moved) for value in values_of(each)))
+        run = ix.minimum(ix.sub(hi, lo), ix.mul(vectors, lanes))
+        some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)
 
     def where(self, condition: Expr, then: _Seen, other: _Seen) -> _Seen:
@@ -362,9 +437,14 @@ class _Counter:
             touched = self.traffic.block([then.touched, other.touched])
             return _Seen(touched, added((then.counts, other.counts)))
         counts = {}
+        on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
         for piece in dict.fromkeys((*then.counts, *other.counts)):
-            pair = (values_of(side.counts.get(piece, Counts())) for side in (then, other))
-            counts[piece] = Counts(*(chosen(condition, a, b) for a, b in zip(*pair, strict=True)))
+            one, two = (side.counts.get(piece, Counts()) for side in (then, other))
+            if self.how.get(piece) is _How.BOUND and not on_sizes:
+                counts[piece] = one.plus(two)
+                continue
+            pairs = zip(values_of(one), values_of(two), strict=True)
+            counts[piece] = Counts(*(chosen(condition, a, b) for a, b in pairs))
         return _Seen(self.traffic.where(condition, then.touched, other.touched), counts)
 
     def bound(self, end: Expr, start: Expr | None = None) -> Expr:
@@ -422,7 +502,7 @@ class _Counter:
         for number, axis in enumerate(reversed(tile.axes)):
             extent = folded(axis.extent)
             end = ix.add(axis.start, extent)
-            counts = self.over(axis.iter, axis.start, end, counts, scope.known)
+            counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
             ends = {axis.iter: (axis.start, ix.sub(ix.add(axis.start, extent), 1))}
             boxes = {name: one.over(ends) for name, one in boxes.items()}
             rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)

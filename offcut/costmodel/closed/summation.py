@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import product
 from math import gcd, lcm
 
@@ -35,6 +35,8 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.ranges import Known
+from offcut.core.text.printer import format_expr
+from offcut.errors import InternalError
 from offcut.polyhedral import coefficient
 
 WRITTEN_OUT = 64
@@ -54,6 +56,10 @@ would be a formula that nobody reads, and that takes longer than the plan.
 """
 
 
+SHORT = 40
+"""Parts of a sum that is to be put into others, of which there may be many: each loop around multiplies what is longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sum:
     """A sum over a loop; `exact` where it is that, and not the middle term times the trips."""
@@ -68,28 +74,37 @@ def trips(lo: Expr, hi: Expr, known: Known) -> Expr:
     return count if known.at_least_zero(count) else ix.maximum(count, 0)
 
 
-def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int = SPLITS) -> Sum:
+def summed(
+    name: str,
+    lo: Expr,
+    hi: Expr,
+    term: Expr,
+    known: Known,
+    splits: int = SPLITS,
+    longest: int = LONGEST,
+) -> Sum:
     """The sum of `term` over ``lo <= name < hi``.
 
-    known   what is known of the sizes, and of the iterators around
-    splits  how often a loop may be split in two where a part changes
+    known    what is known of the sizes, and of the iterators around
+    splits   how often a loop may be split in two where a part changes
+    longest  parts of a term, at most, that a closed form is looked for
     """
     term = folded(term)
     count = trips(lo, hi, known)
     if name not in variables(term):
         return Sum(ix.mul(count, term))
-    if not splits or _is_longer(term, LONGEST):
+    if not splits or is_longer(term, longest):
         return _half_way(name, lo, hi, term, count)
     form = ix.linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
-        each = [summed(name, lo, hi, atom, known, splits) for atom, _ in form.terms]
+        each = [summed(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
         pairs = zip(form.terms, each, strict=True)
         scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
         total = ix.add(ix.mul(count, form.const), *scaled)
         return Sum(total, all(one.exact for one in each))
     match term:
         case Select(condition, then, other) if name not in variables(condition):
-            ways = [summed(name, lo, hi, side, known, splits) for side in (then, other)]
+            ways = [summed(name, lo, hi, side, known, splits, longest) for side in (then, other)]
             value = chosen(condition, *(way.value for way in ways))
             return Sum(value, all(way.exact for way in ways))
     broken = next(_breaks(term, name), None)
@@ -97,8 +112,8 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
         at, part, below, above = broken
         middle = ix.minimum(ix.maximum(at, lo), ix.add(lo, count))
         end, fewer = ix.add(lo, count), splits - 1
-        first = summed(name, lo, middle, _with(term, part, below), known, fewer)
-        rest = summed(name, middle, end, _with(term, part, above), known, fewer)
+        first = summed(name, lo, middle, _with(term, part, below), known, fewer, longest)
+        rest = summed(name, middle, end, _with(term, part, above), known, fewer, longest)
         return Sum(ix.add(first.value, rest.value), first.exact and rest.exact)
     powers = _powers(term, name)
     if powers is not None:
@@ -125,7 +140,7 @@ def summed(name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int 
             start = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
             turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
             moved = ix.simplify(_at(term, name, start))
-            each.append(summed(name, ix.const(0), turns, moved, known, splits - 1))
+            each.append(summed(name, ix.const(0), turns, moved, known, splits - 1, longest))
         return Sum(ix.add(*(one.value for one in each)), all(one.exact for one in each))
     return _half_way(name, lo, hi, term, count)
 
@@ -134,6 +149,66 @@ def _half_way(name: str, lo: Expr, hi: Expr, term: Expr, count: Expr) -> Sum:
     """The middle term times the trips."""
     middle = ix.floordiv(ix.add(lo, hi), 2)
     return Sum(ix.mul(count, folded(_at(term, name, middle))), exact=False)
+
+
+def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+    """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
+    greatest term there may be, every part of the term taken as if it moved for itself.
+    """
+    term = folded(term)
+    found = summed(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
+    if found.exact and not is_longer(found.value, 4 * SHORT):
+        return found.value
+    _, greatest = _ends(term, name, (lo, ix.sub(hi, 1)), known)
+    return ix.mul(trips(lo, hi, known), ix.maximum(folded(greatest), 0))
+
+
+def _ends(term: Expr, name: str, of: tuple[Expr, Expr], known: Known) -> tuple[Expr, Expr]:
+    """At most and at least what `term` is while `name` is between two ends."""
+    if name not in variables(term):
+        return term, term
+    match term:
+        case Var():
+            return of
+        case Binary(op, a, b):
+            (p, q), (r, s) = _ends(a, name, of, known), _ends(b, name, of, known)
+            match op:
+                case "+":
+                    return ix.add(p, r), ix.add(q, s)
+                case "-":
+                    return ix.sub(p, s), ix.sub(q, r)
+                case "%":
+                    return ix.const(0), ix.sub(s, 1)
+                case "min" | "max":
+                    one = ix.minimum if op == "min" else ix.maximum
+                    return one(p, r), one(q, s)
+                case _:
+                    one = ix.mul if op == "*" else ix.floordiv
+                    least, most = (r, s) if op == "*" else (s, r)
+                    if _is_count(p, known) and _is_count(r, known):
+                        return one(p, least), one(q, most)
+                    every = [one(x, y) for x, y in dict.fromkeys(product((p, q), (r, s)))]
+                    return reduce(ix.minimum, every), reduce(ix.maximum, every)
+        case Select(condition, then, other):
+            (p, q), (r, s) = _ends(then, name, of, known), _ends(other, name, of, known)
+            if name not in variables(condition):
+                return chosen(condition, p, r), chosen(condition, q, s)
+            return ix.minimum(p, r), ix.maximum(q, s)
+        case _:
+            raise InternalError(f"{format_expr(term)} is no count")
+
+
+def _is_count(expr: Expr, known: Known) -> bool:
+    """Whether an expression is seen to be 0 or more."""
+    match expr:
+        case Binary("max", a, b):
+            return _is_count(a, known) or _is_count(b, known)
+        case Binary("+" | "*" | "//" | "min", a, b) if _is_count(a, known) and _is_count(b, known):
+            return True
+        case Select(_, then, other):
+            return _is_count(then, known) and _is_count(other, known)
+        case _:
+            return known.at_least_zero(expr)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -165,7 +240,7 @@ def _period(term: Expr, name: str) -> int:
     return period
 
 
-def _is_longer(expr: Expr, most: int) -> bool:
+def is_longer(expr: Expr, most: int) -> bool:
     """Whether an expression has more parts than that."""
     return any(number >= most for number, _ in enumerate(_walked(expr)))
 

@@ -174,7 +174,7 @@ def crowding(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level
     run, runs, step = _runs(touched, shape)
     item = ITEM_BYTES[buffer.dtype]
     side, apart = ix.literal(ix.mul(run, item)), ix.literal(ix.mul(step, item))
-    if side is None or apart is None or apart % level.line or runs == ix.const(1):
+    if not side or not apart or apart % level.line or runs == ix.const(1):
         return 1
     sets = max(1, level.bytes // (level.line * level.ways))
     starts = sets // gcd(sets, apart // level.line)

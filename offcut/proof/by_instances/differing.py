@@ -91,11 +91,16 @@ def confirmed(
 
 
 def difference(
-    source: Program, emitted: Program, sizes: Mapping[str, int], free: bool
+    source: Program,
+    emitted: Program,
+    sizes: Mapping[str, int],
+    free: bool,
+    most: int = _MOST_STATEMENTS,
 ) -> Difference | Literal[False] | None:
     """Where `emitted` gives another result than `source` at `sizes`, or breaks where that does not.
 
     free    whether the terms of a float sum may be added in another order
+    most    statements of a run
 
     False where all are the same, None where that takes too many statements or elements to be seen.
     """
@@ -107,7 +112,7 @@ def difference(
         for change, what in ways:
             one, other = change(source), change(emitted)
             for given in _samples(one, sizes):
-                where = _where(one, other, sizes, given, free)
+                where = _where(one, other, sizes, given, free, most)
                 if where is None or any(here.any() for here in where.values()):
                     return Difference(where or {}, what)
     except TooLong:
@@ -121,16 +126,17 @@ def _where(
     sizes: Mapping[str, int],
     given: Mapping[str, Array],
     free: bool,
+    most: int,
 ) -> dict[str, npt.NDArray[np.bool_]] | None:
     """The elements of each result that differ, of no result where `source` breaks and so nothing is
     wanted; None where `emitted` breaks.
     """
     try:
-        wanted = run(source, given, sizes, most=_MOST_STATEMENTS)
+        wanted = run(source, given, sizes, most=most)
     except (CallError, InternalError):
         return {}
     try:
-        found = run(emitted, given, sizes, most=_MOST_STATEMENTS)
+        found = run(emitted, given, sizes, most=most)
     except InternalError:
         return None
     return {name: ~_same(values, found[name], free) for name, values in wanted.items()}

@@ -1,0 +1,83 @@
+"""What is said of two programs where isl gives no answer in bounded work: both run at some small sizes, where they may differ.
+
+Runs refute, they do not prove: a difference is a witness like any other, the smallest of those that are tried; where
+none is seen, the programs stay untold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Program, Size
+from offcut.errors import PartitionError
+from offcut.proof.by_instances.differing import difference
+from offcut.proof.by_instances.pairing import refused, untold
+
+_LEAST = 4  # values of each size, from its least one on, that are combined
+_COMBINED = 12  # such combinations, the smallest
+_ALIKE = (
+    5,
+    7,
+    8,
+    9,
+    15,
+    16,
+    17,
+    33,
+)  # further values, of all sizes at once: about the edges of tiles
+_MOST_STATEMENTS = 1024  # in a run: all of them take about as long as isl did
+
+
+def tried(
+    source: Program, emitted: Program, users: Mapping[str, str], free: bool, because: str
+) -> PartitionError:
+    """The error of programs of which isl tells nothing.
+
+    users    the users' names of sizes, by the program's
+    free     whether the terms of a float sum may be added in another order
+    because  why isl does not
+    """
+    seen, last = 0, ""
+    for sizes in small_sizes(source):
+        given = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        told = difference(source, emitted, sizes, free, _MOST_STATEMENTS)
+        if told is None:
+            break
+        if told:
+            return refused(emitted.name, f"with {given}, {told}" if given else str(told))
+        seen, last = seen + 1, f", the last with {given}," if given else ""
+    runs = (
+        f"runs at {seen} small sizes{last} show no difference" if seen else "it is too much to run"
+    )
+    return untold(emitted.name, f"{because}; {runs}: it is not known to be wrong")
+
+
+def small_sizes(program: Program) -> Iterator[dict[str, int]]:
+    """Some sizes that a program allows, from the smallest on."""
+    sizes = program.sizes
+    least = [
+        [_from(size, size.min + k * size.multiple_of) for k in range(_LEAST)] for size in sizes
+    ]
+    combined = sorted(product(*least), key=lambda one: (sum(one), one))
+    alike = (tuple(_from(size, value) for size in sizes) for value in _ALIKE)
+    fine = [one for one in dict.fromkeys(combined) if _allowed(program, one)][:_COMBINED]
+    further = (
+        [one for one in alike if sum(one) > sum(fine[-1]) and _allowed(program, one)]
+        if fine
+        else []
+    )
+    for values in dict.fromkeys((*fine, *further)):
+        yield dict(zip((size.name for size in sizes), values, strict=True))
+
+
+def _from(size: Size, value: int) -> int:
+    """The first value of a size from `value` on, or the last one there is."""
+    step = size.multiple_of
+    return min(-(-max(value, size.min) // step), size.max // step) * step
+
+
+def _allowed(program: Program, values: tuple[int, ...]) -> bool:
+    at = dict(zip((size.name for size in program.sizes), values, strict=True))
+    return all(evaluate(one, at) for one in program.assumptions)
