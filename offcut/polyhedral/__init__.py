@@ -16,6 +16,7 @@ from offcut.polyhedral.bounds import (
     check_extents,
     check_inside,
     check_program_fits,
+    check_sizes,
     outside_window,
     windows_left,
 )
@@ -67,6 +68,7 @@ __all__ = [
     "check_extents",
     "check_inside",
     "check_program_fits",
+    "check_sizes",
     "coefficient",
     "coordinates",
     "dependences",
