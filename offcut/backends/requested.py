@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
 from offcut.core.program import Kind, Program, canonical
+from offcut.core.remembered import cached_property
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation

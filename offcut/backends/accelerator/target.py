@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from offcut.backends.accelerator.chip import Chip
@@ -34,6 +33,7 @@ from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
+from offcut.core.remembered import cached_property
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
