@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
+from offcut.core.remembered import cached_property
 from offcut.costmodel import Device
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled

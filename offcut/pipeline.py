@@ -53,7 +53,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import PASS, bounded
+from offcut.polyhedral import PASS, bounded, check_sizes
 from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
@@ -149,6 +149,8 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 help=("parse(text)", "partition(…).loops"),
             )
         read_back(program, "prove_equal")
+    with bounded("prove_equal", f"cannot compare with {source.name}"):
+        check_sizes(source, "prove_equal", {})
     check_reassociate(reassociate, "prove_equal")
     check_throughout(emitted)
     marks = check_marks(emitted, {}, reassociate)

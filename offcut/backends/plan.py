@@ -52,7 +52,8 @@ class Considered:
 class Plan:
     """The pieces that run at fixed sizes, and the ways that were considered.
 
-    notes   how the loops of a program run, and why; a program that is no computation has no pieces
+    partition  that the pieces are of; None where a target plans by other means, and of loops
+    notes      how the loops of a program run, and why; a program that is no computation has no pieces
     """
 
     kernel: str
@@ -68,7 +69,9 @@ class Plan:
             raise DescribeError(
                 "plot",
                 f"cannot draw {self.kernel}",
-                because="it runs as loops, without pieces",
+                because="its pieces are of no partition"
+                if self.pieces
+                else "it runs as loops, without pieces",
                 help=("oc.partition(program, tile={…}).plot()",),
             )
         return self.partition.plot(path, axes=None, **self.sizes)
@@ -109,6 +112,10 @@ class Plan:
             **({"notes": list(self.notes)} if self.notes else {}),
         }
 
+    @property
+    def _is_table(self) -> bool:
+        return self.partition is not None or bool(self.pieces)
+
     def rows(self) -> list[list[str]]:
         """The table of pieces, its head first."""
         head = ["stage", "role", "ranges", "tile", "microkernel", "instances", "predicted"]
@@ -129,7 +136,7 @@ class Plan:
     def __str__(self) -> str:
         sizes = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
         lines = [f"{self.kernel}({sizes})"]
-        if self.partition is not None:
+        if self._is_table:
             lines[0] += f", predicted {_time(self.seconds)}"
             lines += _table(self.rows())
         lines += self.notes
@@ -142,7 +149,7 @@ class Plan:
         return f"<plan {str(self).splitlines()[0]}: {count(len(self.pieces), 'piece')}>"
 
     def _repr_html_(self) -> str:
-        if self.partition is None:
+        if not self._is_table:
             return f"<pre>{html.escape(str(self))}</pre>"
         head, *body = self.rows()
         cells = ["<tr>" + "".join(f"<th>{html.escape(c)}</th>" for c in head) + "</tr>"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
 from offcut.core.program import Kind, Program, canonical
+from offcut.core.remembered import cached_property
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
@@ -30,6 +30,7 @@ from offcut.polyhedral import (
     check_extents,
     check_inside,
     check_program_fits,
+    check_sizes,
 )
 from offcut.proof.forms.zeros import conditions
 
@@ -125,6 +126,7 @@ def _check(program: Program, made: Request) -> None:
     """
     bound, names = made.program, made.users.names
     with bounded("compile", f"cannot compile {program.name}"):
+        check_sizes(bound, "compile", names)
         check_divisors(program, "compile")
     check_program_fits(bound)
     with bounded("compile", f"cannot compile {program.name}"):

@@ -169,8 +169,10 @@ class Assumption:
 def assume(*facts: Any) -> Assumption:
     """Promise affine facts between sizes, such as ``n <= m`` or ``n % 8 == 0``.
 
-    They hold for every program described with exactly these sizes, and each call is checked
-    against them. ``with assume(n <= m): …`` limits them to a block.
+    They hold for all that is compiled, cut or lowered from then on and has these sizes, and each call is checked
+    against them. ``with assume(n <= m): …`` limits them to a block; what was compiled in it keeps them.
+
+    facts  ``<=``, ``<``, ``>=``, ``>``, ``sympy.Eq(a, b)``, or ``n % 8 == 0``
 
     Raises DescribeError for what is not an affine relation between sizes.
     """
@@ -329,6 +331,18 @@ def real_of(expr: Any) -> Expr | None:
     if len(parts) < len(expr.args):
         return None
     return reduce(partial(Binary, op), parts)
+
+
+def no_real(expr: Any) -> Any:
+    """What of a sympy expression in sizes `real_of` takes no float64 expression of: the innermost part; None where it takes all.
+
+    >>> n = dim("n")
+    >>> no_real(2 * sympy.sqrt(n) + n)
+    sqrt(n)
+    """
+    if not isinstance(expr, sympy.Basic) or real_of(expr) is not None:
+        return None
+    return next((part for arg in expr.args if (part := no_real(arg)) is not None), expr)
 
 
 def condition_of(fact: Relational) -> Expr | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from typing import Any, TypeAlias
 
 from offcut.core.expr import Expr
 from offcut.core.program import Size
+from offcut.core.remembered import cached_property
 from offcut.describe.request import Array
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.core.remembered import cached_property
 from offcut.core.text.expressions import count
 from offcut.core.walking import around, bound
 from offcut.partition.strategies.placing import Segment

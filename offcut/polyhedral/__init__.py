@@ -17,6 +17,7 @@ from offcut.polyhedral.bounds import (
     check_extents,
     check_inside,
     check_program_fits,
+    check_sizes,
     outside_window,
     windows_left,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "check_extents",
     "check_inside",
     "check_program_fits",
+    "check_sizes",
     "coefficient",
     "coordinates",
     "dependences",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import gcd
 
 import islpy as isl
@@ -17,6 +17,7 @@ import islpy as isl
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
 from offcut.core.index import linear, multiple_of, sub
 from offcut.core.program import Size
+from offcut.core.remembered import cached_property
 from offcut.core.sizes import MAX_SIZE
 from offcut.describe.computation import Computation
 

@@ -42,7 +42,7 @@ from offcut.core.program import (
     with_blocks,
     with_expressions,
 )
-from offcut.core.text.printer import format_expr, format_head, format_stmt
+from offcut.core.text.printer import format_expr, format_head, format_size, format_stmt
 from offcut.core.walking import rewritten
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates
@@ -355,6 +355,31 @@ def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr,
     bounds = zip(index, program.buffer(buffer).shape, strict=True)
     sides = ((Compare("<=", ix.const(0), part), Compare("<", part, n)) for part, n in bounds)
     return all(at.holds(side) for pair in sides for side in pair)
+
+
+def check_sizes(program: Program, op: str, users: Mapping[str, str]) -> None:
+    """Refuse `program` unless some sizes meet all that is promised of them: of none, everything is proved.
+
+    op     what was asked for, in the words of the refusal
+    users  what the user calls the sizes that the program calls otherwise
+
+    Raises PartitionError, with the ranges of the sizes and the assumptions.
+    """
+    if not program.assumptions or not Space(program.sizes, program.assumptions).context.is_empty():
+        return
+    named = {
+        size.name: replace(size, name=users.get(size.name, size.name)) for size in program.sizes
+    }
+    about = set().union(*map(variables, program.assumptions))
+    ranges = [format_size(named[size.name]) for size in program.sizes if size.name in about]
+    facts = [f"assume {format_expr(_called(fact, users))}" for fact in program.assumptions]
+    raise PartitionError(
+        op,
+        "cannot promise this of the sizes",
+        at=program.name,
+        because=f"no values meet all of it: {', '.join((*ranges, *facts))}",
+        help=("leave one of them out",),
+    )
 
 
 def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import product
 
 import islpy as isl
@@ -25,6 +24,7 @@ import islpy as isl
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
+from offcut.core.remembered import cached_property
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest

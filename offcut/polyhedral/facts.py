@@ -8,7 +8,6 @@ conditions of their part, so that the rows of a border are asked once, whatever 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -16,6 +15,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.expr import Compare, Const, Expr, Var, variables
+from offcut.core.remembered import cached_property
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import holds_at, smallest

@@ -22,7 +22,7 @@ outside `c`, is no instance in either program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -30,7 +30,7 @@ from itertools import islice
 from offcut.core.expr import loads
 from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
-from offcut.core.text.printer import format_expr
+from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
@@ -289,8 +289,9 @@ def _is_same_shape(source: Program, emitted: Program) -> bool:
 
 
 def _check_declarations(source: Program, emitted: Program) -> None:
-    if source.sizes != emitted.sizes or source.assumptions != emitted.assumptions:
-        raise refused(emitted.name, "its sizes, or what it assumes of them, are not the source's")
+    promised = next(_other_promises(source, emitted), None)
+    if promised is not None:
+        raise refused(emitted.name, *promised)
     mine = {b.name: b for b in emitted.buffers if b.kind not in SCRATCH}
     for buffer in source.buffers:
         if buffer.kind in SCRATCH:
@@ -307,6 +308,35 @@ def _check_declarations(source: Program, emitted: Program) -> None:
     if mine:
         name, buffer = next(iter(mine.items()))
         raise refused(emitted.name, f"the source has no {buffer.kind.value} {name}")
+
+
+def _other_promises(source: Program, emitted: Program) -> Iterator[tuple[str, str]]:
+    """What is promised of the sizes of one program and not of the other's, each with the line that mends it."""
+    ours, theirs = ({size.name: size for size in one.sizes} for one in (source, emitted))
+    for name, size in ours.items():
+        if name not in theirs:
+            yield f"it has no size {name}, which the source has", format_size(size)
+        elif size != theirs[name]:
+            yield (
+                f"it has {format_size(theirs[name])}, the source {format_size(size)}",
+                format_size(size),
+            )
+    for name, size in theirs.items():
+        if name not in ours:
+            yield f"the source has no size {name}", f"{format_size(size)}, in both"
+    if list(ours) != list(theirs):
+        yield (
+            f"it has the sizes {', '.join(theirs)} in that order, the source {', '.join(ours)}",
+            "sizes in the same order",
+        )
+    for fact in source.assumptions:
+        if fact not in emitted.assumptions:
+            line = f"assume {format_expr(fact)}"
+            yield f"the source has `{line}`, which it has not", line
+    for fact in emitted.assumptions:
+        if fact not in source.assumptions:
+            line = f"assume {format_expr(fact)}"
+            yield f"it has `{line}`, which the source has not", f"{line}, in both"
 
 
 def _prove(both: Sides) -> None:

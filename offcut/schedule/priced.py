@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Option, Program, walk
-from offcut.core.sizes import real_of
+from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError
 from offcut.schedule.costs import check_cost
@@ -46,6 +46,18 @@ def priced(
     return replace(schedule, steps=tuple(steps))
 
 
+def _no_price(found: Any) -> str:
+    """Why it is none."""
+    part = no_real(found)
+    if part is None or part.is_number:
+        return "a price is seconds: a number that is at least 0, or an expression over the sizes"
+    at_fault = "" if part == found else f"{part} in it: "
+    return (
+        f"{at_fault}a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, "
+        "and // and % of them by integers"
+    )
+
+
 def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, str]) -> Expr:
     """What `price` says of an option, over the program's sizes."""
     try:
@@ -65,8 +77,8 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
         raise DescribeError(
             "compile",
             f"cannot take {found!r} as the price of {option.label}",
-            because="a price is seconds: a number that is at least 0, or an expression over the sizes",
-            help=("lambda loops: 2e-9 * n",),
+            because=_no_price(found),
+            help=("lambda loops: 2e-9 * n", "lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)"),
         )
     called: dict[str, Expr] = {name: Var(user) for user, name in users.items()}
     own = {name: user for user, name in users.items()}

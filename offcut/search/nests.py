@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain, combinations
 from math import comb
 from random import Random
 
 from offcut.core.hashed import Hashed
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 

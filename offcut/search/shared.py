@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]

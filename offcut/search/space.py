@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
 
 from offcut.core.hashed import Hashed
 from offcut.core.program import Program
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel

@@ -39,6 +39,13 @@ REPEAT = Signature(
     (Argument("y", F32, (N, M)), Argument("z", F32, (Extent(-3, (("n", 1),)),))),
     (Size("n", 0, 100), Size("m", 0, 100)),
 )
+BORDERED = Signature(
+    "bordered",
+    (Argument("x", F32, (Extent(3, (("n", 1),)), M)),),
+    (Argument("y", F32, (N, M)),),
+    (Size("n", 0, 100), Size("m", 0, 100)),
+)
+EVERY_FOURTH = Signature("fourth", (), (Argument("y", F32, (N,)),), (Size("n", 2, 99, 4),))
 EMPTY = Signature("fill", (), (Argument("y", F32, (N,)),), (Size("n", 0, 9),))
 MODULAR = Signature(
     "modular",
@@ -303,7 +310,28 @@ add: n is not an integer
         """\
 repeat: n = -1 is outside the facts
   at       n
-  because  n = -1 by the keyword, and the kernel was compiled for n >= 0""",
+  because  n = -1 by the keyword, and the kernel was compiled for n >= 0
+  help     n=0 to n=100""",
+    ),
+    "an array of less than its least extent": (
+        BORDERED,
+        (f32(2, 4),),
+        {},
+        """\
+bordered: n = -1 is outside the facts
+  at       n
+  because  n = -1 by axis 0 of x (n + 3 = 2), and the kernel was compiled for n >= 0
+  help     the nearest extent is 3 (n = 0)""",
+    ),
+    "a keyword below what a multiple may be": (
+        EVERY_FOURTH,
+        (),
+        {"n": -4},
+        """\
+fourth: n = -4 is outside the facts
+  at       n
+  because  n = -4 by the keyword, and the kernel was compiled for n >= 2
+  help     n=4 to n=96, a multiple of 4""",
     ),
     "a size that none may have": (
         REPEAT,
@@ -312,7 +340,8 @@ repeat: n = -1 is outside the facts
         """\
 repeat: n = 1099511627776 is outside the facts
   at       n
-  because  n = 1099511627776 by the keyword, and the kernel was compiled for n <= 100""",
+  because  n = 1099511627776 by the keyword, and the kernel was compiled for n <= 100
+  help     n=0 to n=100""",
     ),
     "a size that no shape gives": (
         REPEAT,

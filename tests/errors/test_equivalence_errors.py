@@ -144,18 +144,100 @@ def test_sizes_are_named_as_the_user_names_them() -> None:
     assert error.value.because.startswith("with rows = 1, terms = 0, ")
 
 
-def test_other_sizes_and_other_buffers_are_refused() -> None:
+FILL = """program fill
+{}
+output y: float32[n]
+for i in 0:n
+  y[i] = 1.0
+"""
+
+
+def test_other_buffers_are_refused() -> None:
     plain = parse(HEAD + PLAIN)
-    for change, because in (
-        (("0:100", "0:101"), "its sizes, or what it assumes of them, are not the source's"),
-        (("x: float64[m]", "x: float64[n]"), "input x is not declared as in the source"),
-    ):
-        with pytest.raises(PartitionError) as error:
-            check_equal(plain, parse((HEAD + PLAIN).replace(*change)))
-        assert error.value.because == because
+    with pytest.raises(PartitionError) as error:
+        check_equal(plain, parse((HEAD + PLAIN).replace("x: float64[m]", "x: float64[n]")))
+    assert error.value.because == "input x is not declared as in the source"
     with pytest.raises(PartitionError) as error:
         check_equal(parse((HEAD + PLAIN).replace("x", "y")), plain)
     assert error.value.because == "input y is not declared as in the source"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "because", "help"),
+    [
+        (
+            "size n in 0:100",
+            "size n in 3:50 multiple_of 2",
+            "it has size n in 3:50 multiple_of 2, the source size n in 0:100",
+            "size n in 0:100",
+        ),
+        (
+            "size n in 0:100\nsize m in 0:9",
+            "size n in 0:100",
+            "it has no size m, which the source has",
+            "size m in 0:9",
+        ),
+        (
+            "size n in 0:100",
+            "size n in 0:100\nsize m in 0:9",
+            "the source has no size m",
+            "size m in 0:9, in both",
+        ),
+        (
+            "size n in 0:100\nsize m in 0:9",
+            "size m in 0:9\nsize n in 0:100",
+            "it has the sizes m, n in that order, the source n, m",
+            "sizes in the same order",
+        ),
+        (
+            "size n in 0:100\nassume n >= 3",
+            "size n in 0:100",
+            "the source has `assume n >= 3`, which it has not",
+            "assume n >= 3",
+        ),
+        (
+            "size n in 0:100",
+            "size n in 0:100\nassume n >= 3",
+            "it has `assume n >= 3`, which the source has not",
+            "assume n >= 3, in both",
+        ),
+    ],
+)
+def test_what_is_promised_of_other_sizes_is_said(
+    ours: str, theirs: str, because: str, help: str
+) -> None:
+    before, after = (oc.parse(FILL.format(promised)) for promised in (ours, theirs))
+    with pytest.raises(PartitionError) as error:
+        oc.prove_equal(before, after)
+    assert str(error.value) == (
+        "prove: the emitted program does not compute what the source does\n"
+        f"  at       fill\n  because  {because}\n  help     {help}"
+    )
+
+
+def test_promises_may_stand_in_another_order() -> None:
+    one, other = (
+        FILL.format(f"size n in 0:100\nassume {first}\nassume {second}")
+        for first, second in (("n >= 3", "n % 4 == 0"), ("n % 4 == 0", "n >= 3"))
+    )
+    assert oc.prove_equal(oc.parse(one), oc.parse(other)).theorems
+
+
+@pytest.mark.parametrize("op", ["prove_equal", "partition", "compile"])
+def test_of_promises_that_no_size_meets_nothing_is_proved(op: str) -> None:
+    program = oc.parse(FILL.format("size n in 0:10\nsize k in 0:9\nassume n >= 30"))
+    calls = {
+        "prove_equal": lambda: oc.prove_equal(program, program),
+        "partition": lambda: oc.partition(program, tile={"i": 4}),
+        "compile": lambda: oc.compile(program),
+    }
+    with pytest.raises(PartitionError) as error:
+        calls[op]()
+    assert str(error.value) == (
+        f"{op}: cannot promise this of the sizes\n  at       fill\n"
+        "  because  no values meet all of it: size n in 0:10, assume n >= 30\n"
+        "  help     leave one of them out"
+    )
 
 
 def test_a_source_out_of_bounds_is_refused() -> None:

@@ -426,6 +426,14 @@ parse: cannot declare size n
   because  no size has 1 <= n < 8 and is a multiple of 8
   help     size n in 0:4097 multiple_of 8""",
     ),
+    "a size has no range": (
+        "size n multiple_of 8",
+        """\
+parse: cannot declare size n
+  at       line 1, column 6: size n multiple_of 8
+  because  it states no range: proofs are for all values of it
+  help     size n in 0:4097""",
+    ),
     "a size is empty": (
         "size n in 5:5",
         """\

@@ -454,6 +454,19 @@ plot: cannot take n = 65
     )
 
 
+def test_an_array_that_would_make_a_size_negative_is_named_with_its_extent() -> None:
+    longer = oc.placeholder((n + 3,), name="L")
+    made = cut_of(oc.compute((n,), lambda i: longer[i] * 2.0, name="C"))
+    refused(
+        lambda: made.run({"L": np.ones(2, np.float32)}),
+        """\
+run: cannot take n = -1
+  at       axis 0, of 2, of input L: float32[n + 3]
+  because  n is in 0…64""",
+        CallError,
+    )
+
+
 def test_a_picture_is_of_sizes_that_the_promises_allow() -> None:
     with assume(m <= n):
         p = cut_of(row(lambda i: F[i], m))

@@ -159,6 +159,10 @@ def a_factor_of_nothing() -> None:
     product()["C"].split("y", 0)
 
 
+def a_factor_that_no_extent_has() -> None:
+    product()["C"].split("y", 2**63)
+
+
 def a_symbolic_factor() -> None:
     product()["C"].split("y", n)
 
@@ -446,12 +450,17 @@ reorder: cannot take yo as an axis of CL
     a_factor_of_nothing: """\
 split: cannot split by 0
   at       axis C.y
-  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     split("y", 8)""",
+    a_factor_that_no_extent_has: """\
+split: cannot split by 9223372036854775808
+  at       axis C.y
+  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     split("y", 8)""",
     a_symbolic_factor: """\
 split: cannot split by n
   at       axis C.y
-  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     split("y", 8)""",
     a_tail_that_is_none: """\
 split: cannot take tail='round'

@@ -432,3 +432,16 @@ def test_an_input_that_no_call_changes_is_given_at_import() -> None:
         oc.from_onnx(parsed(text))
     model = oc.from_onnx(parsed(text), constants={"to": np.array([-1, 3])}, threads=1)
     np.testing.assert_array_equal(model(feeds)["y"], feeds["x"].reshape(-1, 3))
+
+
+def test_kernels_run_for_a_part_of_the_batch_as_is_asked_for() -> None:
+    text = "g (float[batch, 6] x) => (float[batch, 6] y) { h = Softmax (x)  y = Relu (h) }"
+    x = drawn(0, 9, 6)
+    plain = oc.from_onnx(parsed(text), threads=1, parts=False)
+    (row,) = plain.plan(batch=9).rows
+    line = f"{row[0]} to {row[0]}: 4 of batch at a time"
+    model = oc.from_onnx(parsed(text), threads=1, parts=line)
+    assert [str(part) for part in model.plan(batch=9).parts] == [line]
+    np.testing.assert_array_equal(model({"x": x})["y"], plain({"x": x})["y"])
+    with pytest.raises(oc.DescribeError, match="cannot take parts=3"):
+        oc.from_onnx(parsed(text), parts=3)  # type: ignore[arg-type]

@@ -91,6 +91,52 @@ from_onnx: cannot bound n by (4, 1)
     assert str(refused.value) == "from_onnx: cannot take a constant w\n  because  the inputs are x"
 
 
+ADDED = HEAD + "g (float[n, 4] x, float[n, 4] z) => (float[n, 4] y) { y = Add (x, z) }"
+ONES = np.ones((3, 4), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("array", "sizes", "because"),
+    [
+        (
+            ONES.astype("float64"),
+            {},
+            'it is float64, declared as float32\n  help     numpy.asarray(z, "float32")',
+        ),
+        (ONES[:, :3], {}, "its shape is (3, 3), declared as (n, 4)"),
+        (ONES[0], {}, "its shape is (4,), declared as (n, 4)"),
+        (ONES, {"n": 5}, "its shape is (3, 4), declared as (n, 4), and n is 5"),
+        (ONES, {"n": (4, 9)}, "its shape is (3, 4), declared as (n, 4), and n is in 4…9"),
+        (["a"], {}, 'it is <U1, declared as float32\n  help     numpy.asarray(z, "float32")'),
+    ],
+)
+def test_a_constant_is_as_the_file_declares_it(
+    array: Any, sizes: dict[str, Any], because: str
+) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(ADDED), sizes, constants={"z": array})
+    assert str(refused.value) == f"from_onnx: cannot take a constant z\n  because  {because}"
+
+
+def test_lists_that_no_array_is_made_of_are_no_constants() -> None:
+    with pytest.raises(oc.DescribeError, match="cannot take a constant z\n  because  numpy makes"):
+        oc.from_onnx(parsed(ADDED), constants={"z": [[1.0], [2.0, 3.0]]})
+
+
+def test_two_constants_have_one_size() -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(ADDED), constants={"x": ONES, "z": ONES[:2]})
+    assert refused.value.because == "its shape is (2, 4), declared as (n, 4), and n is 3"
+
+
+def test_a_size_that_a_constant_has_is_known_to_the_whole_model() -> None:
+    model = oc.from_onnx(parsed(ADDED), {"n": (1, 9)}, constants={"z": ONES.tolist()}, threads=1)
+    assert not model.sizes
+    np.testing.assert_array_equal(model({"x": 2 * ONES})["y"], 3 * ONES)
+    with pytest.raises(oc.CallError, match="axis 0 is 3, not 4"):
+        model({"x": np.ones((4, 4), np.float32)})
+
+
 def test_a_call_names_the_inputs_of_the_file() -> None:
     model = oc.from_onnx(parsed(RELU), threads=1)
     with pytest.raises(oc.CallError) as refused:

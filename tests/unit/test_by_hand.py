@@ -325,7 +325,7 @@ cache_read: cannot make A+1
         """\
 split: cannot split by 0
   at       line 3: split C j 0 as jo ji
-  because  a factor is an integer of at least 1: isl knows no symbolic tile size
+  because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     split("j", 8)""",
     ),
     "a tile that does not divide": (

@@ -342,6 +342,52 @@ def test_a_plan_says_which_parts_kernels_refuse() -> None:
     assert str(plan).endswith(note)
 
 
+def test_a_rule_that_gives_no_parts_is_refused_with_the_sizes() -> None:
+    x = np.ones((4, 8), np.float32)
+    for rule, because in (
+        (lambda sizes: sizes["batch"], "it raised KeyError: 'batch'"),
+        (lambda sizes: None, "it gave None, and parts are text"),
+    ):
+        with pytest.raises(oc.PartitionError) as refused:
+            compiled(coupled(), threads=1, parts=rule)(x)
+        assert (
+            str(refused.value)
+            == f"""\
+parts: cannot ask the rule
+  at       b = 4
+  because  {because}
+  help     a function of {{'b'}}
+  help     "relu_1 to mean: 2 of b at a time", or \"\""""
+        )
+
+
+def test_what_is_no_parts_is_refused() -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        compiled(coupled(), threads=1, parts=3)  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+graph: cannot take parts=3
+  because  it is True, False, a text of parts, or a function from sizes to one
+  help     parts="relu_1 to mean: 2 of b at a time"
+  help     parts=lambda sizes: "relu_1 to mean: 2 of b at a time" if sizes['b'] > 8 else \"\""""
+    )
+
+
+def test_the_same_kernels_run_in_other_parts() -> None:
+    model = compiled(coupled(), threads=1)
+    rows = Part("rows", "rows", 3, "b")
+    other = model.in_parts(str(rows))
+    assert model.plan(b=12).parts == ()
+    assert other.plan(b=12).parts == (rows,)
+    assert [a.kernel is b.kernel for a, b in zip(model.steps, other.steps, strict=True)] == [
+        True for _ in model.steps
+    ]
+    x = np.random.default_rng(0).uniform(-1, 1, (12, 8)).astype("float32")
+    for found, expected in zip(other(x), model(x), strict=True):
+        assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -357,7 +403,8 @@ parts: cannot run relu to total: 2 of b at a time
             "rows to relu: 2 of b at a time",
             """\
 parts: cannot run rows to relu: 2 of b at a time
-  because  relu is computed before rows""",
+  because  relu is computed before rows
+  help     relu to rows: 2 of b at a time""",
         ),
         (
             "relu to y: 2 of b at a time",
@@ -365,10 +412,7 @@ parts: cannot run rows to relu: 2 of b at a time
 parts: cannot run relu to y: 2 of b at a time
   at       y
   because  no kernel gives it
-  help     relu
-  help     total
-  help     shares
-  help     rows""",
+  help     kernels give relu, total, shares, rows""",
         ),
         (
             "relu to relu: 2 of n at a time",
@@ -382,14 +426,24 @@ parts: cannot run relu to relu: 2 of n at a time
             "relu to relu: 1 of b at a time",
             """\
 parts: cannot run relu to relu: 1 of b at a time
-  because  b is 2 at least""",
+  because  b is 2 at least
+  help     relu to relu: 2 of b at a time""",
+        ),
+        (
+            "total to total: 2 of b at a time",
+            """\
+parts: cannot run total to total: 2 of b at a time
+  at       total
+  because  along b, total reads relu at r0, which is not its own place
+  help     no part of b: it runs for the whole of it""",
         ),
         (
             "relu to relu: 2 of b at a time\nrelu to relu: 4 of b at a time",
             """\
 parts: cannot run relu to relu: 4 of b at a time
   at       relu
-  because  it runs in another part: relu to relu: 2 of b at a time""",
+  because  it runs in another part: relu to relu: 2 of b at a time
+  help     leave one of the two out""",
         ),
         (
             "relu to relu: 0 of b at a time",

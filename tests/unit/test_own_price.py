@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 import offcut as oc
 from offcut import ir
@@ -107,7 +108,8 @@ compile: cannot take price=3.0
         """\
 compile: cannot take 'cheap' as the price of {way}
   because  a price is seconds: a number that is at least 0, or an expression over the sizes
-  help     lambda loops: 2e-9 * n""",
+  help     lambda loops: 2e-9 * n
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
     ),
     "another size": (
         lambda loops: 2e-9 * oc.dim("m"),
@@ -121,12 +123,29 @@ compile: cannot take 2e-09 * float64(m) as the price of {way}
 compile: cannot take -1e-08 + 2e-09 * float64(n) as the price of {way}
   because  with n = 1, it is -8e-09, and seconds are at least 0""",
     ),
+    "a root": (
+        lambda loops: 2e-9 * oc.dim("n", min=1, max=512) ** 0.5 + 1e-9,
+        """\
+compile: cannot take 2.0e-9*n**0.5 + 1.0e-9 as the price of {way}
+  because  n**0.5 in it: a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, and // and % of them by integers
+  help     lambda loops: 2e-9 * n
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
+    ),
+    "a logarithm": (
+        lambda loops: sympy.log(oc.dim("n", min=1, max=512)),
+        """\
+compile: cannot take log(n) as the price of {way}
+  because  a call evaluates sums, products, quotients, powers by integers of at most 8, Min and Max of the sizes, and // and % of them by integers
+  help     lambda loops: 2e-9 * n
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
+    ),
     "not a number": (
         lambda loops: float("nan"),
         """\
 compile: cannot take nan as the price of {way}
   because  a price is seconds: a number that is at least 0, or an expression over the sizes
-  help     lambda loops: 2e-9 * n""",
+  help     lambda loops: 2e-9 * n
+  help     lambda loops: 1e-9 * n**2 + 3e-9 * sympy.Max(n, 64)""",
     ),
 }
 

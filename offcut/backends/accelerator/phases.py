@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from offcut.backends.accelerator.instances.visited import fastest
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
@@ -20,7 +19,7 @@ from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from offcut.backends.accelerator.chip import Chip
@@ -18,6 +17,7 @@ from offcut.backends.accelerator.lowering.named import check_named
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
+from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
@@ -26,13 +26,14 @@ from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import checked_sizes
+from offcut.backends.plan import Considered, Plan, checked_sizes
 from offcut.backends.raising import raised
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
+from offcut.core.remembered import cached_property
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
@@ -171,6 +172,24 @@ class Accelerator(Target):
         """Of nests that have several options, which one a call takes."""
         taken = Phases(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in taken.items())
+
+    def plan_of(
+        self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
+    ) -> Plan:
+        """Each nest with its tiles, what its stream is predicted to take, and what competed with it."""
+        made = super().plan_of(planned, request, options, sizes)
+        names = dict(request.users.sizes)
+        given = {names[user]: size for user, size in made.sizes.items()}
+        streams = streams_of(Phases(planned.program, self.spec, told=False), given)
+        users, considered = request.users.names, list[Considered]()
+        for stream in streams:
+            considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
+        steps = () if planned.schedule is None else planned.schedule.steps
+        nests = [step for step in steps if isinstance(step, Nest)]
+        if len(nests) < len(steps) or not nests:  # by hand: its loops are no nests of whole arrays
+            return replace(made, considered=tuple(considered))
+        pieces = pieces_of(self.arrays(request.program), nests, streams, given)
+        return replace(made, pieces=tuple(pieces), considered=tuple(considered))
 
     def cost_of(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.cpu import build, tiles
@@ -24,6 +23,7 @@ from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program
+from offcut.core.remembered import cached_property
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel

@@ -7,16 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host import arrays, entry
 from offcut.backends.host.arrays import View
+from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
 from offcut.core.whole import whole
 from offcut.errors import CallError
 
 _ELSEWHERE = "leave out= away, or give it memory of its own"
+_KEYWORD = "the keyword"
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """The axis of an input that determines a size: ``extent`` there is `actual` elements."""
+
+    argument: str
+    axis: int
+    extent: Extent
+    actual: int
+
+    def __str__(self) -> str:
+        formula = (
+            "" if str(self.extent) in self.extent.names else f" ({self.extent} = {self.actual})"
+        )
+        return f"axis {self.axis} of {self.argument}{formula}"
+
+
+_Sources: TypeAlias = Mapping[str, _Axis | str]  # of each size, where its value comes from
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +129,19 @@ def _check_array(argument: Argument, view: View, at: str, op: str) -> View:
 
 def _solve(
     signature: Signature, inputs: tuple[View, ...], kwargs: Mapping[str, object]
-) -> tuple[dict[str, int], dict[str, str]]:
+) -> tuple[dict[str, int], dict[str, _Axis | str]]:
     """Value of every size, and where it came from."""
     sizes: dict[str, int] = {}
-    sources: dict[str, str] = {}
+    sources: dict[str, _Axis | str] = {}
     for facts in signature.sizes:
         if facts.name in kwargs:
             sizes[facts.name] = _integer(signature, facts.name, kwargs[facts.name])
-            sources[facts.name] = "the keyword"
+            sources[facts.name] = _KEYWORD
     for name, number, axis in entry.solving_order(signature, sizes):
         argument = signature.inputs[number]
         extent, actual = argument.shape[axis], inputs[number].shape[axis]
         sizes[name] = _solved(signature, argument, axis, extent, actual, name, sizes)
-        sources[name] = f"axis {axis} of {argument.name}"
+        sources[name] = _Axis(argument.name, axis, extent, actual)
     missing = [facts.name for facts in signature.sizes if facts.name not in sizes]
     if missing:
         names = " and ".join(missing)
@@ -166,7 +187,7 @@ def _check_extents(
     signature: Signature,
     inputs: tuple[View, ...],
     sizes: Mapping[str, int],
-    sources: Mapping[str, str],
+    sources: _Sources,
 ) -> None:
     for argument, view in zip(signature.inputs, inputs, strict=True):
         for axis, (extent, actual) in enumerate(zip(argument.shape, view.shape, strict=True)):
@@ -194,9 +215,7 @@ def _check_extents(
             )
 
 
-def _check_facts(
-    signature: Signature, sizes: Mapping[str, int], sources: Mapping[str, str]
-) -> None:
+def _check_facts(signature: Signature, sizes: Mapping[str, int], sources: _Sources) -> None:
     for facts in signature.sizes:
         name, value = facts.name, sizes[facts.name]
         if value < facts.min:
@@ -213,15 +232,32 @@ def _check_facts(
             f"{name} = {value} is outside the facts",
             at=name,
             because=f"{name} = {value} by {sources[name]}, and the kernel was compiled for {fact}",
-            help=(f"{help_}, compiled again",) if 0 <= value <= MAX_SIZE else (),
+            help=(
+                f"{help_}, compiled again"
+                if 0 <= value <= MAX_SIZE
+                else _accepted(facts, sources[name], sizes),
+            ),
         )
+
+
+def _accepted(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str:
+    """What would have been taken in place of a value that no `dim` allows."""
+    name, step = facts.name, facts.multiple_of
+    first, last = -(-facts.min // step) * step, facts.max // step * step
+    if isinstance(source, str):
+        multiple = f", a multiple of {step}" if step > 1 else ""
+        return f"{name}={first} to {name}={last}{multiple}"
+    nearest = first if sizes[name] < first else last
+    return (
+        f"the nearest extent is {source.extent.at({**sizes, name: nearest})} ({name} = {nearest})"
+    )
 
 
 def _check_relation(
     signature: Signature,
     relation: Relation,
     sizes: Mapping[str, int],
-    sources: Mapping[str, str],
+    sources: _Sources,
 ) -> None:
     value = relation.const + sum(coef * sizes[name] for name, coef in relation.terms)
     holds = {

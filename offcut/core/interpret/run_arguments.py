@@ -118,7 +118,9 @@ def _solve_one(program: Program, arrays: dict[str, Array], known: dict[str, int]
                 at=declaration(buffer),
                 because=f"axis {axis} is {actual}, and no {unknown} makes {format_expr(extent)} that",
             )
-        known[unknown] = size
+        declared = next(each for each in program.sizes if each.name == unknown)
+        where = f"axis {axis}, of {actual}, of {declaration(buffer)}"
+        known[unknown] = checked_size(declared, size, at=where)
         return True
     return False
 
@@ -153,10 +155,11 @@ def given_sizes(
     return {name: checked_size(known[name], value, op) for name, value in given.items()}
 
 
-def checked_size(size: Size, value: int, op: str = "run") -> int:
+def checked_size(size: Size, value: int, op: str = "run", at: str = "") -> int:
     """A value that a size may have, as a Python int.
 
     op  what is refused: ``run``, ``plan``
+    at  what the value was read from, where the user did not give it
     """
     found, because = whole(value), ""
     if found is None:
@@ -165,7 +168,7 @@ def checked_size(size: Size, value: int, op: str = "run") -> int:
         multiple = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
         because = f"{size.name} is in {size.min}…{size.max}{multiple}"
     if found is None or because:
-        raise CallError(op, f"cannot take {size.name} = {value!r}", because=because)
+        raise CallError(op, f"cannot take {size.name} = {value!r}", at=at, because=because)
     return found
 
 

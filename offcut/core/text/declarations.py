@@ -58,6 +58,13 @@ class Declarations:
             raise reader.refuse(
                 f"cannot declare size {name} twice", "a size is known by its name", column=column
             )
+        if not reader.at("in"):
+            raise reader.refuse(
+                f"cannot declare size {name}",
+                "it states no range: proofs are for all values of it",
+                f"size {name} in 0:4097",
+                column=column,
+            )
         reader.expect("in")
         column, low = reader.token.start, reader.integer()
         reader.expect(":")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
 from offcut.core.program import Program
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted

@@ -9,7 +9,7 @@ all of them out; of several sizes and competing ways that may be more than memor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cache, cached_property
+from functools import cache
 from itertools import count, product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,7 +31,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.interpret.values import evaluate
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.costmodel.shortened import shortened_once
 from offcut.errors import InternalError
 

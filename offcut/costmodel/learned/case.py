@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.costmodel.learned.along import Along, tiles_along
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.machine import Machine

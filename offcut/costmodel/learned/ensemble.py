@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from offcut.core.remembered import cached_property
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import Rows

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from offcut.core.remembered import cached_property
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
 from offcut.costmodel.nests.calls import Array, Calls

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Access, Levels, accesses
 from offcut.describe.computation import Computation, Stage

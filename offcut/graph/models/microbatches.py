@@ -16,8 +16,9 @@ Counts begin at the threads that share a kernel, so that each has one of the bat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from itertools import pairwise
 from math import inf, lcm
@@ -34,10 +35,13 @@ from offcut.graph.graph import Value
 from offcut.graph.models.batch_strides import couplings
 from offcut.graph.models.calls import Calls
 from offcut.graph.models.operands import Operands
-from offcut.graph.models.parts import Part, Parts, parse_parts
+from offcut.graph.models.parts import Part, Parts, parse_parts, said_by
 from offcut.graph.models.step import Step
 from offcut.graph.models.traffic import Traffic
 from offcut.graph.sizes.extents import Numbers, Valued, product
+
+_LISTED = 8
+"""Kernels that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ class MicroBatches:
     def _parts(self, number: Numbers, sizes: Mapping[str, int]) -> Sequence[tuple[int, int, Part]]:
         """What is asked for at sizes, with the first step of each part, and the one behind its last."""
         if callable(self._asked):
-            return self._checked(self._asked(dict(sizes)))
+            return self._checked(said_by(self._asked, sizes))
         if not self._size:
             return self._said
         total = sizes[self._size]
@@ -186,22 +190,31 @@ class MicroBatches:
         for part in parse_parts(text):
             for name in (part.first, part.last):
                 if name not in self._place:
-                    raise _refused(part, name, "no kernel gives it", *self._place)
+                    raise _refused(part, name, "no kernel gives it", _kernels(name, self._place))
             first, end = self._place[part.first], self._place[part.last] + 1
             if end <= first:
-                raise _refused(part, "", f"{part.last} is computed before {part.first}")
+                because = f"{part.last} is computed before {part.first}"
+                other = Part(part.last, part.first, part.count, part.size)
+                raise _refused(part, "", because, f"{other}")
             self._check_count(part)
             why = couplings(self._steps[first:end], part.size, self._lengths)
             wrong = next((n for n, because in enumerate(why, first) if because), end)
             if wrong < end:
-                shorter = Part(part.first, self._steps[wrong - 1].name, part.count, part.size)
-                help = [f"{shorter}"] if wrong > first else []
-                raise _refused(part, self._steps[wrong].name, why[wrong - first], *help)
+                names = [step.name for step in self._steps[first:end]]
+                around = [names[: wrong - first]]
+                if not any(why[wrong - first + 1 :]):
+                    around.append(names[wrong - first + 1 :])
+                help = [f"{Part(n[0], n[-1], part.count, part.size)}" for n in around if n]
+                alone = f"no part of {part.size}: it runs for the whole of it"
+                raise _refused(
+                    part, self._steps[wrong].name, why[wrong - first], *(help or [alone])
+                )
             found.append((first, end, part))
         found.sort(key=lambda one: one[0])
         for (_, end, before), (first, _, part) in pairwise(found):
             if first < end:
-                raise _refused(part, part.first, f"it runs in another part: {before}")
+                because = f"it runs in another part: {before}"
+                raise _refused(part, part.first, because, "leave one of the two out")
         return tuple(found)
 
     def _check_count(self, part: Part) -> None:
@@ -211,7 +224,9 @@ class MicroBatches:
             raise _refused(part, part.size, "the graph has no such size", *self._sizes)
         if part.count < size.min or part.count % size.multiple_of:
             of = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
-            raise _refused(part, "", f"{size.name} is {size.min} at least{of}")
+            least = max(-(-max(size.min, 1) // size.multiple_of) * size.multiple_of, 1)
+            help = f"{Part(part.first, part.last, least, part.size)}"
+            raise _refused(part, "", f"{size.name} is {size.min} at least{of}", help)
 
     def _batch(self) -> tuple[str, Array]:
         """The size that most steps may run a part of at a time, and which; "" where no two may."""
@@ -272,6 +287,15 @@ def _weights(step: Step, values: Mapping[str, Value]) -> int:
     """Bytes of the constants that a kernel holds."""
     held = (values[name] for name, _, _ in step.constants)
     return sum(Numbers({})(product(one.shape)) * ITEM_BYTES[one.dtype] for one in held)
+
+
+def _kernels(name: str, known: Iterable[str]) -> str:
+    """What kernels give, those that are called alike first."""
+    names = [*known]
+    near = get_close_matches(name, names, n=_LISTED)
+    shown = [*near, *(one for one in names if one not in near)][:_LISTED]
+    rest = f" and {len(names) - len(shown)} others" if len(names) > len(shown) else ""
+    return f"kernels give {', '.join(shown)}{rest}"
 
 
 def _refused(part: Part, at: str, because: str, *help: str) -> PartitionError:

@@ -31,7 +31,7 @@ from offcut.graph.models.kept import Stepped
 from offcut.graph.models.kernels import Kernels, NamedRegion
 from offcut.graph.models.microbatches import MicroBatches
 from offcut.graph.models.operands import Operands
-from offcut.graph.models.parts import Parts
+from offcut.graph.models.parts import Parts, check_parts
 from offcut.graph.models.plan import ModelPlan, planned
 from offcut.graph.models.recall import from_kernels, from_later
 from offcut.graph.models.region_steps import RegionSteps
@@ -46,7 +46,6 @@ from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 from offcut.graph.views import VIEWS
 
-PARTS = "True, False, a text of parts, or a function from sizes to one"
 MOST_FRAMES = 256
 """Sets of sizes whose frames are kept."""
 
@@ -103,7 +102,7 @@ class Model:
         how: Mapping[str, Any],
     ) -> None:
         graph, steps, outputs = bound.graph, found.steps, found.outputs
-        self.steps, self.notes, self._how = tuple(steps), found.notes, how
+        self.steps, self.notes, self._how, self._found = tuple(steps), found.notes, how, found
         roots = {one.root for step in steps for one in (*step.inputs, *step.outputs)}
         roots |= {place.root for place in outputs.values()}
         read = [value.name for value in graph.constants if value.name in roots]
@@ -231,6 +230,14 @@ class Model:
         Raises CallError for a size that is missing.
         """
         return planned(self.bound.graph, self._shared, self.notes, sizes)
+
+    def in_parts(self, parts: Parts) -> Model:
+        """The same kernels, of which these run for a part of the batch at a time, as `compiled` says.
+
+        Raises what `compiled` does of `parts`.
+        """
+        check_parts("graph", parts)
+        return Model(self.bound, self._found, self.asked, {**self._how, "parts": parts})
 
     def cost(self, **sizes: int) -> ModelCost:
         """What a call of these sizes is predicted to cost on one core, by kernel and in all.
@@ -377,12 +384,9 @@ def compiled(
             help=("Builder().bound", "Bound(parse_graph(text), arrays)"),
         )
     targets = every(target)
-    for name, given, taken, what in (
-        ("distributive", distributive, isinstance(distributive, bool), "True or False"),
-        ("parts", parts, isinstance(parts, bool | str) or callable(parts), PARTS),
-    ):
-        if not taken:
-            raise DescribeError("graph", f"cannot take {name}={given!r}", because=f"it is {what}")
+    if not isinstance(distributive, bool):
+        raise DescribeError("graph", f"cannot take {distributive=}", because="it is True or False")
+    check_parts("graph", parts)
     if not (isinstance(least_filled, int | float) and 0 <= least_filled <= 1):
         raise DescribeError(
             "graph", f"cannot take {least_filled=}", because="it is a share, from 0 to 1"

@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from offcut.errors import ParseError
+from offcut.errors import DescribeError, OffcutError, PartitionError
 from offcut.schedule.lines import Line
+
+SHOWN = "relu_1 to mean: 2 of b at a time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +33,54 @@ Parts: TypeAlias = bool | str | Callable[[Mapping[str, int]], str]
 """Which kernels run so: those that the machine's memories say, none, those of a text, or those of what a rule gives for sizes."""
 
 
+def check_parts(op: str, parts: object) -> None:
+    """Refuse what is no `Parts`.
+
+    op  the call as the user made it
+    """
+    if not (isinstance(parts, bool | str) or callable(parts)):
+        raise DescribeError(
+            op,
+            f"cannot take parts={parts!r}",
+            because="it is True, False, a text of parts, or a function from sizes to one",
+            help=(f'parts="{SHOWN}"', f'parts=lambda sizes: "{SHOWN}" if sizes[\'b\'] > 8 else ""'),
+        )
+
+
+def said_by(rule: Callable[[Mapping[str, int]], str], sizes: Mapping[str, int]) -> str:
+    """The text that a rule gives for sizes.
+
+    Raises PartitionError where it gives none.
+    """
+    at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    help = f"a function of {{{', '.join(map(repr, sizes))}}}", f'"{SHOWN}", or ""'
+    try:
+        text = rule(dict(sizes))
+    except OffcutError:
+        raise
+    except Exception as failed:
+        because = f"it raised {type(failed).__name__}: {failed}"
+        raise PartitionError(
+            "parts", "cannot ask the rule", at=at, because=because, help=help
+        ) from failed
+    if not isinstance(text, str):
+        because = f"it gave {text!r}, and parts are text"
+        raise PartitionError("parts", "cannot ask the rule", at=at, because=because, help=help)
+    return text
+
+
 def parse_parts(text: str) -> tuple[Part, ...]:
     """The parts that print as the lines of `text`; what follows a # is left out.
 
     Raises ParseError, with the line, where one is of another form.
     """
-    if not isinstance(text, str):
-        because = f"it is of type {type(text).__name__}, and parts are text"
-        raise ParseError("parse", "cannot read parts", because=because)
     lines = enumerate((raw.partition("#")[0].strip() for raw in text.split("\n")), 1)
     return tuple(_read(Line(number, 0, line, "parts")) for number, line in lines if line)
 
 
 def _read(line: Line) -> Part:
-    shown = "relu_1 to mean: 2 of b at a time"
-    first, last, count, size = line.match(
-        r"(\S+) to (\S+): (\d+) of (\S+) at a time", shown
-    ).groups()
+    pattern = r"(\S+) to (\S+): (\d+) of (\S+) at a time"
+    first, last, count, size = line.match(pattern, SHOWN).groups()
     if not line.size(count):
-        line.refuse("a part is of one at least", shown)
+        line.refuse("a part is of one at least", SHOWN)
     return Part(first, last, int(count), size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import gcd, inf
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
 from offcut.core.intervals import Interval, combined
 from offcut.core.program import Size
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr
 from offcut.graph.sizes.spread import of_floors
 

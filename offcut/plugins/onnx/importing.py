@@ -161,7 +161,7 @@ class _Import:
     ) -> None:
         self.weights = weights
         self.proto, self.graph = proto, proto.graph
-        self.sizes, self.constants = sizes, constants
+        self.sizes, self.constants = dict(sizes), constants
         self.lows, self.highs, self.factors = lows, highs, factors
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
@@ -183,9 +183,9 @@ class _Import:
                 )
         for one in self.graph.input:
             if one.name in self.constants:
-                array = np.asarray(self.constants[one.name])
-                values[one.name] = Known(array, str(array.dtype))
-            elif one.name not in values:
+                values[one.name] = self.constant(one, self.constants[one.name])
+        for one in self.graph.input:
+            if one.name not in values:
                 values[one.name] = self.input(one)
         self._all_named()
         functions = {(one.domain, one.name): one for one in self.proto.functions}
@@ -225,6 +225,51 @@ class _Import:
                 Complaint(tensor.name, "initializer", refused.because, refused.help)
             )
             return None
+
+    def constant(self, value: Any, given: Any) -> Known:
+        """An input that is known, as it is declared; a size of the file that is one of its extents is fixed by it.
+
+        Raises DescribeError for an array of another element type or shape.
+        """
+        if not value.type.HasField("tensor_type"):
+            raise _no_constant(value, "it is no tensor, but a sequence, a map or an optional")
+        tensor = value.type.tensor_type
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        try:
+            array = np.asarray(given)
+            if not hasattr(given, "dtype") and np.can_cast(array.dtype, dtype, "same_kind"):
+                array = np.asarray(given, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _no_constant(value, f"numpy makes no array of it: {error}") from None
+        if array.dtype != dtype:
+            help = (f'numpy.asarray({value.name}, "{dtype}")',)
+            raise _no_constant(value, f"it is {array.dtype}, declared as {dtype}", help)
+        if not tensor.HasField("shape"):
+            return Known(array, str(array.dtype))
+        declared = [dim.dim_param or str(dim.dim_value or "?") for dim in tensor.shape.dim]
+        listed = ", ".join(declared) + "," * (len(declared) == 1)
+        shapes = f"its shape is {array.shape}, declared as ({listed})"
+        if len(declared) != array.ndim:
+            raise _no_constant(value, shapes)
+        for dim, extent in zip(tensor.shape.dim, array.shape, strict=True):
+            if dim.HasField("dim_value") and dim.dim_value != extent:
+                raise _no_constant(value, shapes)
+            if dim.dim_param.isidentifier():
+                self.fix(value, dim.dim_param, extent, shapes)
+        return Known(array, str(array.dtype))
+
+    def fix(self, value: Any, size: str, extent: int, shapes: str) -> None:
+        """A size that a constant has as an extent is that number.
+
+        Raises DescribeError where it was given otherwise, or another constant has it otherwise.
+        """
+        known = self.sizes.get(size, extent)
+        low, high = (known, known) if isinstance(known, int | np.integer) else _bounds(size, known)
+        if not low <= extent <= high:
+            within = f"{low}" if low == high else f"in {low}…{high}"
+            raise _no_constant(value, f"{shapes}, and {size} is {within}")
+        self.sizes[size] = extent
+        self.symbols[size] = extent
 
     def input(self, value: Any) -> Ref | None:
         """An input that calls give; None where it is none that we take."""
@@ -307,6 +352,10 @@ class _Import:
                 raise DescribeError(
                     OP, f"cannot bound the size {name}", because=f"the sizes are {listed}"
                 )
+
+
+def _no_constant(value: Any, because: str, help: tuple[str, ...] = ()) -> DescribeError:
+    return DescribeError(OP, f"cannot take a constant {value.name}", because=because, help=help)
 
 
 class _NoExtent(Exception):

@@ -16,6 +16,7 @@ from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
     from offcut.graph.models.cost import ModelCost
+    from offcut.graph.models.parts import Parts
     from offcut.graph.models.plan import ModelPlan
     from offcut.plugins.onnx.importing import Imported
 
@@ -71,6 +72,7 @@ def from_onnx(
     *,
     constants: Mapping[str, Any] | None = None,
     distributive: bool = True,
+    parts: Parts = True,
 ) -> OnnxModel:
     """A model of an ONNX file, compiled once for all its sizes.
 
@@ -81,6 +83,7 @@ def from_onnx(
     target     a target, or its name; or several: a kernel runs on the first that takes it
     constants  arrays for inputs that no call changes: a shape, axes, weights
     distributive  whether products may be distributed over sums, as `offcut.graph.compiled` says
+    parts      which kernels run for a part of the batch at a time, likewise: lines as `OnnxModel.plan` shows them, or a rule
 
     Extents that are calculated (``Shape``, ``Gather``, ``Concat``, ``Reshape``) become expressions over the sizes. Operators that
     ONNX defines as functions, and functions of the model, are expanded.
@@ -112,7 +115,7 @@ def from_onnx(
     with lent(weights.values(), let_go):
         weights = arrays_in(proto, weights)
         found = imported(proto, sizes or {}, constants or {}, weights)
-        model = compiled(found.bound, threads=threads, target=target, distributive=distributive)
+        model = compiled(found.bound, threads, target, distributive=distributive, parts=parts)
     return OnnxModel(replace(found, bound=model.asked), model)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.garbage import old_objects_aside
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
+    from offcut.graph.models.parts import Parts
     from offcut.plugins.torch.dynamo import backend
     from offcut.plugins.torch.exported import TorchModel
 
@@ -32,6 +34,7 @@ def from_torch(
     *,
     threads: int | None = None,
     distributive: bool = True,
+    parts: Parts = True,
 ) -> TorchModel:
     """A module of torch, or a program that ``torch.export`` gave, as a model for all its sizes.
 
@@ -39,13 +42,17 @@ def from_torch(
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
     threads         the most that a call may use; None: as `offcut.compile` says
     distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
+    parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
+                    that gives such lines for sizes by argument and axis, ``{"x_0": 8}``: it is asked once for each region that is ours
 
     The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 
     Raises DescribeError for what is neither, or cannot be exported.
     """
+    from offcut.graph.models.parts import check_parts
     from offcut.plugins.torch import exported
     from offcut.plugins.torch.how import how_of
 
+    check_parts("from_torch", parts)
     how = how_of("from_torch", {"threads": threads, "distributive": distributive}, {})
-    return exported.taken(model, args, dynamic_shapes, how)
+    return exported.taken(model, args, dynamic_shapes, replace(how, parts=parts))

@@ -55,15 +55,15 @@ class Predicted:
         return ModelPlan(
             "torch",
             at,
-            rows=tuple((*row[:3], self._shown(row[3]), row[4]) for row in rows),
+            rows=tuple((*row[:3], self.shown(row[3]), row[4]) for row in rows),
             kernels=sum(plan.kernels for plan in plans),
-            arena=tuple(self._shown(slot) for plan in plans for slot in plan.arena),
+            arena=tuple(self.shown(slot) for plan in plans for slot in plan.arena),
             parts=tuple(
-                replace(part, size=self._shown(part.size)) for plan in plans for part in plan.parts
+                replace(part, size=self.shown(part.size)) for plan in plans for part in plan.parts
             ),
             split=tuple(line for plan in plans for line in plan.split),
             distributed=tuple(name for plan in plans for name in plan.distributed),
-            notes=(*(self._shown(line) for plan in plans for line in plan.notes), *self.left),
+            notes=(*(self.shown(line) for plan in plans for line in plan.notes), *self.left),
         )
 
     def cost(self, given: Mapping[str, int]) -> ModelCost:
@@ -84,7 +84,14 @@ class Predicted:
             for model in self.models
         ]
 
-    def _shown(self, formula: str) -> str:
+    def named(self, symbol: str) -> tuple[str, int]:
+        """What a user calls a size of a region, and of which number of it that is a multiple."""
+        for part, whole, by in self.parts:
+            if part == symbol:
+                return self.called[whole], by
+        return self.called.get(symbol, symbol), 1
+
+    def shown(self, formula: str) -> str:
         """A formula in the names of the user."""
         names: dict[str, Any] = dict(self.called)
         names |= {part: f"({self.called[whole]}//{by})" for part, whole, by in self.parts}

@@ -16,13 +16,14 @@ import torch
 from torch.utils._sympy.functions import Max
 
 from offcut.describe.request import lent
-from offcut.errors import CallError, OffcutError
+from offcut.errors import CallError, OffcutError, PartitionError
 from offcut.graph import Model, ModelCost, ModelPlan, compiled
 from offcut.plugins.torch.conditions import Conditions
 from offcut.plugins.torch.dtypes import array_of, is_held, plain_of, tensor_of
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.how import DEFAULT, How
 from offcut.plugins.torch.left import Left, reason_of
+from offcut.plugins.torch.parts import in_parts
 from offcut.plugins.torch.predicted import Predicted
 from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
 from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
@@ -106,6 +107,9 @@ class Program:
                     self.again.clear()
                 else:
                     break
+        if how.parts is not True:
+            for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
+                ran.model = model
         self.order = tuple(zip(self.steps, _frees(parts, output), strict=True))
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
@@ -122,8 +126,7 @@ class Program:
     @property
     def regions(self) -> tuple[Region, ...]:
         """What is ours, and has not failed."""
-        ran = (step for step in self.steps if isinstance(step, _Ran))
-        return tuple(step.region for step in ran if not step.failed)
+        return tuple(step.region for step in self._ran)
 
     def __call__(self, arguments: Sequence[Any]) -> list[Any]:
         """The results, for tensors and ints in the order of the placeholders.
@@ -158,8 +161,12 @@ class Program:
     @property
     def predicted(self) -> Predicted:
         """What its regions run, and cost."""
-        ran = [one.model for one in self.steps if isinstance(one, _Ran) and not one.failed]
-        return Predicted(ran, self.called, self.parts, self.report().splitlines()[1:])
+        models = [one.model for one in self._ran]
+        return Predicted(models, self.called, self.parts, self.report().splitlines()[1:])
+
+    @property
+    def _ran(self) -> list[_Ran]:
+        return [one for one in self.steps if isinstance(one, _Ran) and not one.failed]
 
     def plan(self, **sizes: int) -> ModelPlan:
         """What a call runs in kernels, as `Model.plan` says it, and what stays with torch.
@@ -283,6 +290,8 @@ class _Ran:
             self.instead(values, sizes)
             self.refused(refused)
             return
+        except PartitionError:  # of parts that a rule gave, which is the user's to mend
+            raise
         except Exception as failed:
             self.refused(failed)
             self.failed = True

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import islice, product
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Logic, Var, walk
 from offcut.core.program import Store, expressions
 from offcut.core.program import walk as statements_of
+from offcut.core.remembered import cached_property
 from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Statement
 from offcut.proof.by_instances.pairing import Case, Differs, Match, Part, Sides, unprimed

@@ -34,11 +34,10 @@ SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
 
 
-def refused(of: str, because: str) -> PartitionError:
+def refused(of: str, because: str, *help: str) -> PartitionError:
     """The error of a program that does not compute what another one does."""
-    return PartitionError(
-        "prove", "the emitted program does not compute what the source does", at=of, because=because
-    )
+    what = "the emitted program does not compute what the source does"
+    return PartitionError("prove", what, at=of, because=because, help=help)
 
 
 def untold(of: str, because: str) -> PartitionError:

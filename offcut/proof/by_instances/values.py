@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, dtype_of, loads
 from offcut.core.program import Kind
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import Map, Set
 from offcut.polyhedral.flow import Statement, memory_name

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import product, takewhile
 from typing import assert_never
 
@@ -45,6 +44,7 @@ from offcut.core.program import (
     with_blocks,
 )
 from offcut.core.program import walk as statements
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Dependence, Facts, Space, dependences, kept

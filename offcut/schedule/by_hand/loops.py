@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.core.sizes import MAX_SIZE
 from offcut.core.whole import whole
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact
@@ -34,12 +35,12 @@ def split(target: Target, step: Split) -> Nests:
 def checked_factor(target: Target, axis: str, factor: object) -> int:
     """A number of iterations, as a Python int; refused where it is none."""
     found = whole(factor)
-    if found is None or found < 1:
+    if found is None or not 1 <= found <= MAX_SIZE:
         raise PartitionError(
             "split",
             f"cannot split by {factor!r}",
             at=f"axis {target.buffer}.{axis}",
-            because="a factor is an integer of at least 1: isl knows no symbolic tile size",
+            because="a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
             help=(f'split("{axis}", 8)',),
         )
     return found

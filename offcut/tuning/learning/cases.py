@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from offcut.core.remembered import cached_property
 from offcut.costmodel.learned import Case, Ran
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices, Taken

@@ -6,10 +6,10 @@ Each round fits a correction of what was predicted before any trial to the trial
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from offcut.core.remembered import cached_property
 from offcut.costmodel.learned import (
     Feature,
     Pair,

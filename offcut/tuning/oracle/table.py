@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import fsum, inf
 
 import numpy as np
 
+from offcut.core.remembered import cached_property
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Sizes
 from offcut.tuning.pricing.predicting import key_of

@@ -145,6 +145,58 @@ def test_a_call_takes_the_way_that_words_are_filled_better_by() -> None:
     assert kernel.timeline(n=64).cycles < 100_000
 
 
+def two_layers() -> Kernel:
+    """Two dense layers, and something beside that is stored as well."""
+    (a, w), first = dense(70, 45)
+    v, k = oc.placeholder((45, 33), "int8", name="V"), oc.reduce_axis(45, name="m")
+    sums = oc.compute(
+        (a.shape[0], 33),
+        lambda i, j: oc.sum(first[i, k].astype("int32") * v[k, j].astype("int32"), axis=k),
+        name="T",
+    )
+    last = oc.ops.requantize(sums, 6, name="Z")
+    beside = oc.compute(a.shape, lambda i, j: oc.maximum(a[i, j], 3), name="B")
+    return oc.compile([last, beside], inputs=[a, w, v], target="vta")
+
+
+def test_a_plan_has_a_piece_for_each_nest_and_the_seconds_of_its_streams() -> None:
+    kernel = two_layers()
+    plan, cost = kernel.plan(n=20), kernel.cost(n=20)
+    assert [(one.stage, one.instances) for one in plan.pieces] == [
+        ("Y", 20 * 45 * 70),
+        ("Z", 20 * 33 * 45),
+        ("B", 20 * 70),
+    ]
+    assert plan.pieces[0].ranges == {"i": (0, 20), "j": (0, 45), "k": (0, 70)}
+    assert plan.pieces[0].tile["i"] <= 20
+    kinds = [one.microkernel for one in plan.pieces]
+    assert kinds == ["gemm_1x16x16", "gemm_1x16x16", "vector unit"]
+    assert plan.seconds == pytest.approx(cost.seconds)
+    assert sum(one.seconds for one in plan.pieces) == pytest.approx(cost.seconds)
+    assert kernel.plan(n=0).pieces == ()
+    assert kernel.plan(n=0).seconds == 0.0
+
+
+def test_what_several_streams_move_is_told_by_operand() -> None:
+    cost = two_layers().cost(n=20)
+    assert {tuple(piece.bytes) for piece in cost.pieces} == {tuple(cost.bytes)}
+    assert "from accumulators" in str(cost)
+
+
+def test_a_plan_says_what_the_ways_that_competed_would_take() -> None:
+    considered = pooled().plan(n=1).considered
+    assert [(one.stage, one.label, one.chosen) for one in considered] == [
+        ("Y", "chip_c", True),
+        ("Y", "chip_n_", False),
+    ]
+    assert considered[0].seconds < considered[1].seconds
+
+
+def test_the_pieces_of_a_machine_of_queues_are_drawn_as_a_timeline_alone() -> None:
+    with pytest.raises(oc.DescribeError, match="its pieces are of no partition"):
+        pooled().plan(n=1).plot()
+
+
 def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
     ways = Roles("i", None, "k"), Roles(None, "i", "k"), Roles(None, "j", "k")
     assert labels(ways) == ["chip_i_k_1", "chip_i_k_2", "chip_j_k"]

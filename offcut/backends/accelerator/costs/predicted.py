@@ -6,6 +6,7 @@ A stream is a piece; streams run one after the other. What the host fills beside
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import formula, resources
@@ -60,7 +61,9 @@ def cost_of(
 
     named  the sizes, by the user's names; sizes: the same, by the program's
     """
-    pieces = tuple(_piece(one) for one in streams)
+    made = [_piece(one) for one in streams]
+    memories = tuple(dict.fromkeys(name for piece in made for name in piece.bytes))
+    pieces = [replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in made]
     kept = _kept([one.kept for one in streams], machine)
     return Cost(
         kernel=described.name,
@@ -69,7 +72,7 @@ def cost_of(
         flop=int(evaluate(flop(described, sizes), {})),
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
-        memories=tuple(dict.fromkeys(name for piece in pieces for name in piece.bytes)),
+        memories=memories,
         exact=True,
         kept=kept,
         occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},

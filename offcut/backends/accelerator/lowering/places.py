@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
 

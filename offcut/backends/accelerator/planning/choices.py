@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations, operations
@@ -17,6 +16,7 @@ from offcut.backends.accelerator.planning.written import nests_of, roles_of, til
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.program import Program
+from offcut.core.remembered import cached_property
 from offcut.describe.computation import Computation
 from offcut.errors import PartitionError
 from offcut.schedule import Nest, Schedule, Way

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.planning.refusals import (
@@ -40,6 +39,7 @@ from offcut.core.expr import (
     dtype_of,
 )
 from offcut.core.program import Buffer, Kind, Store
+from offcut.core.remembered import cached_property
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import permutations, product
 from math import prod
 from typing import TypeAlias
@@ -25,6 +24,7 @@ from offcut.backends.accelerator.planning.queues import cycles_behind, multiplie
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
+from offcut.core.remembered import cached_property
 
 MOST = 1 << 16
 """Tilings of an order that are looked at; of more, every other size of an axis."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 from offcut.backends.accelerator.isa import Place, Unit
@@ -19,7 +18,7 @@ from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
-from offcut.core.remembered import remembered
+from offcut.core.remembered import cached_property, remembered
 
 Tile = tuple[int, int]
 """First iteration, and how many."""

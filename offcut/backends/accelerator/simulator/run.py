@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from offcut.backends.accelerator.simulator.order import Conflict
 from offcut.backends.accelerator.simulator.timing import Event, Stall
 from offcut.backends.accelerator.simulator.work import Work, energy, work
 from offcut.backends.accelerator.spec import Spec
+from offcut.core.remembered import cached_property
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

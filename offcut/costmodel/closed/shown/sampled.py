@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import Lanes, Values
 from offcut.core.program import Program
+from offcut.core.remembered import cached_property
 from offcut.costmodel.closed.predicted import Prediction
 
 Numbers = npt.NDArray[np.float64]
