@@ -341,6 +341,12 @@ def truths(x: torch.Tensor, i: torch.Tensor) -> Results:
         *(more * most, more + most, x.isfinite(), x.isclose(x.round(), atol=0.1), ~i, i << 3),
         *((i - 5) >> 1, (i - 5).fmod(3), x.fmod(0.3), x.fmod(-0.3), x.copysign(-1.0), x.signbit()),
         *(torch.logaddexp(x, -x), torch.maximum(more, most)),
+        *(more & True, more | True, more ^ True, (i - 5) & 3, i & 0, (i - 5).int() & 1),
+        *(
+            torch.div(i - 5, 3, rounding_mode="trunc"),
+            torch.div(i - 5, -2, rounding_mode="trunc"),
+            torch.div(i - 5, i[:1] + 1, rounding_mode="trunc"),
+        ),
     )
 
 

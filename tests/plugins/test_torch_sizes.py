@@ -324,6 +324,21 @@ def test_extents_that_torch_says_are_equal_are_one_where_they_are(
             taken(torch.randn(1, 2, *size))
 
 
+class Picked(nn.Module):
+    """One of an axis from either end, where it is copied to be read."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[..., 2].cumsum(1), x[..., -3].sort(1).values], 1)
+
+
+def test_an_element_that_is_picked_is_there() -> None:
+    model = oc.from_torch(Picked(), (torch.rand(3, 5, 4),))
+    assert model.report.endswith("0 operators by torch")
+    held(model, Picked(), [(torch.rand(shape),) for shape in ((1, 9, 3), (2, 1, 7))])
+    with pytest.raises(IndexError, match="out of range"):
+        model(torch.rand(2, 5, 2))
+
+
 class Windowed(nn.Module):
     """A window of three on what is padded, and on what stands side by side."""
 

@@ -129,11 +129,23 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
         return div(t, x, y)
     if rounding_mode == "floor":
         return floor_divide(t, x, y)
+    if t.result.startswith("int"):
+        return _whole_quotient(t, x, y)
     if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result} towards 0")
     found = binary(t, "divide", x, y)
     up, down = t.node("ceil", found), t.node("floor", found)
     return t.node("where", t.node("less", found, 0.0), up, down)
+
+
+def _whole_quotient(t: Translation, x: Operand, y: Operand) -> Any:
+    """Of integers, rounded towards 0: that of their sizes, with the sign of the quotient."""
+    whole, by = (
+        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
+    )
+    found = t.node("floor_divide", t.node("absolute", whole), t.node("absolute", by))
+    unlike = t.node("not_equal", t.node("less", whole, 0), t.node("less", by, 0))
+    return t.node("where", unlike, t.node("negative", found), found)
 
 
 @takes("floor_divide", "floor_divide.Scalar")
@@ -182,7 +194,7 @@ def shifted_right(t: Translation, x: Ref, by: int) -> Any:
 def _power_of_2(t: Translation, exponent: int) -> int:
     """That a shift multiplies or divides by."""
     if not 0 <= exponent < 31 or exponent >= _BITS.get(t.result, 0) - 1:
-        raise Left(f"it shifts by {exponent}")
+        raise Left(f"2 ** {exponent} is more than it takes of {t.result}")
     return 1 << exponent
 
 
@@ -230,13 +242,22 @@ def logical_and(t: Translation, x: Ref, y: Ref) -> Any:
     return _logical(t, "logical_and", x, y)
 
 
-@takes("logical_or", "bitwise_or.Tensor")
-def logical_or(t: Translation, x: Ref, y: Ref) -> Any:
+@takes("bitwise_and.Scalar")
+def and_number(t: Translation, x: Ref, mask: int) -> Any:
+    """The lowest bits of integers are what a power of 2 leaves of them, of negative ones too."""
+    lowest = mask.bit_length()
+    if t.result == "bool" or mask != (1 << lowest) - 1:
+        return _logical(t, "logical_and", x, mask)
+    return t.node("remainder", x, _power_of_2(t, lowest))
+
+
+@takes("logical_or", "bitwise_or.Tensor", "bitwise_or.Scalar")
+def logical_or(t: Translation, x: Ref, y: Operand) -> Any:
     return _logical(t, "logical_or", x, y)
 
 
-@takes("logical_xor", "bitwise_xor.Tensor")
-def logical_xor(t: Translation, x: Ref, y: Ref) -> Any:
+@takes("logical_xor", "bitwise_xor.Tensor", "bitwise_xor.Scalar")
+def logical_xor(t: Translation, x: Ref, y: Operand) -> Any:
     return _logical(t, "logical_xor", x, y)
 
 
@@ -248,10 +269,11 @@ def _multiplied(t: Translation, x: Any, times: int) -> Any:
     return t.node("multiply", half, x) if times % 2 else half
 
 
-def _logical(t: Translation, op: str, x: Ref, y: Ref) -> Any:
+def _logical(t: Translation, op: str, x: Ref, y: Operand) -> Any:
     if t.result != "bool":
         raise Left("it is of bits")
-    return t.node(op, truth(t, x), truth(t, y))
+    other = y if isinstance(y, Ref) else t.scalar(y, "bool")
+    return t.node(op, truth(t, x), truth(t, other))
 
 
 def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:

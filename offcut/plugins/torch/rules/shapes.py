@@ -103,6 +103,8 @@ def narrow(t: Translation, x: Ref, axis: int, start: Any, length: Any) -> Any:
 @takes("select.int", "select_copy.int")
 def select(t: Translation, x: Ref, axis: int, number: Any) -> Any:
     place = t.axis(x, axis)
+    if isinstance(number, int):
+        t.at_least(t.shape(x)[place], number + 1 if number >= 0 else -number)
     one = _cut(t, x, place, _start(t, x, place, number), ix.const(1), 1)
     own = t.shape(one)
     return t.reshape(one, (*own[:place], *own[place + 1 :]))
