@@ -24,7 +24,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
-from offcut.polyhedral import lane_step, lanes_alike, lanes_in_blocks
+from offcut.polyhedral import lane_step, lanes_alike, lanes_in_groups
 
 FEW_APART = 4
 """Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out: up to here a gather was
@@ -152,7 +152,7 @@ class StatementPrices:
                 2 * last - 1
             ) * loops.vector_cycles  # each vector is loaded, and joined to those before
         spread = (
-            kind(index[-1], lane, self.width, self.width) for kind in (lanes_alike, lanes_in_blocks)
+            kind(index[-1], lane, self.width, self.width) for kind in (lanes_alike, lanes_in_groups)
         )
         if few > 1 and all(step == 0 for step in steps[:-1]) and any(spread):
             return 2 * loops.vector_cycles  # loaded, and spread

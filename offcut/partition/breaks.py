@@ -41,15 +41,11 @@ def breaks(loop: For, asked: Sequence[Asked], inner: Facts, sizes: Sequence[Size
             held, never = (_first(form, one.loops, loop.iter, least) for least in (True, False))
             if held is None or never is None:
                 continue
-            further_in = held != never or one.bound
+            further_in = held != never or one.in_bound
             if further_in and _left_to_inner(held, never, loop, inner):
                 continue
-            if one.either and held == never:
-                strictly = replace(one.atom, op="<")
-                for other in _as_differences(strictly, loop.iter):
-                    also = _first(other, one.loops, loop.iter, least=True) or held
-                    ends = (held, also) if inner.holds(Compare("<=", held, also)) else (also, held)
-                    held = never = _nearer_to_an_end(*ends, loop, sizes)
+            if one.tie_is_free and held == never:
+                held = never = _of_tie(one, held, loop, inner, sizes)
             between = (held, never) if _smaller(held, never, sizes) else (never, held)
             if held == never or _is_bounded(*between, loop, inner):
                 found |= dict.fromkeys(between)
@@ -70,8 +66,16 @@ def is_short(loop: For, inner: Facts) -> bool:
     return inner.holds(ix.compare("<=", ix.sub(loop.hi, loop.lo), BORDER))
 
 
-def _nearer_to_an_end(low: Expr, high: Expr, loop: For, sizes: Sequence[Size]) -> Expr:
-    """Which of two places next to each other leaves most of the loop on one side."""
+def _of_tie(one: Asked, held: Expr, loop: For, inner: Facts, sizes: Sequence[Size]) -> Expr:
+    """Where to cut for a comparison that may have either answer where its sides are equal: of both ends of these iterations, that which
+    leaves most of the loop on one side.
+
+    held  the end of them at which the answer changes
+    """
+    strictly = replace(one.atom, op="<")
+    forms = _as_differences(strictly, loop.iter)
+    also = next((_first(form, one.loops, loop.iter, least=True) for form in forms), None) or held
+    low, high = (held, also) if inner.holds(Compare("<=", held, also)) else (also, held)
     names = _sample(sizes, low, high, loop.lo, loop.hi)
     before, after = ix.sub(low, loop.lo), ix.sub(loop.hi, high)
     return low if evaluate(before, names) <= evaluate(after, names) else high

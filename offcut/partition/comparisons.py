@@ -32,15 +32,15 @@ class Asked:
 
     loops       the loops between: (name, lo, hi), outermost first
     conditions  under which it is asked
-    bound       whether it is asked once for a whole loop, in a bound of it
-    either      whether any answer will do where both sides are equal: it is ``min(a, b)`` or ``max(a, b)``
+    in_bound    whether it is in a bound of a loop, and so asked once for all iterations of that
+    tie_is_free whether either answer will do where both sides are equal: it says which side ``min(a, b)`` or ``max(a, b)`` is
     """
 
     atom: Compare
     loops: tuple[tuple[str, Expr, Expr], ...] = ()
     conditions: tuple[Expr, ...] = ()
-    bound: bool = False
-    either: bool = False
+    in_bound: bool = False
+    tie_is_free: bool = False
 
 
 _NOWHERE = Asked(Compare("==", ix.const(0), ix.const(0)))
@@ -68,7 +68,7 @@ def comparisons(body: Sequence[Stmt], at: Asked = _NOWHERE) -> Iterator[Asked]:
     """
     for stmt in body:
         masked = isinstance(stmt, Tile) and stmt.where is not None
-        here = replace(at, bound=isinstance(stmt, For))
+        here = replace(at, in_bound=isinstance(stmt, For))
         for expr in expressions(stmt)[: -1 if masked else None]:
             yield from _compared(expr, here)
         match stmt:
@@ -105,7 +105,7 @@ def _compared(expr: Expr, at: Asked) -> Iterator[Asked]:
                 yield from _compared(arg, at)
                 at = _under(at, arg if op == "and" else Logic("not", (arg,)))
         case Binary("min" | "max", a, b) if dtype_of(a) == "index":
-            yield replace(at, atom=Compare("<=", a, b), either=True)
+            yield replace(at, atom=Compare("<=", a, b), tie_is_free=True)
             yield from _compared(a, at)
             yield from _compared(b, at)
         case _:

@@ -213,7 +213,7 @@ class _Separation:
             self.note(loop.iter, text)
             return self.block(unrolled, at, limit)
         asked = [a for a in comparisons(loop.body) if self.open(a, inner)]
-        outside = next((a.atom for a in asked if self.leaves(a, loop, inner)), None)
+        outside = next((a.atom for a in asked if self.is_asked_around(a, loop, inner)), None)
         if outside is not None:
             return self.asked_outside(loop, outside, at, limit)
         places = breaks(loop, asked, inner, self.space.sizes)
@@ -337,21 +337,24 @@ class _Separation:
         elif not here.expresses(asked.atom):
             because = "it is not quasi-affine"
         if not because:
-            if asked.either and here.holds(Compare(">=", asked.atom.a, asked.atom.b)):
+            turned = Compare(">=", asked.atom.a, asked.atom.b)
+            if asked.tie_is_free and here.holds(turned):  # one side is the least, equal or not
                 return False
             return here.decide(asked.atom) is None and not here.empty
         if not here.empty:
             self.keeps(here.names[-1], asked.atom, because)
         return False
 
-    def leaves(self, asked: Asked, loop: For, inner: Facts) -> bool:
-        """Whether a comparison that depends neither on `loop` nor on one inside it is asked around it: of those in bounds, which few ask,
-        that of sizes alone around a loop that is not short.
+    def is_asked_around(self, asked: Asked, loop: For, inner: Facts) -> bool:
+        """Whether a comparison that holds or fails for `loop` as a whole is asked around it.
+
+        One that depends on `loop`, or on a loop inside it, is not. One in a bound, which is asked once for all iterations of its loop,
+        is where it is of sizes alone, and `loop` is not short. Every other one is.
         """
         names = variables(asked.atom)
         if {loop.iter, *(name for name, _, _ in asked.loops)} & names:
             return False
-        return not asked.bound or (names <= self.sizes and not is_short(loop, inner))
+        return not asked.in_bound or (names <= self.sizes and not is_short(loop, inner))
 
     def note(self, loop: str, text: str) -> None:
         self.notes[Note(loop, text)] = None

@@ -8,7 +8,7 @@ from offcut.polyhedral.affine import (
     coordinates,
     lane_step,
     lanes_alike,
-    lanes_in_blocks,
+    lanes_in_groups,
     space_of,
 )
 from offcut.polyhedral.bounds import (
@@ -80,7 +80,7 @@ __all__ = [
     "kept",
     "lane_step",
     "lanes_alike",
-    "lanes_in_blocks",
+    "lanes_in_groups",
     "outside_window",
     "over_sizes",
     "sizes_inside",

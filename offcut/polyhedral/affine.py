@@ -201,7 +201,7 @@ def lanes_alike(part: Expr, axis: str, width: int, multiple: int) -> int | None:
     return found
 
 
-def lanes_in_blocks(part: Expr, axis: str, width: int, multiple: int) -> int | None:
+def lanes_in_groups(part: Expr, axis: str, width: int, multiple: int) -> int | None:
     """How many neighbouring lanes along `axis` take the place that an index has for the first of them: 4 for ``4*(i//4) + 2``.
 
     None where it is no such index, or groups of lanes are not whole.

@@ -14,7 +14,7 @@ import pytest
 from offcut.backends.cpu.target import Cpu
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, compiled, interpreted
-from offcut.graph.models.ahead import Ahead, Compilation, _waiting, expected
+from offcut.graph.models.ahead import Ahead, Compilation, _waiting, helper_in_advance
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -120,19 +120,21 @@ def test_one_that_is_expected_is_taken_or_ended(monkeypatch: pytest.MonkeyPatch)
         return started[-1]
 
     monkeypatch.setattr(subprocess, "Popen", noted)
-    with expected():
+    with helper_in_advance(3):
         (helper,) = started
         compiled(layers(), 1)
     assert started == [helper]
     assert helper not in _waiting
-    with expected():
+    with helper_in_advance(3):
         idle = started[-1]
         compiled(layers(), 1)
     assert started == [helper, idle]
     assert idle.poll() is not None
     assert not _waiting
+    with helper_in_advance(2):
+        assert started == [helper, idle]
     monkeypatch.setenv("OFFCUT_PROCESSES", "1")
-    with expected():
+    with helper_in_advance(3):
         assert started == [helper, idle]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Load, Reduce, Var, loads, rewrite, substitute, variables
+from offcut.core.expr import Binary, Const, Load, Reduce, Var, loads, rewrite, substitute, variables
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Compute, Tensor
 from offcut.graph.fusion.rearrange import rebuilt, simpler, with_followers
@@ -55,12 +55,16 @@ def _over_groups(reader: Compute, products: Compute, axis: str) -> Compute | Non
         return None
     lane, at = Var(axis), dict(zip(own, reader.body.index, strict=True))
     split = [part for part in at.values() if axis in variables(part)]
-    parts = ((each, [ix.floordiv(lane, each), ix.mod(lane, each)]) for each in range(2, NARROW + 1))
-    each = next((each for each, both in parts if split == both), None)
-    if each is None or {one.name for one in reader.axes} & {*body.axes}:
+    match split:
+        case [Binary("//", Var(), Const(each)) as group, part] if 2 <= each <= NARROW:
+            if (group, part) != (ix.floordiv(lane, int(each)), ix.mod(lane, int(each))):
+                return None
+        case _:
+            return None
+    if {one.name for one in reader.axes} & {*body.axes}:
         return None
-    first = ix.mul(each, split[0])
-    (member,) = (name for name, part in at.items() if part == split[1])
+    first = ix.mul(int(each), group)
+    (member,) = (name for name, index in at.items() if index == part)
     value = rewrite(substitute(body.value, {**at, member: ix.sub(lane, first)}), simpler)
     read = [part for load, _ in loads(value) for part in load.index]
     channel = next((name for name in body.axes if ix.add(first, Var(name)) in read), None)

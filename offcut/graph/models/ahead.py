@@ -3,7 +3,7 @@
 A kernel takes a core for a second or less, and a model has dozens. So where the code of several is not in the cache yet, helpers are
 started, as many as there are further cores: each takes jobs from the end of the list while the model takes them from its front, and
 waits for one that a helper has begun. A helper that fails, does not answer, or cannot be started, costs time alone: the model compiles
-what it does not find. Whoever has something to do for seconds before the jobs are known, starts the first one then: `expected`.
+what it does not find. Whoever has something to do for seconds before the jobs are known, starts the first one then: `helper_in_advance`.
 
 ``OFFCUT_PROCESSES`` says how many may compile at once, the model's own among them; by default as many as the process may use cores.
 """
@@ -152,10 +152,12 @@ _waiting: list[subprocess.Popen[bytes]] = []
 
 
 @contextmanager
-def expected() -> Iterator[None]:
-    """Where a model is about to be traced and compiled: a helper imports meanwhile. One that no model has taken is ended."""
+def helper_in_advance(kernels: int) -> Iterator[None]:
+    """Where a model of so many kernels is about to be traced, and compiled then: a helper imports meanwhile. One that no model has
+    taken is ended.
+    """
     helpers: list[subprocess.Popen[bytes]] = []
-    if _may_help(processes()):
+    if kernels >= LEAST and _may_help(processes()):
         with suppress(OSError):
             helpers.append(_started())
     _waiting.extend(helpers)
@@ -163,10 +165,12 @@ def expected() -> Iterator[None]:
         yield
     finally:
         for helper in helpers:
-            with suppress(ValueError):  # it was taken
+            try:
                 _waiting.remove(helper)
-                helper.kill()
-                helper.communicate()
+            except ValueError:  # it was taken
+                continue
+            helper.kill()
+            helper.communicate()
 
 
 def _may_help(count: int) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from threading import RLock
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.utils import _pytree as pytree
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError
 from offcut.graph import ModelCost, ModelPlan
-from offcut.graph.models.ahead import LEAST, expected
+from offcut.graph.models.ahead import helper_in_advance
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
@@ -196,7 +195,7 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
             with _TRACING:
                 model, _ = _exported(model, args, dynamic_shapes)
         else:
-            with _TRACING, expected() if _has_layers(model) else nullcontext():
+            with _TRACING, helper_in_advance(_layers(model)):
                 first = _module(mine.module, args, dynamic_shapes, how)
                 mine.settle(first.again)
                 first.settle()
@@ -225,10 +224,10 @@ def _module(
     return _traced(exported, conditions, how)
 
 
-def _has_layers(model: torch.nn.Module) -> bool:
-    """Whether a module has weights of several layers: then a helper is worth it before it is known what it compiles."""
-    own = (one for one in model.modules() if next(one.parameters(recurse=False), None) is not None)
-    return sum(1 for _ in islice(own, LEAST)) == LEAST
+def _layers(model: torch.nn.Module) -> int:
+    """How many of the modules in a module have weights of their own: about as many kernels as it is."""
+    own = (next(one.parameters(recurse=False), None) for one in model.modules())
+    return sum(one is not None for one in own)
 
 
 def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:

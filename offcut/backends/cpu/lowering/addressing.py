@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 
 from offcut.backends.cpu.machine.isa import Isa
@@ -19,7 +19,7 @@ from offcut.backends.llvm.scalars import Scalars
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Panels, Program
 from offcut.costmodel.statements import FEW_APART
-from offcut.polyhedral import coefficient, lane_step, lanes_alike, lanes_in_blocks
+from offcut.polyhedral import coefficient, lane_step, lanes_alike, lanes_in_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Lanes:
     """The vector being computed: `width` instances along `axis` from its coordinate on.
 
     multiple   what the first lane's coordinate is known to be a multiple of
+    in_turn    loops that are written out and run whole: by iterator, the number of iterations, each of which reads another member of
+               groups of so many lanes
     mask   lanes that are in the tile, at least the first; None: all
     path   of these, the ones whose `where` branch is taken; None: all
     """
@@ -54,6 +56,7 @@ class Lanes:
     mask: str | None = None
     path: str | None = None
     multiple: int = 1
+    in_turn: Mapping[str, int] = field(default_factory=dict)
 
 
 class Addressing(Scalars, ABC):
@@ -61,14 +64,12 @@ class Addressing(Scalars, ABC):
 
     memory     where every buffer lies
     functions  definitions of exp, sin and others that the module needs
-    members    iterators of loops that are written out, and the number of each: all iterations read what this one does not ask for
     """
 
     def __init__(self, program: Program, isa: Isa) -> None:
         super().__init__()
         self.program, self.isa = program, isa
         self.memory: dict[str, Memory] = {}
-        self.members: dict[str, int] = {}
         self.functions: dict[str, str] = {}
 
     @abstractmethod
@@ -194,23 +195,15 @@ class Addressing(Scalars, ABC):
             address = self.address(memory, index)
             if kind == "back":
                 address, mask = self.turned_back(address, mask, align, lanes)
-            if mask is None:
-                raw = self.f.let(f"load {stored}, ptr {address}, align {align}")
-            else:
-                raw = self.f.call(
-                    stored,
-                    f"llvm.masked.load.{suffix}.p0",
-                    f"ptr {address}, i32 {align}, {bits} {mask}, {stored} zeroinitializer",
-                    f"ptr, i32, {bits}, {stored}",
-                )
+            raw = self.beside(address, dtype, mask, lanes.width)
             if kind == "back":
                 raw = self.reversed(stored, raw, lanes)
         elif (step := self.step(memory, index, lanes)) is not None:
             raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
         elif (share := self.sharing(memory, index, lanes)) is not None:
             raw = self.spread(share, self.address(memory, index), dtype, mask, lanes)
-        elif (block := self.in_blocks(memory, index, lanes)) is not None:
-            raw = self.leaders(block, memory, index, mask, lanes)
+        elif (group := self.group(memory, index, lanes)) is not None:
+            raw = self.member_of_each(group, memory, index, mask, lanes)
         else:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
@@ -237,7 +230,6 @@ class Addressing(Scalars, ABC):
         """
         f, width, item = self.f, lanes.width, item_bytes(dtype)
         stored, bits = self.elements(width).stored(dtype), f"<{width} x i1>"
-        name = f"llvm.masked.load.v{width}{_SUFFIX[STORED[dtype]]}.p0"
         found = "poison"
         for part in range(step):
             address = f.let(f"getelementptr i8, ptr {first}, i64 {part * width * item}")
@@ -252,11 +244,7 @@ class Addressing(Scalars, ABC):
                 there = f.let(f"and {bits} {spread}, {wanted}")
             elif part == step - 1:
                 there = _listed("i1", (str(at <= step * (width - 1)).lower() for at in places))
-            if there is None:
-                vector = f.let(f"load {stored}, ptr {address}, align {item}")
-            else:
-                arguments = f"ptr {address}, i32 {item}, {bits} {there}, {stored} zeroinitializer"
-                vector = f.call(stored, name, arguments, f"ptr, i32, {bits}, {stored}")
+            vector = self.beside(address, dtype, there, width)
             # Lanes that earlier parts filled stay as they are; of those behind, this part fills the first.
             taken = (
                 lane
@@ -270,88 +258,88 @@ class Addressing(Scalars, ABC):
 
     def sharing(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
         """How many lanes side by side share each element of one row of an array; None where they do not."""
-        if lanes.axis is None or not memory.strides or memory.layout is not None:
+        if lanes.axis is None or not self.is_in_row(memory, index, lanes):
             return None
+        return lanes_alike(index[-1], lanes.axis, lanes.width, lanes.multiple)
+
+    def group(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
+        """How many lanes side by side read one element of as many, in one row of an array; None where they do not."""
+        if lanes.axis is None or not self.is_in_row(memory, index, lanes):
+            return None
+        return lanes_in_groups(index[-1], lanes.axis, lanes.width, lanes.multiple)
+
+    def is_in_row(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> bool:
+        """Whether all lanes read one row of an array, whose elements lie side by side."""
+        if memory.layout is not None or not memory.strides:
+            return False
         beside = memory.strides[-1] == str(item_bytes(memory.dtype))
-        alone = not any(lanes.axis in variables(part) for part in index[:-1])
-        found = lanes_alike(index[-1], lanes.axis, lanes.width, lanes.multiple)
-        return found if beside and alone else None
+        return beside and not any(lanes.axis in variables(part) for part in index[:-1])
 
     def spread(self, share: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
         """Elements from `first` on, each in `share` lanes side by side; nothing is read for lanes that are off."""
-        f, count, align = self.f, lanes.width // share, item_bytes(dtype)
-        stored = self.elements(count).stored(dtype)
-        if mask is None:
-            raw = f.let(f"load {stored}, ptr {first}, align {align}")
-        else:
-            bits, some = f"<{count} x i1>", ""
-            for member in range(share):
-                places = _listed("i32", (share * group + member for group in range(count)))
-                every = f"<{lanes.width} x i1>"
-                one = f.let(
-                    f"shufflevector {every} {mask}, {every} poison, <{count} x i32> {places}"
-                )
-                some = f.let(f"or {bits} {some}, {one}") if some else one
-            raw = f.call(
-                stored,
-                f"llvm.masked.load.v{count}{_SUFFIX[STORED[dtype]]}.p0",
-                f"ptr {first}, i32 {align}, {bits} {some}, {stored} zeroinitializer",
-                f"ptr, i32, {bits}, {stored}",
-            )
-        owners = _listed("i32", (lane // share for lane in range(lanes.width)))
-        return f.let(
-            f"shufflevector {stored} {raw}, {stored} poison, <{lanes.width} x i32> {owners}"
-        )
+        width, count = lanes.width, lanes.width // share
+        some = None if mask is None else self.some_of_each(share, mask, width)
+        if some is not None:
+            some = self.shuffled("i1", some, width, range(0, width, share))
+        raw = self.beside(first, dtype, some, count)
+        owners = (lane // share for lane in range(width))
+        return self.shuffled(STORED[dtype], raw, count, owners)
 
-    def in_blocks(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
-        """How many lanes side by side read what is as far from the first of them, in one row of an array; None where they do not."""
-        if lanes.axis is None or not memory.strides or memory.layout is not None:
-            return None
-        beside = memory.strides[-1] == str(item_bytes(memory.dtype))
-        alone = not any(lanes.axis in variables(part) for part in index[:-1])
-        found = lanes_in_blocks(index[-1], lanes.axis, lanes.width, lanes.multiple)
-        return found if beside and alone else None
-
-    def leaders(
-        self, block: int, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
+    def member_of_each(
+        self, group: int, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
     ) -> str:
-        """The elements of lanes that read in blocks: a vector is loaded, and one of each block is spread over its lanes.
+        """One element of each `group` that lie side by side, in as many lanes; nothing is read for groups of which no lane is on.
 
-        Where it is known that each member of a block is read in turn, that is the same vector for all of them. Else it begins
-        with the first element that is read, and nothing past the last is. Nothing is read for blocks of which no lane is on.
+        Where all members are read in turn, the same vector is loaded for each of them. Else what is between these elements is not
+        touched.
         """
-        f, width, align = self.f, lanes.width, item_bytes(memory.dtype)
-        stored, bits = self.elements(width).stored(memory.dtype), f"<{width} x i1>"
-        asked = self.members if lanes.path is None else ()
-        member = next((name for name in asked if self.picks(name, block, index[-1])), None)
-        first_ones = _listed("i1", (str(at % block == 0).lower() for at in range(width)))
-        there = "" if member else first_ones
-        some = ""
-        for number in range(block if mask is not None else 0):
-            places = _listed("i32", (at // block * block + number for at in range(width)))
-            one = f.let(f"shufflevector {bits} {mask}, {bits} poison, <{width} x i32> {places}")
-            some = f.let(f"or {bits} {some}, {one}") if some else one
-        if some:
-            there = f.let(f"and {bits} {some}, {there}") if there else some
-        if member is None:
-            first, taken = self.address(memory, index), 0
-        else:
-            taken = int(self.values[member])
-            with self.bound(member, "0"):
+        width, dtype = lanes.width, memory.dtype
+        some = None if mask is None else self.some_of_each(group, mask, width)
+        in_turn = lanes.in_turn if lanes.path is None else {}
+        name = next((name for name in in_turn if self.picks(name, index[-1], group, lanes)), None)
+        if name is not None:
+            with self.bound(name, "0"):
                 first = self.address(memory, index)
-        if there:
-            name = f"llvm.masked.load.v{width}{_SUFFIX[STORED[memory.dtype]]}.p0"
-            arguments = f"ptr {first}, i32 {align}, {bits} {there}, {stored} zeroinitializer"
-            vector = f.call(stored, name, arguments, f"ptr, i32, {bits}, {stored}")
+            member = int(self.values[name])
         else:
-            vector = f.let(f"load {stored}, ptr {first}, align {align}")
-        owners = _listed("i32", (at // block * block + taken for at in range(width)))
-        both = f"{stored} {vector}, {stored} poison"
-        return f.let(f"shufflevector {both}, <{width} x i32> {owners}")
+            first, member, bits = self.address(memory, index), 0, f"<{width} x i1>"
+            wanted = _listed("i1", (str(lane % group == 0).lower() for lane in range(width)))
+            some = wanted if some is None else self.f.let(f"and {bits} {some}, {wanted}")
+        raw = self.beside(first, dtype, some, width)
+        owners = (lane // group * group + member for lane in range(width))
+        return self.shuffled(STORED[dtype], raw, width, owners)
 
-    def picks(self, name: str, block: int, part: Expr) -> bool:
-        """Whether an iterator says which member of blocks of lanes is read."""
-        return self.members[name] == block and coefficient(part, name) == 1
+    def picks(self, name: str, part: Expr, group: int, lanes: Lanes) -> bool:
+        """Whether the iterator of that name says which member of groups of lanes is read."""
+        return lanes.in_turn[name] == group and coefficient(part, name) == 1
+
+    def some_of_each(self, group: int, mask: str, width: int) -> str:
+        """Lanes of whose group, so many side by side, one is on at least."""
+        bits, some = f"<{width} x i1>", ""
+        for member in range(group):
+            places = (lane // group * group + member for lane in range(width))
+            one = self.shuffled("i1", mask, width, places)
+            some = self.f.let(f"or {bits} {some}, {one}") if some else one
+        return some
+
+    def shuffled(self, kind: str, vector: str, width: int, lanes: Iterable[int]) -> str:
+        """Lanes of a vector of so many elements, in an order."""
+        places, source = [*lanes], f"<{width} x {kind}>"
+        taken = f"<{len(places)} x i32> {_listed('i32', places)}"
+        return self.f.let(f"shufflevector {source} {vector}, {source} poison, {taken}")
+
+    def beside(self, first: str, dtype: str, mask: str | None, width: int) -> str:
+        """A vector of elements side by side from `first` on, as they lie in memory; of lanes that are off nothing is read."""
+        stored, align = self.elements(width).stored(dtype), item_bytes(dtype)
+        if mask is None:
+            return self.f.let(f"load {stored}, ptr {first}, align {align}")
+        bits = f"<{width} x i1>"
+        return self.f.call(
+            stored,
+            f"llvm.masked.load.v{width}{_SUFFIX[STORED[dtype]]}.p0",
+            f"ptr {first}, i32 {align}, {bits} {mask}, {stored} zeroinitializer",
+            f"ptr, i32, {bits}, {stored}",
+        )
 
     def turned_back(
         self, first: str, mask: str | None, item: int, lanes: Lanes

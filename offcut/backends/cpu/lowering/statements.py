@@ -8,7 +8,8 @@ one instance may take the lanes for its terms (`reductions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from offcut.backends.cpu.lowering.accesses import is_one_element, loaded
@@ -21,7 +22,7 @@ from offcut.core.plain import loops_of
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
-from offcut.polyhedral import coefficient, lanes_in_blocks
+from offcut.polyhedral import coefficient, lanes_in_groups
 from offcut.polyhedral.units.private import begins_with_store
 
 
@@ -160,14 +161,13 @@ class Instances(Reductions):
                 self.vector_if(first, (inner,), (), lanes, slots)
                 return
         if not self.differs(condition, lanes, slots):
-            holds, members = self.truth(condition, slots), self.members
-            self.members = {}  # it may be asked of each of them
+            holds = self.truth(condition, slots)
+            some = replace(lanes, in_turn={})  # of the iterations around, each may be asked
             with self.f.when(holds):
-                self.vector_block(then, lanes, slots)
+                self.vector_block(then, some, slots)
             if other:
                 with self.f.when(self.f.let(f"xor i1 {holds}, true")):
-                    self.vector_block(other, lanes, slots)
-            self.members = members
+                    self.vector_block(other, some, slots)
             return
         holds = self.value(condition, lanes, slots)
         self.vector_block(then, self.on(lanes, holds), slots)
@@ -231,8 +231,7 @@ class Instances(Reductions):
     ) -> None:
         """The body of `loop` from the first end to the last; where lanes have bounds `apart`, masked."""
         if not apart:
-            for _ in self.turns(loop, ends, lanes):
-                self.vector_block(loop.body, lanes, slots)
+            self.each(loop, ends, lanes, lambda own: self.vector_block(loop.body, own, slots))
             return
         with self.f.loop(*ends) as now, self.bound(loop.iter, now):
             inside, e = lanes, self.elements(lanes.width)
@@ -242,31 +241,32 @@ class Instances(Reductions):
                 inside = self.on(inside, holds)
             self.vector_block(loop.body, inside, slots)
 
-    def turns(self, loop: For, ends: tuple[str, str], lanes: Lanes) -> Iterator[None]:
-        """A turn for each time that the body of `loop` is to be written: once, in a loop; or once for each of its iterations, where
-        these are the members of blocks of lanes.
+    def each(
+        self, loop: For, ends: tuple[str, str], lanes: Lanes, emit: Callable[[Lanes], None]
+    ) -> None:
+        """Write the iterations of a loop: a loop, or one after the other where each reads another member of groups of lanes.
+
+        emit  writes the body, for lanes
         """
-        count = self.members_of(loop, lanes)
+        count = self.members(loop, lanes)
         if count is None:
             with self.f.loop(*ends) as now, self.bound(loop.iter, now):
-                yield
+                emit(lanes)
             return
-        members = self.members
-        self.members = {**members, loop.iter: count}
+        in_turn = {**lanes.in_turn, loop.iter: count}
         for number in range(count):
             with self.bound(loop.iter, str(number)):
-                yield
-        self.members = members
+                emit(replace(lanes, in_turn=in_turn))
 
-    def members_of(self, loop: For, lanes: Lanes) -> int | None:
-        """The number of iterations of a loop that reads one member of each block of lanes after the other; None for any other one."""
+    def members(self, loop: For, lanes: Lanes) -> int | None:
+        """The number of iterations of a loop each of which reads another member of groups of lanes; None for any other one."""
         count = ix.literal(loop.hi) if ix.literal(loop.lo) == 0 else None
         if lanes.axis is None or count is None:
             return None
         stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
         lasts = {load.index[-1] for s in stores for load, _ in loads(s.value) if load.index}
         fits = any(
-            lanes_in_blocks(last, lanes.axis, lanes.width, lanes.multiple) == count
+            lanes_in_groups(last, lanes.axis, lanes.width, lanes.multiple) == count
             and coefficient(last, loop.iter) == 1
             for last in lasts
         )

@@ -18,6 +18,7 @@ of the loops around, or these are known to have several: borders of one row are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING
 
 from offcut.backends.cpu.lowering.extents import unlimited
@@ -58,8 +59,8 @@ def run(
     for stmt in body:
         if isinstance(stmt, For):
             ends = low.scalar(stmt.lo), low.scalar(stmt.hi)
-            for _ in low.turns(stmt, ends, lanes):
-                run(low, stmt.body, lanes, name, copies)
+            emit = partial(run, low, stmt.body, name=name, copies=copies)
+            low.each(stmt, ends, lanes, emit)
             continue
         assert isinstance(stmt, Store)
         for value, slots in copies:
