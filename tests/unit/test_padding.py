@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.backends.cpu.machine import isa
 from offcut.core.program import Tile, walk
 from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.proof.forms import zeros
@@ -245,6 +246,13 @@ def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None
     assert "for r in 1 - i:min(3, h - i + 1)" in loops
     assert "where(" not in loops
     assert "products with padding stay" not in str(kernel.plan(n=1, h=9, w=9))
+
+
+@pytest.mark.parametrize(("vectors", "tile"), [(1, 1), (2, 2), (4, 4), (5, 3), (6, 3), (9, 3)])
+def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> None:
+    assert isa.host().machine.policy.loop_vectors == 4
+    lanes = isa.host().lanes("float32")
+    assert f"split c mask {tile * lanes}" in str(by_channel(vectors * lanes).schedule)
 
 
 def test_bits_are_those_of_every_strategy_and_number_of_threads() -> None:
