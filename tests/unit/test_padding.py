@@ -250,8 +250,8 @@ def test_what_is_left_out_is_seen_where_conditions_leave_the_loops_too() -> None
 
 @pytest.mark.parametrize(("vectors", "tile"), [(1, 1), (2, 2), (4, 4), (5, 3), (6, 3), (9, 3)])
 def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> None:
-    assert isa.host().machine.policy.loop_vectors == 4
-    lanes = isa.host().lanes("float32")
+    assert isa.host().isa.machine.policy.loop_vectors == 4
+    lanes = isa.host().isa.lanes("float32")
     assert f"split c mask {tile * lanes}" in str(by_channel(vectors * lanes).schedule)
 
 
