@@ -30,6 +30,7 @@ from offcut.polyhedral import (
     check_extents,
     check_inside,
     check_program_fits,
+    forget,
 )
 from offcut.proof.forms.zeros import conditions
 
@@ -123,6 +124,7 @@ def _check(program: Program, made: Request) -> None:
 
     made  of `program`, in the form in which it is planned
     """
+    forget()
     bound, names = made.program, made.users.names
     with bounded("compile", f"cannot compile {program.name}"):
         check_divisors(program, "compile")

@@ -189,6 +189,33 @@ def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch
     assert proved(oc.partition(source, tile={"i": 4})) >= EQUAL
 
 
+def test_a_cut_is_taken_or_refused_whatever_was_asked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    band = pattern("j <= i + 6 and j >= i - 6")
+    cuts = [{"i": "guard", "j": "cut"}, {"i": "cut", "j": "guard"}]
+    monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", 200_000)  # the first takes less
+
+    def is_taken(tail: dict[str, str]) -> bool:
+        try:
+            oc.partition(band, tile={"i": 4, "j": 4}, tail=tail)
+        except oc.PartitionError:
+            return False
+        return True
+
+    assert [is_taken(tail) for tail in cuts] == [True, False]
+    assert [is_taken(tail) for tail in reversed(cuts)] == [False, True]
+
+
+def test_what_a_proof_found_is_no_answer_for_a_cut(little: Callable[[int, int], None]) -> None:
+    source = program(TEXT, 114)
+    emitted = oc.partition(source, tile={"i": 4}).loops
+    oc.prove_equal(source, emitted)
+    little(500, 100)
+    assert refused(lambda: oc.partition(source, tile={"i": 4})).startswith("partition: cannot cut")
+    assert refused(lambda: oc.prove_equal(source, emitted)).startswith("prove: cannot tell")
+
+
 def test_a_cut_that_is_not_told_says_what_leaves_less_to_compare() -> None:
     band = pattern("j <= i + 6 and j >= i - 6 and (i - j) % 4 != 1")
     assert (
