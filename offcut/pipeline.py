@@ -53,7 +53,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import PASS, bounded, check_sizes
+from offcut.polyhedral import PASS, bounded, check_sizes, forget
 from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
@@ -115,6 +115,7 @@ def partition(
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
         program = source(described)
     most = _copies(copies, program, chosen.machine)
+    forget()
     with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
         if described is None:
             wanted = checked_request(tiles, tail)
@@ -152,6 +153,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     with bounded("prove_equal", f"cannot compare with {source.name}"):
         check_sizes(source, "prove_equal", {})
     check_reassociate(reassociate, "prove_equal")
+    forget()
     check_throughout(emitted)
     marks = check_marks(emitted, {}, reassociate)
     try:

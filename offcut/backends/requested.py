@@ -31,6 +31,7 @@ from offcut.polyhedral import (
     check_inside,
     check_program_fits,
     check_sizes,
+    forget,
 )
 from offcut.proof.forms.zeros import conditions
 
@@ -124,6 +125,7 @@ def _check(program: Program, made: Request) -> None:
 
     made  of `program`, in the form in which it is planned
     """
+    forget()
     bound, names = made.program, made.users.names
     with bounded("compile", f"cannot compile {program.name}"):
         check_sizes(bound, "compile", names)

@@ -90,6 +90,13 @@ def cut_program(
         for name, (iterator, _) in homes.items()
         if iterator not in reached
     }
+    notes |= {
+        f"loop {note.loop}: only what its steps of {note.steps} leave over is in tiles of {_sizes(wanted[name])}; copies=1, or "
+        "`separate 1` in a schedule, keeps the condition, and cuts the loop": None
+        for name, (iterator, _) in homes.items()
+        for note in separated.notes
+        if note.steps and note.loop == iterator
+    }
     emitted = replace(source, body=body)
     try:
         proved = check_equal(source, emitted, users=users.of_sizes, through=separated.program)
@@ -125,6 +132,10 @@ def _check_assumptions(source: Program) -> None:
 
 def _fits(source: Program) -> Theorem:
     return Theorem("int64", "index arithmetic stays within 2^62", source.name)
+
+
+def _sizes(cut: LoopCut) -> str:
+    return "×".join(map(str, cut.tiles))
 
 
 def _loops(body: Sequence[Stmt]) -> list[For]:

@@ -76,10 +76,14 @@ UNROLLED = 8  # iterations of a loop that is written out, to make an index affin
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One decision: what was done at a loop, or not done, and why."""
+    """One decision: what was done at a loop, or not done, and why.
+
+    steps  iterations that the loop takes at once; 0 where it takes one after the other
+    """
 
     loop: str
     text: str
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ class _Separation:
             made = self.strided(loop, modulus, at)
             if own * len(made) <= limit:
                 text = f"in steps of {modulus}, which a condition inside distinguishes"
-                self.note(loop.iter, text)
+                self.note(loop.iter, text, modulus)
                 return self.block(made, at, limit)
             self.too_many(loop, asked, own * len(made), limit)
         body = self.block(loop.body, inner, limit)
@@ -356,8 +360,8 @@ class _Separation:
             return False
         return not asked.in_bound or (names <= self.sizes and not is_short(loop, inner))
 
-    def note(self, loop: str, text: str) -> None:
-        self.notes[Note(loop, text)] = None
+    def note(self, loop: str, text: str, steps: int = 0) -> None:
+        self.notes[Note(loop, text, steps)] = None
 
     def keeps(self, loop: str, atom: Compare, because: str) -> None:
         self.notes[_Kept(loop, (atom,), because)] = None

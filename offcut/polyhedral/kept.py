@@ -1,4 +1,4 @@
-"""Answers of isl that are kept for as long as one program is planned.
+"""Answers of isl that are kept for as long as one program is planned, cut, scheduled or compared.
 
 An answer that is kept takes isl no operations. Kept from one program to the next it would let through a bound
 what is refused elsewhere: what a program becomes would depend on what the process was asked before, or found
@@ -34,6 +34,8 @@ def kept(most: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
 
 
 def forget() -> None:
-    """Forget all that is kept, before a program is planned."""
+    """Forget all that is kept, before a program is planned, cut, scheduled or compared: each has a bound of its own, and takes of
+    it what it takes alone.
+    """
     for one in _FORGETTING:
         one()

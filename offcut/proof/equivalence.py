@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 
 from offcut.core.expr import loads
@@ -32,7 +32,7 @@ from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, answered, bounded
+from offcut.polyhedral import accesses_outside, answered, bounded, kept
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -114,7 +114,7 @@ def check_equal(
     return _proved(source, emitted, reassociate, names, through or source, inside, most)
 
 
-@lru_cache(maxsize=32)
+@kept(32)
 def _proved(
     source: Program,
     emitted: Program,

@@ -15,7 +15,7 @@ from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
-from offcut.polyhedral import bounded, carried_by
+from offcut.polyhedral import bounded, carried_by, forget
 from offcut.schedule import Cut
 from offcut.search.cuts import plain_cuts, tile_forms
 
@@ -65,6 +65,7 @@ class LoopCuts:
         return all(self.together(loops - {one}) for one in loops) and self._legal(loops)
 
     def _legal(self, loops: frozenset[str]) -> bool:
+        forget()
         wanted = {loop: LoopCut((2,), CUT) for loop in loops}
         try:
             with bounded("partition", f"cannot cut {self.program.name}"):

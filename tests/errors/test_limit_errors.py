@@ -103,6 +103,26 @@ prove: the emitted program does not compute what the source does
     )
 
 
+def test_of_a_program_without_sizes_one_run_is_told(little: Callable[[int, int], None]) -> None:
+    source = oc.parse("""\
+program fixed
+input X: float32[13, 13]
+output Y: float32[13, 13]
+for i in 0:13
+  for j in 0:13
+    Y[i, j] = where(1 <= i and i < 12, X[i, j] * 2.0, X[j, i])
+""")
+    emitted = oc.partition(source, tile={"i": 5}).loops
+    little(200, 100)
+    assert (
+        refused(lambda: oc.prove_equal(source, emitted))
+        == """\
+prove: cannot tell whether the emitted program computes what the source does
+  at       fixed
+  because  that question takes isl more than 200 operations; a run shows no difference: it is not known to be wrong"""
+    )
+
+
 def test_what_is_too_much_to_run_is_not_known_to_be_wrong(
     little: Callable[[int, int], None],
 ) -> None:
@@ -187,6 +207,33 @@ def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch
         patch.setattr("offcut.polyhedral.limit.REQUEST", 500)
         refused(lambda: oc.partition(source, tile={"i": 4}))
     assert proved(oc.partition(source, tile={"i": 4})) >= EQUAL
+
+
+def test_a_cut_is_taken_or_refused_whatever_was_asked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    band = pattern("j <= i + 6 and j >= i - 6")
+    cuts = [{"i": "guard", "j": "cut"}, {"i": "cut", "j": "guard"}]
+    monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", 200_000)  # the first takes less
+
+    def is_taken(tail: dict[str, str]) -> bool:
+        try:
+            oc.partition(band, tile={"i": 4, "j": 4}, tail=tail)
+        except oc.PartitionError:
+            return False
+        return True
+
+    assert [is_taken(tail) for tail in cuts] == [True, False]
+    assert [is_taken(tail) for tail in reversed(cuts)] == [False, True]
+
+
+def test_what_a_proof_found_is_no_answer_for_a_cut(little: Callable[[int, int], None]) -> None:
+    source = program(TEXT, 114)
+    emitted = oc.partition(source, tile={"i": 4}).loops
+    oc.prove_equal(source, emitted)
+    little(500, 100)
+    assert refused(lambda: oc.partition(source, tile={"i": 4})).startswith("partition: cannot cut")
+    assert refused(lambda: oc.prove_equal(source, emitted)).startswith("prove: cannot tell")
 
 
 def test_a_cut_that_is_not_told_says_what_leaves_less_to_compare() -> None:

@@ -82,3 +82,29 @@ for i in 0:n
 program: i cut into 1 body, 1 tail. One condition is left. 2 statements in 6 lines, 2 copies of each. 8 theorems hold for all sizes.
 - i < n stays: it holds on a part of a tile"""
     )
+
+
+def test_a_loop_in_steps_says_what_is_left_of_its_tiles() -> None:
+    text = """\
+program third
+size n in 0:1000
+input x: float32[n]
+output y: float32[n]
+for i in 0:n
+  if i % 3 == 1
+    y[i] = x[i] * 2.0
+  else
+    y[i] = x[i]
+"""
+    said = (
+        "loop i: only what its steps of 3 leave over is in tiles of 8; copies=1, or `separate 1` in a "
+        "schedule, keeps the condition, and cuts the loop"
+    )
+    program = oc.parse(text)
+    cut = oc.partition(program, tile={"i": 8}, tail="cut")
+    assert f"- {said}" in cut.explain().splitlines()
+    kernel = oc.compile(program, schedule=cut.schedule)
+    assert said in kernel.plan(n=20).notes
+    whole = oc.partition(program, tile={"i": 8}, tail="cut", copies=1)
+    assert "steps" not in whole.explain()
+    assert [(piece.role, piece.tile["i"]) for piece in whole.pieces] == [("body", 8), ("tail", 1)]

@@ -104,8 +104,7 @@ def difference(
 
     False where all are the same, None where that takes too many statements or elements to be seen.
     """
-    volume = sum(prod(int(evaluate(e, sizes)) for e in b.shape) for b in emitted.buffers)
-    if volume > _MOST_ELEMENTS:
+    if elements(emitted, sizes) > _MOST_ELEMENTS:
         return None
     ways = [(_wide, _OTHER)] if free else [(_itself, _OTHER), (_ordered, _TURNED)]
     try:
@@ -118,6 +117,11 @@ def difference(
     except TooLong:
         return None
     return False
+
+
+def elements(program: Program, sizes: Mapping[str, int]) -> int:
+    """Of all buffers together."""
+    return sum(prod(int(evaluate(e, sizes)) for e in b.shape) for b in program.buffers)
 
 
 def _where(

@@ -12,11 +12,12 @@ from itertools import product
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program, Size
 from offcut.errors import PartitionError
-from offcut.proof.by_instances.differing import difference
+from offcut.proof.by_instances.differing import difference, elements
 from offcut.proof.by_instances.pairing import refused, untold
 
-_LEAST = 4  # values of each size, from its least one on, that are combined
-_COMBINED = 12  # such combinations, the smallest
+_LEAST = 4  # values of each size at most, from its least one on, that are combined
+_COMBINATIONS = 4096  # so many at most,
+_COMBINED = 12  # of which the smallest are tried
 _ALIKE = (
     5,
     7,
@@ -27,7 +28,8 @@ _ALIKE = (
     17,
     33,
 )  # further values, of all sizes at once: about the edges of tiles
-_MOST_STATEMENTS = 1024  # in a run: all of them take about as long as isl did
+_MOST_STATEMENTS = 1024  # in a run, and
+_MOST_ELEMENTS = 2**16  # so that all runs take about as long as isl did
 
 
 def tried(
@@ -42,24 +44,26 @@ def tried(
     seen, last = 0, ""
     for sizes in small_sizes(source):
         given = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        if elements(emitted, sizes) > _MOST_ELEMENTS:
+            break
         told = difference(source, emitted, sizes, free, _MOST_STATEMENTS)
         if told is None:
             break
         if told:
             return refused(emitted.name, f"with {given}, {told}" if given else str(told))
-        seen, last = seen + 1, f", the last with {given}," if given else ""
-    runs = (
-        f"runs at {seen} small sizes{last} show no difference" if seen else "it is too much to run"
-    )
+        seen, last = seen + 1, given
+    runs = {
+        0: "it is too much to run",
+        1: f"a run{' with ' * bool(last)}{last} shows no difference",
+    }.get(seen, f"runs at {seen} small sizes, the last with {last}, show no difference")
     return untold(emitted.name, f"{because}; {runs}: it is not known to be wrong")
 
 
 def small_sizes(program: Program) -> Iterator[dict[str, int]]:
     """Some sizes that a program allows, from the smallest on."""
     sizes = program.sizes
-    least = [
-        [_from(size, size.min + k * size.multiple_of) for k in range(_LEAST)] for size in sizes
-    ]
+    each = next((k for k in range(_LEAST, 1, -1) if k ** len(sizes) <= _COMBINATIONS), 1)
+    least = [[_from(size, size.min + k * size.multiple_of) for k in range(each)] for size in sizes]
     combined = sorted(product(*least), key=lambda one: (sum(one), one))
     alike = (tuple(_from(size, value) for size in sizes) for value in _ALIKE)
     fine = [one for one in dict.fromkeys(combined) if _allowed(program, one)][:_COMBINED]

@@ -14,7 +14,7 @@ from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError
 from offcut.partition import StrategyLike, strategy_named
-from offcut.polyhedral import bounded
+from offcut.polyhedral import bounded, forget
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
@@ -244,6 +244,7 @@ class HandSchedule:
     def _proved(self, reassociate: bool) -> tuple[Nests, bool, Program, Certificate]:
         made = self._lowered
         if made is None or made[0] is not self._nests or made[1] != reassociate:
+            forget()
             help = 'fewer splits, or tail="cut"'
             with bounded("lower", "cannot lower the schedule", help=(help,)):
                 program = lower(self._nests)

@@ -28,11 +28,13 @@ def check_loops(schedule: Schedule) -> None:
                 )
 
 
-def cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) -> Program:
-    """A program with its loops cut as they stand, where a schedule says so."""
+def cut_loops(
+    program: Program, users: Users, host: Host, schedule: Schedule
+) -> tuple[Program, tuple[str, ...]]:
+    """A program with its loops cut as they stand, where a schedule says so, and what became of which loop."""
     cuts = {step.axis: step for step in schedule.steps if isinstance(step, Cut)}
     if not cuts:
-        return program
+        return program, ()
     kernels = [family.microkernel for family in families(host)]
     price = tile_price(kernels[0], host.machine)
     copies = next((step.copies for step in schedule.steps if isinstance(step, Separate)), 1)
@@ -43,10 +45,11 @@ def cut_loops(program: Program, users: Users, host: Host, schedule: Schedule) ->
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
     try:
         with bounded("compile", f"cannot cut {program.name} so"):
-            return cut_program(program, wanted, by_cycles, price, users, copies).loops
+            made = cut_program(program, wanted, by_cycles, price, users, copies)
     except PartitionError as refused:
         said = refused.at.replace(",", " ").split()
         named = (one for one in cuts if one in said or one.rpartition(".")[2] in said)
         axis = next(named, next(iter(cuts)))
         with at_line(schedule, cuts[axis]):
             raise refused
+    return made.loops, made.notes

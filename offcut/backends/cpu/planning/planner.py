@@ -226,8 +226,9 @@ def _scheduled(
     check_once(schedule)
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         check_loops(schedule)
-        cut = cut_loops(program, users, host, schedule)
-        return _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
+        cut, notes = cut_loops(program, users, host, schedule)
+        made = _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
+        return replace(made, notes=(*notes, *made.notes))
     computation, why = computation_of(program, users, asked.reassociate)
     if computation is None:
         raise PartitionError(
