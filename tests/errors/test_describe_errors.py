@@ -783,14 +783,16 @@ TENSORS = [
         lambda: block(lambda i, j: A[i, j] + oc.placeholder((n, m), name="A")[i, j]),
         (
             "compute: cannot read two tensors of one name in C\n"
-            "  because  names A, A are not all different"
+            "  because  two of them are called A\n"
+            '  help     name="A2" of one of them, or one tensor in both places'
         ),
     ),
     (
         lambda: block(lambda i, j: A[i, j], name="A"),
         (
             "compute: cannot read two tensors of one name in A\n"
-            "  because  names A are not all different"
+            "  because  it reads another A\n"
+            '  help     name="A2" of one of them, or one tensor in both places'
         ),
     ),
 ]

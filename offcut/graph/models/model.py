@@ -15,6 +15,7 @@ from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
+from offcut.core.text.expressions import count
 from offcut.core.whole import whole
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
@@ -288,7 +289,7 @@ class Model:
         if len(lent) != len(inputs):
             raise CallError(
                 self.bound.graph.name,
-                f"takes {len(inputs)} arrays, got {len(lent)}",
+                f"takes {count(len(inputs), 'array')}, got {len(lent)}",
                 because=f"its inputs are {', '.join(value.name for value in inputs) or 'none'}",
             )
         windows = {
