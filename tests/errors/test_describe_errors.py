@@ -135,6 +135,14 @@ def test_a_size_is_an_ascii_name_and_facts_that_leave_it_a_value(
 
 PROMISES = [
     (
+        lambda: assume("n <= m"),
+        (
+            "assume: cannot promise n <= m\n"
+            "  because  it is of type str, and no relation of sizes made by dim\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
         lambda: assume(n == m),
         (
             "assume: cannot promise False\n"

@@ -146,6 +146,8 @@ def test_a_size_that_a_constant_has_is_known_to_the_whole_model() -> None:
 
 def test_a_call_names_the_inputs_of_the_file() -> None:
     model = oc.from_onnx(parsed(RELU), threads=1)
+    assert repr(model) == "<model g(x) -> y for any n>"
+    assert repr(model.model) == "<model g(x) for any n>"
     with pytest.raises(oc.CallError) as refused:
         model({})
     assert str(refused.value) == "run: cannot run without x\n  because  the inputs are x"

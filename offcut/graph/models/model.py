@@ -221,6 +221,11 @@ class Model:
             return tuple(made)
         return tuple(host.as_kind(kind, arrays[0], array) for array in made)
 
+    def __repr__(self) -> str:
+        given = ", ".join(value.name for value in self.bound.graph.inputs)
+        sizes = ", ".join(size.name for size in self.bound.graph.sizes)
+        return f"<model {self.bound.graph.name}({given}) for any {sizes or 'call'}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
         return partial(compiled, **self._how), (self.asked,)

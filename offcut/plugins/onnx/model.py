@@ -33,6 +33,11 @@ class OnnxModel:
     def __init__(self, imported: Imported, model: Model) -> None:
         self.imported, self.model = imported, model
 
+    def __repr__(self) -> str:
+        given, found = (", ".join(names) for names in (self.imported.inputs, self.imported.outputs))
+        sizes = ", ".join(size.name for size in self.sizes)
+        return f"<model {self.graph.name}({given}) -> {found} for any {sizes or 'call'}>"
+
     @property
     def graph(self) -> Graph:
         """The graph of our operators that the file became."""
