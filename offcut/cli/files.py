@@ -20,7 +20,10 @@ def read_program(path: Path, command: str) -> Program:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise DescribeError(command, f"cannot read {path}", because=str(reason)) from None
+        help = f"offcut {command} FILE, of a loop program: its text, as `offcut cut` prints it"
+        raise DescribeError(
+            command, f"cannot read {path}", because=str(reason), help=(help,)
+        ) from None
     return parse(text)
 
 
@@ -90,10 +93,22 @@ def _cut(
     return tile, tail
 
 
-def sizes_at(texts: Sequence[str]) -> dict[str, int]:
-    """``n=29`` as a size and its value."""
+def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
+    """``n=29`` as a size and its value.
+
+    Raises DescribeError where a size of `program` has none, or it has no such size.
+    """
     pairs = (_pair(text, "--at") for text in texts)
-    return {name: _number(value, "--at", text) for name, value, text in pairs}
+    found = {name: _number(value, "--at", text) for name, value, text in pairs}
+    names = [size.name for size in program.sizes]
+    if found.keys() != {*names}:
+        raise DescribeError(
+            "cut",
+            f"cannot draw {program.name} at {', '.join(texts) or 'no sizes'}",
+            because=f"its sizes are {', '.join(names) or 'none'}",
+            help=(" ".join(f"--at {name}=29" for name in names) or "no --at",),
+        )
+    return found
 
 
 def _pair(text: str, option: str) -> tuple[str, str, str]:
@@ -111,6 +126,9 @@ def _pair(text: str, option: str) -> tuple[str, str, str]:
 def _number(text: str, option: str, whole: str) -> int:
     if not text.strip().isdecimal():
         raise DescribeError(
-            "cut", f"cannot read {option} {whole}", because=f"{text!r} is not a whole number"
+            "cut",
+            f"cannot read {option} {whole}",
+            because=f"{text!r} is not a whole number",
+            help=(f"{option} {whole.partition('=')[0]}=8",),
         )
     return int(text)

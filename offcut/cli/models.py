@@ -18,8 +18,10 @@ from offcut.graph import extents
 from offcut.plugins.onnx import OnnxModel
 
 
-def arrays_of(texts: Sequence[str]) -> dict[str, Array]:
+def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]:
     """``x=x.npy`` as an input and what is in the file; ``inputs.npz`` as all that is there, by name.
+
+    option  whose texts they are
 
     Raises DescribeError where there is no such array, or an input is given twice.
     """
@@ -28,13 +30,16 @@ def arrays_of(texts: Sequence[str]) -> dict[str, Array]:
         if text.endswith(".npz") and "=" not in text:
             arrays = _read(text)
         else:
-            name, path = _pair(text, "--input")
+            name, path = _pair(text, option)
             held = _read(path)
             arrays = {name: held[""] if "" in held else _named_in(held, name, path)}
         for name, array in arrays.items():
             if name in found:
                 raise DescribeError(
-                    "run", f"cannot read --input {text}", because=f"{name} is given twice"
+                    "run",
+                    f"cannot read {option} {text}",
+                    because=f"{name} is given twice",
+                    help=(f"{option} {name}=… once",),
                 )
             found[name] = array
     return found
@@ -52,9 +57,7 @@ def _read(path: str) -> dict[str, Array]:
     except (OSError, ValueError, EOFError, BadZipFile) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         because = reason or "it is no file of numbers that numpy saved"
-        raise DescribeError(
-            "run", f"cannot read {path}", because=because, help=() if reason else help
-        ) from None
+        raise DescribeError("run", f"cannot read {path}", because=because, help=help) from None
 
 
 def _named_in(arrays: Mapping[str, Array], name: str, path: str) -> Array:
@@ -84,14 +87,22 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
         if name not in declared:
             listed = ", ".join(declared) or "none"
             raise DescribeError(
-                "run", f"cannot take --size {name}={asked[name]}", because=f"sizes are {listed}"
+                "run",
+                f"cannot take --size {name}={asked[name]}",
+                because=f"sizes are {listed}",
+                help=tuple(f"--size {one}={max(size.min, 1)}" for one, size in declared.items()),
             )
     values = {value.name: value for value in model.graph.inputs}
     seen: dict[str, int] = {}
     for name, array in given.items():
         if name not in model.imported.inputs:
             listed = ", ".join(model.imported.inputs) or "none"
-            raise CallError("run", f"cannot take an input {name}", because=f"inputs are {listed}")
+            raise CallError(
+                "run",
+                f"cannot take an input {name}",
+                because=f"inputs are {listed}",
+                help=tuple(f"--input {one}={one}.npy" for one in model.imported.inputs),
+            )
         shape = values[model.imported.inputs[name]].shape
         for extent, actual in zip(map(_named, shape), array.shape, strict=False):
             if extent in declared and asked.get(extent, actual) != actual:
@@ -99,6 +110,7 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
                     "run",
                     f"cannot take --size {extent}={asked[extent]}",
                     because=f"it is {actual} in {name}, of shape {array.shape}",
+                    help=(f"--size {extent}={actual}, or none: arrays say it",),
                 )
             if extent in declared:
                 seen.setdefault(extent, actual)
@@ -151,7 +163,10 @@ def saved(results: Mapping[str, Array], folder: Path) -> None:
             np.save(folder / f"{quote(name, safe=' []()+,')}.npy", array, allow_pickle=False)
     except OSError as error:
         raise DescribeError(
-            "run", f"cannot write to {folder}", because=str(error.strerror)
+            "run",
+            f"cannot write to {folder}",
+            because=str(error.strerror),
+            help=("--output FOLDER, which is made where there is none",),
         ) from None
 
 
@@ -171,9 +186,9 @@ def _pair(text: str, option: str) -> tuple[str, str]:
             "run",
             f"cannot read {option} {text}",
             because="it is no name=value",
-            help=("--input x=x.npy", "--input inputs.npz")
-            if option == "--input"
-            else ("--size batch=3",),
+            help=("--size batch=3",)
+            if option == "--size"
+            else (f"{option} x=x.npy", f"{option} inputs.npz"),
         )
     return name, value
 
@@ -181,6 +196,9 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 def _number(text: str, whole: str) -> int:
     if not text.isdecimal():
         raise DescribeError(
-            "run", f"cannot read --size {whole}", because=f"{text!r} is not a whole number"
+            "run",
+            f"cannot read --size {whole}",
+            because=f"{text!r} is not a whole number",
+            help=(f"--size {whole.partition('=')[0]}=3",),
         )
     return int(text)

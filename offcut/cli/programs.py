@@ -36,7 +36,7 @@ def cut(
     with refusals():
         made = cut_file(program, tile or (), tail or ())
         if png is not None:
-            made.plot(png, axes=None, **sizes_at(at or ()))
+            made.plot(png, axes=None, **sizes_at(at or (), made.source))
     typer.echo(str(made))
     if explain:
         typer.echo(made.explain(), err=True)

@@ -28,6 +28,24 @@ def run(
         Path | None, typer.Option(help="A folder that each output goes to, as name.npy.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constant",
+            help="to=to.npy: an input that is known before any call, as shapes and axes have to be.",
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    distributive: Annotated[
+        bool,
+        typer.Option(
+            help="Let products be distributed over sums, which rounds otherwise: batch norms go into weights, and windows of three take fewer multiplications."
+        ),
+    ] = True,
+    parts: Annotated[
+        bool,
+        typer.Option(help="Let kernels run for a part of the batch at a time, with the same bits."),
+    ] = True,
     graph: Annotated[bool, typer.Option("--graph", help="Print the graph of operators.")] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the kernels of the call.")] = False,
     cost: Annotated[
@@ -42,7 +60,13 @@ def run(
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
-        made = from_onnx(model)
+        made = from_onnx(
+            model,
+            threads=threads,
+            constants=arrays_of(constant or (), "--constant"),
+            distributive=distributive,
+            parts=parts,
+        )
         if graph:
             typer.echo(str(made.graph))
         arrays = arrays_of(given or ())

@@ -193,5 +193,11 @@ def _given(context: typer.Context, name: str) -> bool:
 def _names(text: str, option: str, some: bool) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if some and not names:
-        raise DescribeError("sweep", "cannot measure nothing", at=option, because="it names none")
+        raise DescribeError(
+            "sweep",
+            "cannot measure nothing",
+            at=option,
+            because="it names none",
+            help=("--strategies auto,cut,ladder",),
+        )
     return names

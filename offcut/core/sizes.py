@@ -181,11 +181,10 @@ def assume(*facts: Any) -> Assumption:
         because = ""
         if fact is sympy.false:
             because = "no values of the sizes meet it, by what each of them is bounded by"
+        elif fact is False:
+            because = "it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0"
         elif not isinstance(fact, Relational):
-            because = (
-                f"it is {fact!r}: sympy compares with == by structure; "
-                "use sympy.Eq(a, b), or n % 8 == 0"
-            )
+            because = f"it is of type {type(fact).__name__}, and no relation of sizes made by dim"
         elif not all(isinstance(symbol, Dim) for symbol in fact.free_symbols):
             because = "a fact is about sizes made by dim"
         elif fact.rel_op == "!=":

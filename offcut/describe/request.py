@@ -121,6 +121,9 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 f"cannot take a constant of {array.dtype}, rank {array.ndim}",
                 at=name,
                 because=f"it is described as {tensor!r}",
+                help=(f'{name}.astype("{tensor.dtype}")',)
+                if array.ndim == len(tensor.shape)
+                else (),
             )
         arrays[name] = kept(array)
     return arrays

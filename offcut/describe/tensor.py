@@ -148,10 +148,15 @@ def _define(name: str, extents: tuple[Any, ...], own: tuple[Axis, ...], value: V
     known = {axis.name: axis for axis in value.axes}
     tensors = {tensor.name: tensor for tensor in value.tensors}
     if any(other is not tensors[other.name] for other in value.tensors) or name in tensors:
+        called = [tensor.name for tensor in value.tensors]
+        twice = name if name in tensors else next(one for one in called if called.count(one) > 1)
         raise DescribeError(
             "compute",
             f"cannot read two tensors of one name in {name}",
-            because=f"names {', '.join(sorted(t.name for t in value.tensors))} are not all different",
+            because=f"two of them are called {twice}"
+            if twice != name
+            else f"it reads another {name}",
+            help=(f'name="{twice}2" of one of them, or one tensor in both places',),
         )
     for node in walk(value.node):
         if isinstance(node, Reduce) and any(isinstance(n, Reduce) for n in walk(node.value)):

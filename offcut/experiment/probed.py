@@ -47,7 +47,8 @@ def written(text: str, path: Path) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         because = error.strerror or type(error).__name__
-        raise TargetError("probe", f"cannot write {path}", because=because) from None
+        help = ("--out of a folder that is there", "without --out it is printed")
+        raise TargetError("probe", f"cannot write {path}", because=because, help=help) from None
 
 
 def complaints(found: Measured) -> tuple[str, ...]:

@@ -120,6 +120,7 @@ def read_axes(texts: Sequence[str], points: int | None) -> tuple[SweptSizes, ...
                     f"the axis {letter!r} is swept twice",
                     at=f"--sizes {text}",
                     because=f"--sizes {seen[letter]} has it too",
+                    help=(f"--sizes {letter}=1,7,100: all of its sizes at once",),
                 )
             seen[letter] = text
     return swept

@@ -133,14 +133,24 @@ add: has no keyword m
   because  its keywords are out, n; arrays go by position
   help     add(x, b)""",
     ),
+    "all inputs by keyword": (
+        ADD,
+        (),
+        {"x": X, "b": B},
+        """\
+add: has no keyword x
+  at       x
+  because  its keywords are out, n; arrays go by position
+  help     add(x, b)""",
+    ),
     "an input by keyword": (
         ADD,
         (X,),
         {"b": B},
         """\
-add: takes 2 arrays, got 1
+add: has no keyword b
   at       b
-  because  its inputs are x (n, 16) float32, b (16,) float32
+  because  its keywords are out, n; arrays go by position
   help     add(x, b)""",
     ),
     "element type": (

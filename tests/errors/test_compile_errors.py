@@ -151,7 +151,8 @@ compile: cannot take a constant for 'W'
         """\
 compile: cannot take a constant of float64, rank 2
   at       B
-  because  it is described as B: float32[8, 12]""",
+  because  it is described as B: float32[8, 12]
+  help     B.astype("float32")""",
     ),
     "a constant of another rank": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": b[0]}),

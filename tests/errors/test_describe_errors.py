@@ -135,6 +135,14 @@ def test_a_size_is_an_ascii_name_and_facts_that_leave_it_a_value(
 
 PROMISES = [
     (
+        lambda: assume("n <= m"),
+        (
+            "assume: cannot promise n <= m\n"
+            "  because  it is of type str, and no relation of sizes made by dim\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
         lambda: assume(n == m),
         (
             "assume: cannot promise False\n"
@@ -783,14 +791,16 @@ TENSORS = [
         lambda: block(lambda i, j: A[i, j] + oc.placeholder((n, m), name="A")[i, j]),
         (
             "compute: cannot read two tensors of one name in C\n"
-            "  because  names A, A are not all different"
+            "  because  two of them are called A\n"
+            '  help     name="A2" of one of them, or one tensor in both places'
         ),
     ),
     (
         lambda: block(lambda i, j: A[i, j], name="A"),
         (
             "compute: cannot read two tensors of one name in A\n"
-            "  because  names A are not all different"
+            "  because  it reads another A\n"
+            '  help     name="A2" of one of them, or one tensor in both places'
         ),
     ),
 ]

@@ -65,7 +65,8 @@ def test_records_that_are_not_there(tmp_path: Path) -> None:
         == f"""\
 learn: cannot read none.sqlite
   at       {missing}
-  because  it is not there"""
+  because  it is not there
+  help     offcut tune … --records {missing}"""
     )
 
 

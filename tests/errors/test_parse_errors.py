@@ -14,6 +14,20 @@ local T: int32[n]
 output C: float32[n]
 """
 
+
+def test_the_name_of_a_file_is_no_program() -> None:
+    with pytest.raises(ParseError) as refused:
+        parse("gram.offcut")
+    assert (
+        str(refused.value)
+        == """\
+parse: cannot read a program
+  at       line 1
+  because  'gram.offcut' is the name of a file, not its text
+  help     parse(pathlib.Path('gram.offcut').read_text())"""
+    )
+
+
 # What is wrong: the text after HEAD, and the refusal.
 STATEMENTS = {
     "a loop ends in a colon": (

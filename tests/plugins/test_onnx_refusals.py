@@ -47,7 +47,8 @@ def test_what_is_no_model_is_refused(tmp_path: Any) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(tmp_path / "none.onnx")
     assert str(refused.value) == (
-        f"from_onnx: cannot read {tmp_path}/none.onnx\n  because  No such file or directory"
+        f"from_onnx: cannot read {tmp_path}/none.onnx\n  because  No such file or directory\n"
+        '  help     from_onnx("model.onnx"): a file that onnx.save wrote, or another exporter'
     )
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(3)
@@ -71,7 +72,10 @@ from_onnx: cannot take int
 def test_a_size_or_a_constant_that_the_model_has_not_is_refused() -> None:
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(parsed(RELU), sizes={"m": (1, 4)})
-    assert str(refused.value) == "from_onnx: cannot bound the size m\n  because  the sizes are n"
+    assert str(refused.value) == (
+        "from_onnx: cannot bound the size m\n  because  the sizes are n\n"
+        '  help     sizes={"n": (1, 512)}'
+    )
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(parsed(RELU), sizes={"n": (4, 1)})
     assert (
@@ -88,7 +92,10 @@ from_onnx: cannot bound n by (4, 1)
         oc.from_onnx(parsed(RELU), sizes=3)  # type: ignore[arg-type]
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(parsed(RELU), constants={"w": np.zeros(3)})
-    assert str(refused.value) == "from_onnx: cannot take a constant w\n  because  the inputs are x"
+    assert str(refused.value) == (
+        "from_onnx: cannot take a constant w\n  because  the inputs are x\n"
+        "  help     constants={name: array} of one of them"
+    )
 
 
 ADDED = HEAD + "g (float[n, 4] x, float[n, 4] z) => (float[n, 4] y) { y = Add (x, z) }"
@@ -139,6 +146,8 @@ def test_a_size_that_a_constant_has_is_known_to_the_whole_model() -> None:
 
 def test_a_call_names_the_inputs_of_the_file() -> None:
     model = oc.from_onnx(parsed(RELU), threads=1)
+    assert repr(model) == "<model g(x) -> y for any n>"
+    assert repr(model.model) == "<model g(x) for any n>"
     with pytest.raises(oc.CallError) as refused:
         model({})
     assert str(refused.value) == "run: cannot run without x\n  because  the inputs are x"

@@ -48,15 +48,19 @@ def test_inputs_that_are_not_given_are_drawn_at_the_sizes_that_are_asked_for(mod
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["--size", "n=3"], "run: cannot take --size n=3\n  because  sizes are batch\n"),
+        (
+            ["--size", "n=3"],
+            "run: cannot take --size n=3\n  because  sizes are batch\n  help     --size batch=1\n",
+        ),
         (
             ["--size", "batch=x"],
-            "run: cannot read --size batch=x\n  because  'x' is not a whole number\n",
+            "run: cannot read --size batch=x\n  because  'x' is not a whole number\n  help     --size batch=3\n",
         ),
         (["--input", "x"], "run: cannot read --input x\n  because  it is no name=value\n"),
         (
             ["--input", "x=none.npy"],
-            "run: cannot read none.npy\n  because  No such file or directory\n",
+            "run: cannot read none.npy\n  because  No such file or directory\n"
+            "  help     numpy.save('none.npy', array)\n",
         ),
     ],
 )
@@ -71,7 +75,8 @@ def test_an_input_that_the_model_has_not_is_refused(model: Path, tmp_path: Path)
     done = run(app, ["run", str(model), "--input", f"w={tmp_path}/w.npy"])
     assert (done.exit_code, done.stderr) == (
         2,
-        "run: cannot take an input w\n  because  inputs are x, k\n",
+        "run: cannot take an input w\n  because  inputs are x, k\n"
+        "  help     --input x=x.npy\n  help     --input k=k.npy\n",
     )
 
 
@@ -89,6 +94,40 @@ def test_the_kernels_of_a_call_and_their_cost_are_printed(model: Path) -> None:
     assert "bound by" in done.stdout
 
 
+def test_an_input_that_no_call_changes_is_given_as_a_constant(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+    g (float[n, 6] x, int64[2] to) => (float[a, b] y) { y = Reshape (x, to) }"""
+    path = tmp_path / "reshaped.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    np.save(tmp_path / "to.npy", np.array([-1, 3]))
+    given = ["run", str(path), "--size", "n=4", "--constant"]
+    done = run(app, [*given, f"to={tmp_path}/to.npy", "--threads", "1"])
+    assert (done.exit_code, done.stdout) == (0, "y: float32[8, 3]\n")
+    refused = run(app, [*given, "to"])
+    assert (refused.exit_code, refused.stderr) == (
+        2,
+        "run: cannot read --constant to\n  because  it is no name=value\n"
+        "  help     --constant x=x.npy\n  help     --constant inputs.npz\n",
+    )
+
+
+def test_sums_run_as_the_file_has_them_where_that_is_asked(tmp_path: Path) -> None:
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+    g (float[n, 64, h, w] x) => (float[n, 64, p, q] y) { y = Conv <pads = [1, 1, 1, 1]> (x, k) }"""
+    proto = onnx.parser.parse_model(text)
+    weights = np.ones((64, 64, 3, 3), np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weights, "k"))
+    path = tmp_path / "conv.onnx"
+    onnx.save(proto, path)
+    sizes = [part for size in ("h=8", "w=8") for part in ("--size", size)]
+    fewer, plain = (
+        run(app, ["run", str(path), *sizes, "--plan", *asked]).stdout
+        for asked in ([], ["--no-distributive", "--no-parts"])
+    )
+    assert "products distributed over sums, unless distributive=False" in fewer
+    assert "distributed" not in plain
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -104,11 +143,13 @@ def test_the_kernels_of_a_call_and_their_cost_are_printed(model: Path) -> None:
         ),
         (
             ["--input", "x={0}/x.npy", "--input", "x={0}/x.npy"],
-            "run: cannot read --input x={0}/x.npy\n  because  x is given twice\n",
+            "run: cannot read --input x={0}/x.npy\n  because  x is given twice\n"
+            "  help     --input x=… once\n",
         ),
         (
             ["--input", "x={0}/x.npy", "--size", "batch=5"],
-            "run: cannot take --size batch=5\n  because  it is 3 in x, of shape (3, 4)\n",
+            "run: cannot take --size batch=5\n  because  it is 3 in x, of shape (3, 4)\n"
+            "  help     --size batch=3, or none: arrays say it\n",
         ),
         (
             ["--size", "batch=99999999999"],

@@ -26,6 +26,12 @@ def test_sizes_have_the_names_of_arguments_and_axes(taken: Any) -> None:
     assert [(one.name, one.min, one.max) for one in taken.sizes] == [("x_0", 0, 64)]
 
 
+def test_a_model_says_what_it_is(taken: Any) -> None:
+    assert repr(taken) == (
+        "<model of torch for any x_0: 2 regions of 3 operators by offcut, 1 operators by torch>"
+    )
+
+
 def test_a_plan_shows_the_kernels_of_all_regions_and_what_stays_with_torch(taken: Any) -> None:
     plan = taken.plan(x_0=5)
     assert [row[1] for row in plan.rows] == ["dense relu", "dense"]

@@ -91,6 +91,7 @@ cut: cannot read --tile i
             """\
 cut: cannot read --tile i=x
   because  'x' is not a whole number
+  help     --tile i=8
 """,
         ),
         (
@@ -117,11 +118,24 @@ def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str)
     assert (done.exit_code, done.stderr) == (2, text)
 
 
+@pytest.mark.parametrize("at", [[], ["--at", "n=13"], ["--at", "q=3"]])
+def test_a_picture_is_of_all_sizes(gemm: Path, tmp_path: Path, at: list[str]) -> None:
+    done = run(app, ["cut", str(gemm), "--png", str(tmp_path / "cut.png"), *at])
+    assert done.exit_code == 2
+    assert done.stderr.endswith(
+        f" at {at[1] if at else 'no sizes'}\n  because  its sizes are n, m, K\n"
+        "  help     --at n=29 --at m=29 --at K=29\n"
+    )
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     done = run(app, ["cut", str(tmp_path / "none")])
     assert done.exit_code == 2
     assert done.stderr.startswith("cut: cannot read ")
-    assert "because  No such file or directory" in done.stderr
+    assert done.stderr.endswith(
+        "  because  No such file or directory\n"
+        "  help     offcut cut FILE, of a loop program: its text, as `offcut cut` prints it\n"
+    )
 
 
 def test_only_programs_are_compared() -> None:

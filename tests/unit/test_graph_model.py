@@ -165,7 +165,7 @@ def test_tensors_of_torch_give_tensors(model: Model) -> None:
 
 
 def test_what_a_call_lacks_is_said(model: Model) -> None:
-    with pytest.raises(CallError, match="takes 1 arrays, got 2"):
+    with pytest.raises(CallError, match="takes 1 array, got 2"):
         model(np.zeros((1, 1, 16), "float32"), np.zeros(1, "float32"))
     with pytest.raises(CallError, match="cannot run without x"):
         model({})

@@ -93,7 +93,10 @@ def test_a_file_that_is_not_read_back_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "no folder" / "mine.toml"
     with pytest.raises(TargetError) as refused:
         written("", path)
-    assert str(refused.value) == f"probe: cannot write {path}\n  because  No such file or directory"
+    assert str(refused.value) == (
+        f"probe: cannot write {path}\n  because  No such file or directory\n"
+        "  help     --out of a folder that is there\n  help     without --out it is printed"
+    )
 
 
 def test_the_clock_is_told_by_additions_that_wait_for_each_other() -> None:

@@ -99,8 +99,26 @@ def test_several_axes_give_every_combination_and_letters_together_one_size() -> 
 
 
 def test_an_axis_swept_twice_is_refused() -> None:
-    with pytest.raises(DescribeError, match="the axis 'm' is swept twice"):
+    with pytest.raises(DescribeError) as refused:
         read_axes(["m=1,2", "mn=3"], 24)
+    assert (
+        str(refused.value)
+        == """\
+sweep: the axis 'm' is swept twice
+  at       --sizes mn=3
+  because  --sizes m=1,2 has it too
+  help     --sizes m=1,7,100: all of its sizes at once"""
+    )
+
+
+def test_a_sweep_of_no_strategies_is_refused() -> None:
+    sizes = ["--sizes", "m=1", "--k", "3", "--n", "3"]
+    done = CliRunner().invoke(app, ["sweep", "mk,kn->mn", *sizes, "--strategies", ","])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "sweep: cannot measure nothing\n  at       --strategies\n  because  it names none\n"
+        "  help     --strategies auto,cut,ladder\n",
+    )
 
 
 def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:

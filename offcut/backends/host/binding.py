@@ -61,8 +61,8 @@ def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, obje
     Nothing is copied, nothing computed. Raises CallError, naming the argument and the fact.
     """
     name = signature.name
-    _check_count(signature, args)
     _check_keywords(signature, kwargs)
+    _check_count(signature, args)
     inputs = tuple(
         _check_array(argument, arrays.view(array, argument.name, op=name), argument.name, name)
         for argument, array in zip(signature.inputs, args, strict=True)

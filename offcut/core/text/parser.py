@@ -413,7 +413,7 @@ def parse(text: str) -> Program:
     for i in 0:n
       C[i] = int32(i)
 
-    Raises ParseError, with line and column, for any other text.
+    Raises ParseError, with line and column, for any other text; the name of a file is none.
     """
     if not isinstance(text, str):
         raise ParseError("parse", f"cannot read {text!r}", because="a program is read from text")
@@ -425,5 +425,13 @@ def parse(text: str) -> Program:
             at="line 1",
             because="the text says nothing",
             help=("str(partition) is such a text",),
+        )
+    if text.strip().endswith(".offcut") and "\n" not in text:
+        raise ParseError(
+            "parse",
+            "cannot read a program",
+            at="line 1",
+            because=f"{text.strip()!r} is the name of a file, not its text",
+            help=(f"parse(pathlib.Path({text.strip()!r}).read_text())",),
         )
     return _Statements(lines).program()

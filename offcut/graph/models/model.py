@@ -15,6 +15,7 @@ from offcut.backends.host import arrays as host
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
+from offcut.core.text.expressions import count
 from offcut.core.whole import whole
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
@@ -220,6 +221,11 @@ class Model:
             return tuple(made)
         return tuple(host.as_kind(kind, arrays[0], array) for array in made)
 
+    def __repr__(self) -> str:
+        given = ", ".join(value.name for value in self.bound.graph.inputs)
+        sizes = ", ".join(size.name for size in self.bound.graph.sizes)
+        return f"<model {self.bound.graph.name}({given}) for any {sizes or 'call'}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """It is compiled again where it is read: its kernels come from the cache."""
         return partial(compiled, **self._how), (self.asked,)
@@ -288,7 +294,7 @@ class Model:
         if len(lent) != len(inputs):
             raise CallError(
                 self.bound.graph.name,
-                f"takes {len(inputs)} arrays, got {len(lent)}",
+                f"takes {count(len(inputs), 'array')}, got {len(lent)}",
                 because=f"its inputs are {', '.join(value.name for value in inputs) or 'none'}",
             )
         windows = {

@@ -179,7 +179,10 @@ class _Import:
             if name not in given:
                 listed = ", ".join(sorted(given)) or "none"
                 raise DescribeError(
-                    OP, f"cannot take a constant {name}", because=f"the inputs are {listed}"
+                    OP,
+                    f"cannot take a constant {name}",
+                    because=f"the inputs are {listed}",
+                    help=("constants={name: array} of one of them",) if given else (),
                 )
         for one in self.graph.input:
             if one.name in self.constants:
@@ -350,7 +353,10 @@ class _Import:
             if name not in self.symbols:
                 listed = ", ".join(self.symbols) or "none"
                 raise DescribeError(
-                    OP, f"cannot bound the size {name}", because=f"the sizes are {listed}"
+                    OP,
+                    f"cannot bound the size {name}",
+                    because=f"the sizes are {listed}",
+                    help=tuple(f'sizes={{"{one}": (1, 512)}}' for one in self.symbols),
                 )
 
 

@@ -33,6 +33,11 @@ class OnnxModel:
     def __init__(self, imported: Imported, model: Model) -> None:
         self.imported, self.model = imported, model
 
+    def __repr__(self) -> str:
+        given, found = (", ".join(names) for names in (self.imported.inputs, self.imported.outputs))
+        sizes = ", ".join(size.name for size in self.sizes)
+        return f"<model {self.graph.name}({given}) -> {found} for any {sizes or 'call'}>"
+
     @property
     def graph(self) -> Graph:
         """The graph of our operators that the file became."""
@@ -137,9 +142,9 @@ def _proto(onnx: Any, source: Any) -> tuple[Any, Mapping[int, Array]]:
             else:
                 made, weights = onnx.load(path, load_external_data=False), {}
         except OSError as error:
-            raise DescribeError(OP, f"cannot read {path}", because=str(error.strerror)) from None
+            raise _unread(path, str(error.strerror)) from None
         except Exception as error:  # protobuf has errors of its own
-            raise DescribeError(OP, f"cannot read {path}", because=_short(error)) from None
+            raise _unread(path, _short(error)) from None
         try:
             onnx.load_external_data_for_model(made, str(path.parent))
         except Exception as error:  # of the checker, of the system
@@ -160,6 +165,11 @@ def _proto(onnx: Any, source: Any) -> tuple[Any, Mapping[int, Array]]:
         because="a model is a path, the bytes of a file, or an onnx.ModelProto",
         help=('from_onnx("model.onnx")',),
     )
+
+
+def _unread(path: Path, because: str) -> DescribeError:
+    help = ('from_onnx("model.onnx"): a file that onnx.save wrote, or another exporter',)
+    return DescribeError(OP, f"cannot read {path}", because=because, help=help)
 
 
 def _short(error: Exception) -> str:

@@ -77,6 +77,10 @@ class TorchModel:
                 self.traced += [] if found is None else [found]
         return self._otherwise(flat) if len(self.traced) > seen else self.again.called(args)
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(size.name for size in self.sizes)
+        return f"<model of torch for any {sizes or 'call'}: {self.report.splitlines()[0]}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         raise DescribeError(
             "from_torch",

@@ -52,7 +52,11 @@ def read_records(files: Sequence[str | os.PathLike[str]]) -> tuple[list[Record],
     for file in map(Path, files):
         if not file.exists():
             raise OffcutError(
-                "learn", f"cannot read {file.name}", at=str(file), because="it is not there"
+                "learn",
+                f"cannot read {file.name}",
+                at=str(file),
+                because="it is not there",
+                help=(f"offcut tune … --records {file}",),
             )
         if file.suffix in (".jsonl", ".csv"):
             found, told = read(file)
