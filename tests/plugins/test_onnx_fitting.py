@@ -69,6 +69,24 @@ from_onnx: cannot take one node of g
     )
 
 
+def test_an_axis_that_is_taken_apart_is_of_a_number() -> None:
+    proto = parsed("""g (float[b, n] x) => (float[p] y) {
+        parts = SplitToSequence <axis = 1, keepdims = 0> (x)  y = SequenceAt (parts, place) }""",
+        place=np.array(1))  # fmt: skip
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto)
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  SplitToSequence parts: an extent that is split in parts of one size is n, which is no number
+  help     from_onnx(…, sizes={…}) where a call never changes n"""
+    )
+    x = drawn(1, 4, 2)
+    (found,) = oc.from_onnx(proto, sizes={"n": 2})({"x": x}).values()
+    assert np.array_equal(found, x[:, 1])
+
+
 @pytest.mark.parametrize("up", ["2*((h+1)/2)", "2*(h/2)"])
 def test_an_image_that_is_halved_doubled_and_joined_is_even(up: str) -> None:
     pads = "[1, 1, 1, 1]" if "+" in up else "[0, 0, 0, 0]"
