@@ -46,6 +46,47 @@ from_onnx: cannot take one node of g
     )
 
 
+def test_an_extent_that_only_one_number_fits_is_that() -> None:
+    proto = parsed("""g (float[b, c, h, w] x, float[b, n] y) => (float[b, 2, p, q] z, float[b, m] t) {
+        z = Conv (x, kernel)  t = Gemm (y, table) }""",
+        kernel=drawn(1, 2, 3, 3, 3), table=drawn(2, 5, 5))  # fmt: skip
+    feeds = [{"x": drawn(3, b, 3, h, 4), "y": drawn(4, b, 5)} for b, h in ((1, 3), (2, 7), (5, 4))]
+    model = each(proto, feeds)
+    assert {*bounds(model)} == {"b", "h", "w"}
+    with pytest.raises(oc.CallError):
+        model({"x": drawn(3, 1, 4, 5, 5), "y": drawn(4, 1, 5)})
+
+
+def test_extents_that_no_single_number_fits_are_refused() -> None:
+    proto = parsed("g (float[b, n] x) => (float[p, q] y) { y = Add (x, v) }", v=drawn(1, 3, 5))
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto)
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  Add y: cannot join the shapes of x and w: axis 0 of x is b, axis 0 of w is 3"""
+    )
+
+
+def test_an_axis_that_is_taken_apart_is_of_a_number() -> None:
+    proto = parsed("""g (float[b, n] x) => (float[p] y) {
+        parts = SplitToSequence <axis = 1, keepdims = 0> (x)  y = SequenceAt (parts, place) }""",
+        place=np.array(1))  # fmt: skip
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(proto)
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  SplitToSequence parts: an extent that is split in parts of one size is n, which is no number
+  help     from_onnx(…, sizes={…}) where a call never changes n"""
+    )
+    x = drawn(1, 4, 2)
+    (found,) = oc.from_onnx(proto, sizes={"n": 2})({"x": x}).values()
+    assert np.array_equal(found, x[:, 1])
+
+
 @pytest.mark.parametrize("up", ["2*((h+1)/2)", "2*(h/2)"])
 def test_an_image_that_is_halved_doubled_and_joined_is_even(up: str) -> None:
     pads = "[1, 1, 1, 1]" if "+" in up else "[0, 0, 0, 0]"

@@ -10,7 +10,7 @@ import numpy as np
 
 from offcut import ops
 from offcut.core.dtypes import DTYPES, numpy_dtype
-from offcut.core.expr import Binary, Const, Expr, Var, walk
+from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import counted
@@ -150,7 +150,11 @@ class Context:
         Raises Refused where it is symbolic.
         """
         if isinstance(value, Expr):
-            raise Refused(f"{what} is {said(value)}, which is no number")
+            names = dict.fromkeys(self.origins[name][0] for name in sorted(variables(value)))
+            raise Refused(
+                f"{what} is {said(value)}, which is no number",
+                f"from_onnx(…, sizes={{…}}) where a call never changes {', '.join(names)}",
+            )
         return int(value)
 
     def bounds(self, value: Element, lows: Mapping[str, int] | None = None) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from offcut.graph import Bound, Ref
 from offcut.graph.passes import drop_dead
 from offcut.plugins.onnx.context import Context, Scaled, arithmetic
 from offcut.plugins.onnx.dtypes import dtype_of
-from offcut.plugins.onnx.fitting import Capped
+from offcut.plugins.onnx.fitting import Capped, Settled
 from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
@@ -92,6 +92,9 @@ def imported(
             lows[raised.size] = raised.low
         except Capped as capped:
             highs[capped.size] = capped.high
+        except Settled as settled:
+            text, _ = run.context.origins[settled.size]
+            sizes = {**sizes, text: settled.number}
         except Scaled as scaled:
             for name, factor in scaled.factors.items():
                 text, _ = run.context.origins[name]

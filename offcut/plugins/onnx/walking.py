@@ -7,20 +7,22 @@ which is walked likewise. What cannot be taken is collected, so that all of it i
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import onnx
 from onnx import helper, numpy_helper
 
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.context import Context
+from offcut.plugins.onnx.context import Context, Scaled
 from offcut.plugins.onnx.contributed import CONTRIBUTED
 from offcut.plugins.onnx.dtypes import code_of, name_of
 from offcut.plugins.onnx.elementwise import Operator
-from offcut.plugins.onnx.fitting import fit_sizes
+from offcut.plugins.onnx.fitting import Capped, Settled, fit_sizes, settle_sizes
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
+from offcut.plugins.onnx.negative import Raised
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, said
 from offcut.plugins.onnx.table import TABLE
 
@@ -79,6 +81,7 @@ class Walk:
                     made = self.node(node, given, scope)
                 except Refused as refused:
                     fit_sizes(self.context, given)
+                    settle_sizes(self.context, given, partial(self.taken, node, scope))
                     place = f"{scope.within}{node.name or node.output[0]}"
                     self.complaints.append(
                         Complaint(place, node.op_type, refused.because, refused.help)
@@ -86,6 +89,20 @@ class Walk:
             for name, one in zip(node.output, (*made, *[None] * len(node.output)), strict=False):
                 if name:
                     scope.values[name] = one
+
+    def taken(
+        self, node: Any, scope: Scope, context: Context, given: Sequence[Operand | None]
+    ) -> bool:
+        """Whether a node is taken in a context of its own, by sizes that are large enough."""
+        try:
+            Walk(context, self.functions).node(node, given, scope)
+        except Raised as raised:
+            every = context.builder.sizes
+            every[raised.size] = replace(every[raised.size], min=raised.low)
+            return self.taken(node, scope, context, given)
+        except (Refused, Capped, Scaled, Settled):
+            return False
+        return True
 
     def node(self, node: Any, given: Sequence[Operand | None], scope: Scope) -> Sequence[Any]:
         """What a node gives.
