@@ -18,7 +18,7 @@ from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.program import Program
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.costmodel import Device
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
@@ -44,7 +44,7 @@ class KernelCode:
     kinds: Kinds
     notes: tuple[str, ...] = ()
 
-    @cached_property
+    @kept_property
     def signature(self) -> Signature:
         """How a kernel is called."""
         return signature_of(*self.request.named)
@@ -203,7 +203,7 @@ class Kernel:
         given = {names[user]: size for user, size in sizes.items()}
         return target.shown(planned, self.signature, options, form, given)
 
-    @cached_property
+    @kept_property
     def entry(self) -> Entry:
         """The C function that a call runs: its address, what declares it, and the constants that it reads.
 

@@ -14,7 +14,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
 from offcut.core.program import Kind, Program, canonical
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
@@ -48,7 +48,7 @@ class Request:
     users: Users
     arrays: Mapping[str, Array]
 
-    @cached_property
+    @kept_property
     def text(self) -> str:
         """Of the program: what is kept on disk is kept by it."""
         return str(self.program)

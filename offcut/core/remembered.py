@@ -12,9 +12,9 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
 
-class cached_property(Generic[_T]):  # as that of functools, whose name it has
-    """A property that is computed when it is first asked for. That of functools holds one lock for all objects up to Python
-    3.11.
+class kept_property(Generic[_T]):  # named as a decorator is
+    """A property that is computed when it is first asked for, and kept. That of functools, ``cached_property``, holds one lock for
+    all objects up to Python 3.11.
 
     Threads that ask at once may compute it twice, and get one and the same value.
     """
@@ -26,7 +26,7 @@ class cached_property(Generic[_T]):  # as that of functools, whose name it has
         self._name = name
 
     @overload
-    def __get__(self, instance: None, owner: type) -> cached_property[_T]: ...
+    def __get__(self, instance: None, owner: type) -> kept_property[_T]: ...
 
     @overload
     def __get__(self, instance: object, owner: type) -> _T: ...

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from offcut.core.expr import Expr
 from offcut.core.program import Size
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.describe.request import Array
 
 
@@ -79,13 +79,13 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
 
-    @cached_property
+    @kept_property
     def values(self) -> Mapping[str, Value]:
         """All values by name."""
         made = (value for node in self.nodes for value in node.results)
         return {value.name: value for value in (*self.inputs, *self.constants, *made)}
 
-    @cached_property
+    @kept_property
     def users(self) -> Mapping[str, tuple[Node, ...]]:
         """The nodes that read each value."""
         found: dict[str, list[Node]] = {name: [] for name in self.values}

@@ -22,7 +22,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.core.text.expressions import count
 from offcut.core.walking import around, bound
 from offcut.partition.strategies.placing import Segment
@@ -70,7 +70,7 @@ class Piece:
         forms = {segment.form for _, segment in self.segments}
         return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
 
-    @cached_property
+    @kept_property
     def inside(self) -> tuple[tuple[Stmt, int], ...]:
         """The statement of it that lies in most loops, last, and all that encloses it, with the block
         of each that is entered.
@@ -262,7 +262,7 @@ class Partition:
     through: Program | None = field(default=None, repr=False, compare=False)
     schedule: Any = field(default=None, repr=False, compare=False)
 
-    @cached_property
+    @kept_property
     def size(self) -> Size:
         """How large the emitted program and its object code are; the code is made to be measured."""
         made, given = _stores(self.loops), _stores(self.source)

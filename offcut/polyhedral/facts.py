@@ -15,7 +15,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.expr import Compare, Const, Expr, Var, variables
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import holds_at, smallest
@@ -69,7 +69,7 @@ class Facts:
         """The names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 
-    @cached_property
+    @kept_property
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
         """The conditions in groups that share no name, each with all its names."""
         groups = () if self._outer is None else self._outer._parts
@@ -98,7 +98,7 @@ class Facts:
                 conditions += part[1]
         return tuple(n for n in self.names if n in names), tuple(conditions)
 
-    @cached_property
+    @kept_property
     def empty(self) -> bool:
         """Whether nothing runs here, at any size."""
         parts = (part for _, part in self._parts)

@@ -9,7 +9,7 @@ from math import comb
 from random import Random
 
 from offcut.core.hashed import Hashed
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 
@@ -80,7 +80,7 @@ class NestSpace:
                         if any(way.pack is not None for way in ways):
                             yield Chosen(ways, lay)
 
-    @cached_property
+    @kept_property
     def bundles(self) -> tuple[tuple[tuple[Form, ...], tuple[tuple[Form, ...], ...]], ...]:
         """By lay, the forms that pack nothing, and by packed copy, those that read it."""
         found = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]
@@ -70,7 +70,7 @@ class Tree:
         """The nest in these ways, which run in further plain loops."""
         return replace(nest, ways=tuple(_inside(way, loops) for way in ways))
 
-    @cached_property
+    @kept_property
     def _leaves(self) -> dict[int, Leaves]:
         return {id(part): leaves(part) for part in _togethers(self.parts)}
 

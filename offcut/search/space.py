@@ -21,7 +21,7 @@ from random import Random
 
 from offcut.core.hashed import Hashed
 from offcut.core.program import Program
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -249,7 +249,7 @@ class Space:
     def _stage_steps(self) -> list[int]:
         return [p for p, step in enumerate(self.first.steps) if isinstance(step, _STAGES)]
 
-    @cached_property
+    @kept_property
     def _variants(self) -> dict[int | None, Variant]:
         """The space of the nests, by the decision about stages that is taken back."""
         found = {}
@@ -287,7 +287,7 @@ class Space:
         fixed = frozenset(step.buffer for step in lays) - used
         return Variant(tree, tuple(spaces), fixed)
 
-    @cached_property
+    @kept_property
     def _choices(self) -> tuple[Options, ...]:
         """What may be said beside stages and nests, in order; what `first` says first."""
         found: list[Options] = []
@@ -312,7 +312,7 @@ class Space:
             ]
         return (*found, *marks)
 
-    @cached_property
+    @kept_property
     def _loops(self) -> LoopCuts:
         return LoopCuts(self.program, self.machine)
 

@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 from compiled import in_child, needs_fork
 
 from offcut.backends.cpu.machine import jit
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.polyhedral import limit
 
 pytestmark = needs_fork
@@ -25,7 +25,7 @@ class Slow:
     def __init__(self, asked: Callable[[], int]) -> None:
         self._asked = asked
 
-    @cached_property
+    @kept_property
     def answer(self) -> int:
         """What it is asked for."""
         return self._asked()

@@ -19,7 +19,7 @@ from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Phases:
     spec: Spec
     told: bool = True
 
-    @cached_property
+    @kept_property
     def each(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
         """What runs, one after the other: statements of the host, and nests, each by its options.
 
@@ -95,7 +95,7 @@ class Phases:
                 found[nest.stage] = labels[number]
         return found
 
-    @cached_property
+    @kept_property
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
         """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
         reads in main memory what another one of them has stored there.

@@ -33,7 +33,7 @@ from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
@@ -70,7 +70,7 @@ class Accelerator(Target):
         """The machine that it plans for."""
         return self.described
 
-    @cached_property
+    @kept_property
     def spec(self) -> Spec:
         """The machine in numbers."""
         return Spec.of(self.described)

@@ -23,7 +23,7 @@ from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.program import Program
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -50,7 +50,7 @@ class Cpu(Target):
         external = tuple(kernel for kernel in given.microkernels if kernel.unit == "core")
         return replace(host, external=external, threads=given.threads)
 
-    @cached_property
+    @kept_property
     def _found(self) -> isa.Host:
         """The machine as it was when it was first asked for: a kernel stays what it was made for."""
         return isa.host() if self.described is None else isa.described(self.described)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
 from offcut.core.program import Program
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
@@ -52,12 +52,12 @@ class Formulas:
     compiled_in: float
     within: float = 0.0
 
-    @cached_property
+    @kept_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
         return self._shown(self.operations)
 
-    @cached_property
+    @kept_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages = by_stage(self.prediction.pieces).items()
@@ -68,18 +68,18 @@ class Formulas:
         """Of the call, on one core."""
         return self.cycles / self.machine.hertz
 
-    @cached_property
+    @kept_property
     def bytes(self) -> dict[str, sympy.Expr]:
         """From each memory, the nearest first."""
         names = dict.fromkeys(name for one in self.prediction.pieces for name in one.bytes)
         return {name: self._bytes(name) for name in names}
 
-    @cached_property
+    @kept_property
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
         return self._shown(self._by_piece(lambda one: one.joules))
 
-    @cached_property
+    @kept_property
     def kept(self) -> dict[str, sympy.Expr]:
         """Bytes of the largest part of the call that fits each cache, and stays there."""
         return {name: self._shown(size) for name, size in self.prediction.kept.items()}
@@ -90,7 +90,7 @@ class Formulas:
         caches = {memory.name: memory.bytes for memory in self.machine.memory}
         return {name: size / caches[name] for name, size in self.kept.items()}
 
-    @cached_property
+    @kept_property
     def code_bytes(self) -> sympy.Expr:
         """Of the kernel, whatever the sizes: right to a factor of three."""
         return self._shown(ix.const(self.code))
@@ -137,7 +137,7 @@ class Formulas:
         """What the names in the formulas that were asked for stand for, each in terms of those before."""
         return self._names.parts
 
-    @cached_property
+    @kept_property
     def _names(self) -> Names:
         return Names(self.users, self.prediction.values)
 

@@ -31,7 +31,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.interpret.values import evaluate
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 from offcut.costmodel.shortened import shortened_once
 from offcut.errors import InternalError
 
@@ -127,7 +127,7 @@ class Names:
 
         return visit(expr)
 
-    @cached_property
+    @kept_property
     def _values(self) -> dict[tuple[tuple[str, int], ...], dict[str, int | float]]:
         """What names stand for, by the sizes."""
         return {}

@@ -19,7 +19,7 @@ from functools import reduce
 
 import numpy as np
 
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Access, Levels, accesses
 from offcut.describe.computation import Computation, Stage
@@ -39,7 +39,7 @@ class Reuse:
     levels: Levels
     calls: Calls
 
-    @cached_property
+    @kept_property
     def groups(self) -> dict[str, tuple[Stage, ...]]:
         """The stages of each nest, by the first of them."""
         return {one[0].buffer: one for one in self.computation.groups}

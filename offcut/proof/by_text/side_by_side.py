@@ -44,7 +44,7 @@ from offcut.core.program import (
     with_blocks,
 )
 from offcut.core.program import walk as statements
-from offcut.core.remembered import cached_property
+from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Dependence, Facts, Space, dependences, kept
@@ -74,7 +74,7 @@ class _SideBySide:
         self.starts = starts_of(source)
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
 
-    @cached_property
+    @kept_property
     def carried(self) -> set[tuple[int, str, str]]:
         """(top-level statement, iterator, array) of the dependences that loops of the source carry."""
         return set(_carried(self.source))

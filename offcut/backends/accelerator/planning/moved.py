@@ -18,7 +18,7 @@ from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
-from offcut.core.remembered import cached_property, remembered
+from offcut.core.remembered import kept_property, remembered
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -67,7 +67,7 @@ class Moving:
     parts: tuple[Part, ...]
     spec: Spec
 
-    @cached_property
+    @kept_property
     def loops(self) -> frozenset[str]:
         """Those that move it."""
         return frozenset(loop for part in self.parts for loop, _ in part.loops)
