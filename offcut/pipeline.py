@@ -53,7 +53,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import PASS, bounded, check_sizes, forget
+from offcut.polyhedral import PASS, bounded, check_promises, forget
 from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
@@ -151,7 +151,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
             )
         read_back(program, "prove_equal")
     with bounded("prove_equal", f"cannot compare with {source.name}"):
-        check_sizes(source, "prove_equal", {})
+        check_promises(source, "prove_equal", {})
     check_reassociate(reassociate, "prove_equal")
     forget()
     check_throughout(emitted)

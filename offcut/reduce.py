@@ -19,7 +19,7 @@ from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.interpret.interpreter import poisoned
 from offcut.core.interpret.interpreter import run as interpreted
 from offcut.core.interpret.values import Array, evaluate
-from offcut.core.program import Kind, Program, Size
+from offcut.core.program import Kind, Program
 from offcut.core.shrinking import reduced, simpler_programs, symptom
 from offcut.core.text.parser import parse
 from offcut.core.walking import bound_in
@@ -179,9 +179,7 @@ def _runs(program: Program) -> Iterator[_Run]:
     rng = np.random.default_rng(0)
     fixed: dict[str, Array] = {}
     for value in _VALUES:
-        sizes = {
-            size.name: nearest_allowed(size, value + k) for k, size in enumerate(program.sizes)
-        }
+        sizes = {size.name: size.at_or_above(value + k) for k, size in enumerate(program.sizes)}
         if not all(evaluate(fact, sizes) for fact in program.assumptions):
             continue
         given: dict[str, Array] = {}
@@ -202,13 +200,6 @@ def _runs(program: Program) -> Iterator[_Run]:
             continue
         if not sizes:
             return
-
-
-def nearest_allowed(size: Size, value: int) -> int:
-    """The value of `size` that is nearest to `value`, from above where one is."""
-    value = max(size.min, min(value, size.max))
-    up = -(-value // size.multiple_of) * size.multiple_of
-    return up if up <= size.max else size.max // size.multiple_of * size.multiple_of
 
 
 def _difference(program: Program, run: _Run, found: Mapping[str, Any]) -> str:

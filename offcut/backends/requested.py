@@ -30,7 +30,7 @@ from offcut.polyhedral import (
     check_extents,
     check_inside,
     check_program_fits,
-    check_sizes,
+    check_promises,
     forget,
 )
 from offcut.proof.forms.zeros import conditions
@@ -128,7 +128,7 @@ def _check(program: Program, made: Request) -> None:
     forget()
     bound, names = made.program, made.users.names
     with bounded("compile", f"cannot compile {program.name}"):
-        check_sizes(bound, "compile", names)
+        check_promises(bound, "compile", names)
         check_divisors(program, "compile")
     check_program_fits(bound)
     with bounded("compile", f"cannot compile {program.name}"):

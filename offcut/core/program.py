@@ -214,6 +214,15 @@ class Size:
     max: int = 2**31 - 1
     multiple_of: int = 1
 
+    @property
+    def last(self) -> int:
+        """The greatest value."""
+        return self.max // self.multiple_of * self.multiple_of
+
+    def at_or_above(self, value: int) -> int:
+        """The least value from `value` on; the greatest where there is none."""
+        return min(-(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class Program:

@@ -8,18 +8,13 @@ import numpy.typing as npt
 from offcut.core.program import Size
 
 
-def least_of(size: Size) -> int:
-    """The least value of a size that is above 0."""
-    step = size.multiple_of
-    return -(-max(size.min, 1) // step) * step
-
-
 def samples(size: Size, count: int, most: int = 2**31 - 1) -> npt.NDArray[np.int64]:
     """As many values of a size at most, ascending: the further apart the larger they are, none of them 0.
 
     most  the largest that is looked at, where the size has one below
     """
-    step, first = size.multiple_of, least_of(size)
+    step = size.multiple_of
+    first = max(size.at_or_above(1), step)
     last = max(min(size.max, most) // step * step, first)
     found: npt.NDArray[np.int64] = np.geomspace(first, last, count).astype(np.int64)
     return np.unique(found // step * step)

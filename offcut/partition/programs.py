@@ -32,7 +32,7 @@ from offcut.polyhedral import (
     check_extents,
     check_inside,
     check_program_fits,
-    check_sizes,
+    check_promises,
     dependences,
     kept,
 )
@@ -56,7 +56,7 @@ def cut_program(
     """
     users = users or Users.of(source)
     _check_assumptions(source)
-    check_sizes(source, "partition", users.names)
+    check_promises(source, "partition", users.names)
     check_divisors(source, "partition")
     check_marks(source, users.of_sizes)
     check_program_fits(source)

@@ -17,7 +17,7 @@ from offcut.polyhedral.bounds import (
     check_extents,
     check_inside,
     check_program_fits,
-    check_sizes,
+    check_promises,
     outside_window,
     windows_left,
 )
@@ -69,7 +69,7 @@ __all__ = [
     "check_extents",
     "check_inside",
     "check_program_fits",
-    "check_sizes",
+    "check_promises",
     "coefficient",
     "coordinates",
     "dependences",

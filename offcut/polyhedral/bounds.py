@@ -357,7 +357,7 @@ def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr,
     return all(at.holds(side) for pair in sides for side in pair)
 
 
-def check_sizes(program: Program, op: str, users: Mapping[str, str]) -> None:
+def check_promises(program: Program, op: str, users: Mapping[str, str]) -> None:
     """Refuse `program` unless some sizes meet all that is promised of them: of none, everything is proved.
 
     op     what was asked for, in the words of the refusal

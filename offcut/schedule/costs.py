@@ -59,9 +59,7 @@ def _points(sizes: tuple[Size, ...]) -> Array:
 
 def _values(size: Size, count: int) -> Sequence[int]:
     """As many values of a size at most: half of them its least ones, the others further and further apart, up to the last."""
-    step = size.multiple_of
-    first = -(-size.min // step) * step
-    least = range(first, size.max + 1, step)[: max(count // 2, 1)]
+    least = range(size.at_or_above(0), size.max + 1, size.multiple_of)[: max(count // 2, 1)]
     larger = samples(size, count - len(least)) if size.max > least[-1] else ()
     return sorted({*least, *map(int, larger)})
 

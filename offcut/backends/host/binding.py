@@ -243,7 +243,7 @@ def _check_facts(signature: Signature, sizes: Mapping[str, int], sources: _Sourc
 def _accepted(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str:
     """What would have been taken in place of a value that no `dim` allows."""
     name, step = facts.name, facts.multiple_of
-    first, last = -(-facts.min // step) * step, facts.max // step * step
+    first, last = facts.at_or_above(0), facts.last
     if isinstance(source, str):
         multiple = f", a multiple of {step}" if step > 1 else ""
         return f"{name}={first} to {name}={last}{multiple}"

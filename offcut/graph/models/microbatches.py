@@ -224,8 +224,7 @@ class MicroBatches:
             raise _refused(part, part.size, "the graph has no such size", *self._sizes)
         if part.count < size.min or part.count % size.multiple_of:
             of = f", a multiple of {size.multiple_of}" if size.multiple_of > 1 else ""
-            least = -(-max(size.min, 1) // size.multiple_of) * size.multiple_of
-            help = f"{Part(part.first, part.last, least, part.size)}"
+            help = f"{Part(part.first, part.last, size.at_or_above(1), part.size)}"
             raise _refused(part, "", f"{size.name} is {size.min} at least{of}", help)
 
     def _batch(self) -> tuple[str, Array]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Program, Size
+from offcut.core.program import Program
 from offcut.errors import PartitionError
 from offcut.proof.by_instances.differing import difference, elements
 from offcut.proof.by_instances.pairing import refused, untold
@@ -63,9 +63,11 @@ def small_sizes(program: Program) -> Iterator[dict[str, int]]:
     """Some sizes that a program allows, from the smallest on."""
     sizes = program.sizes
     each = next((k for k in range(_LEAST, 1, -1) if k ** len(sizes) <= _COMBINATIONS), 1)
-    least = [[_from(size, size.min + k * size.multiple_of) for k in range(each)] for size in sizes]
+    least = [
+        [size.at_or_above(size.min + k * size.multiple_of) for k in range(each)] for size in sizes
+    ]
     combined = sorted(product(*least), key=lambda one: (sum(one), one))
-    alike = (tuple(_from(size, value) for size in sizes) for value in _ALIKE)
+    alike = (tuple(size.at_or_above(value) for size in sizes) for value in _ALIKE)
     fine = [one for one in dict.fromkeys(combined) if _allowed(program, one)][:_COMBINED]
     further = (
         [one for one in alike if sum(one) > sum(fine[-1]) and _allowed(program, one)]
@@ -74,12 +76,6 @@ def small_sizes(program: Program) -> Iterator[dict[str, int]]:
     )
     for values in dict.fromkeys((*fine, *further)):
         yield dict(zip((size.name for size in sizes), values, strict=True))
-
-
-def _from(size: Size, value: int) -> int:
-    """The first value of a size from `value` on, or the last one there is."""
-    step = size.multiple_of
-    return min(-(-max(value, size.min) // step), size.max // step) * step
 
 
 def _allowed(program: Program, values: tuple[int, ...]) -> bool:

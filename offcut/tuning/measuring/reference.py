@@ -62,7 +62,6 @@ from offcut.errors import CallError, InternalError, OffcutError, TargetError
 from offcut.experiment.reference import HALF_ULP, Reference
 from offcut.kernel import Kernel
 from offcut.pipeline import compile
-from offcut.reduce import nearest_allowed
 from offcut.schedule import Schedule
 from offcut.tuning.measuring.operands import Draw, drawn, inner_sizes, with_constants
 from offcut.tuning.problem import Problem
@@ -187,7 +186,7 @@ def _compiled(program: Program) -> _Loops:
     for value in _SMALL:
         if value >= longest:
             continue
-        sizes = {s.name: nearest_allowed(s, value + k) for k, s in enumerate(program.sizes)}
+        sizes = {s.name: s.at_or_above(value + k) for k, s in enumerate(program.sizes)}
         arrays = drawn(program, sizes, 0, Draw.FIRST)
         try:
             wanted = run(program, arrays, sizes, most=_PATIENT)

@@ -72,10 +72,9 @@ def fitted(cycles: Cycles, sizes: Sequence[Size], divisors: Mapping[str, Sequenc
         return known[point]
 
     steps = [lcm(size.multiple_of, *divisors[size.name]) for size in sizes]
-    lows = [_lowest(size) for size in sizes]
+    lows = [size.at_or_above(1) for size in sizes]
     more = [
-        min(low + 2 * step, _highest(size))
-        for low, step, size in zip(lows, steps, sizes, strict=True)
+        min(low + 2 * step, size.last) for low, step, size in zip(lows, steps, sizes, strict=True)
     ]
 
     def seen(axis: int) -> _Seen:
@@ -103,15 +102,6 @@ def _far(axes: Sequence[Along]) -> Iterator[tuple[int, ...]]:
     held = [one.held_out() for one in axes]
     for turn in range(FAR):
         yield tuple(one[turn * (axis + 1) % len(one)] for axis, one in enumerate(held))
-
-
-def _lowest(size: Size) -> int:
-    """The smallest size at which there is something to do."""
-    return min(-(-max(size.min, 1) // size.multiple_of) * size.multiple_of, _highest(size))
-
-
-def _highest(size: Size) -> int:
-    return size.max // size.multiple_of * size.multiple_of
 
 
 def _written(axes: Sequence[Along], at: Callable[..., float], point: tuple[int, ...]) -> Expr:
@@ -153,7 +143,7 @@ class _Looked:
 
 
 def _looked(seen: _Seen, size: Size, step: int, divisors: Sequence[int]) -> _Looked:
-    unit, low, most = size.multiple_of, _lowest(size), _highest(size)
+    unit, low, most = size.multiple_of, size.at_or_above(1), size.last
     first, period = _period(seen, low, most, step, unit)
     last = first + period if period else most
     ends = {low, last, first}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
-from offcut.core.samples import least_of, samples
+from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.shown.fitted import Term, near, terms_of
@@ -46,7 +46,9 @@ class Page:
 
     def __str__(self) -> str:
         sizes = self.described.sizes
-        looked = ", ".join(f"{self._user(one)} in {least_of(one)}…{_last(one)}" for one in sizes)
+        looked = ", ".join(
+            f"{self._user(one)} in {one.at_or_above(1)}…{_last(one)}" for one in sizes
+        )
         called = ", ".join(map(self._user, sizes))
         sampled = self._on_a_grid()
         return "\n".join(
@@ -138,7 +140,7 @@ class Page:
 
     def _bound(self, size: Size) -> str:
         """Of each resource, the values of a size at which it is what binds."""
-        values = np.arange(least_of(size), _last(size) + 1, size.multiple_of, dtype=np.int64)
+        values = np.arange(size.at_or_above(1), _last(size) + 1, size.multiple_of, dtype=np.int64)
         points, held = {size.name: values}, []
         for other in self.described.sizes:
             if other != size:
