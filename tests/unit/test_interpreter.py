@@ -399,9 +399,11 @@ run: cannot take m = 0.5
   because  a size is an integer"""),
         ({"A": A[:3]}, {"m": 0}, """\
 run: cannot take n = 3
+  at       axis 0, of 3, of input A: float32[n, 3]
   because  n is in 2…8, a multiple of 2"""),
         ({"A": A[:0]}, {"m": 0}, """\
 run: cannot take n = 0
+  at       axis 0, of 0, of input A: float32[n, 3]
   because  n is in 2…8, a multiple of 2"""),
         ({"A": A}, {"m": 5}, """\
 run: cannot run at m = 5, n = 4
