@@ -184,7 +184,7 @@ def _convolution(
     across, inside = window_names(axes)
     steps = tuple(reduce_axis(size, word) for size, word in zip(sizes, inside, strict=True))
     c, each = reduce_axis(inner, "c"), outer // groups
-    narrow = last and inner == each <= NARROW and groups > 1
+    narrow = last and 1 < inner == each <= NARROW and groups > 1
     letters = ("n", *across, "o") if last else ("n", "o", *across)
 
     def apart(at: tuple[Value, ...]) -> tuple[Value, tuple[Value, ...], Value]:
@@ -196,7 +196,9 @@ def _convolution(
         read = (n, *positions, channel) if last else (n, channel, *positions)
         weight = (*steps, c, o) if last else (o, c, *steps)
         pixel = within(placed, positions, element(x, read), 0.0 if total != "int32" else 0)
-        return sum_over(pixel * element(w, weight), axis=(*steps, c) if narrow else (c, *steps))
+        # as terms that padding makes zero are left out, the last axis of a window first
+        order = (*reversed(steps), c) if narrow else (c, *steps)
+        return sum_over(pixel * element(w, weight), axis=order)
 
     if groups == 1 or inner == 1 or narrow:
 

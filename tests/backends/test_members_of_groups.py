@@ -117,6 +117,31 @@ for i in 0:n
         np.testing.assert_array_equal(kernel(a), a[:, 4 * (np.arange(64) // 4)])
 
 
+@pytest.mark.parametrize("row", ["r", "i + r", "i + 3 - r"])
+def test_an_iterator_that_says_the_row_too_is_that_of_each_member(row: str) -> None:
+    term = f"A[{row}, {{group}}*(j//{{group}}) + r] - W[i, r, j]"
+    kernel = kernel_of(64, 4, rows="n + 3, {width}", term=term)
+    for n in (1, 5):
+        a, w = drawn(n, "float32", n + 3, 64), drawn(1, "float32", n, 4, 64)
+        i, r, j = np.ogrid[:n, :4, :64]
+        rows = {"r": r, "i + r": i + r, "i + 3 - r": i + 3 - r}[row]
+        read = a[rows, 4 * (j // 4) + r]
+        np.testing.assert_array_equal(kernel(a, w), (read - w).sum(axis=1))
+
+
+@pytest.mark.parametrize("channels", [4, 1])
+def test_bits_of_narrow_groups_are_those_of_every_strategy(channels: int) -> None:
+    n, h = oc.dim("n", 0, 16), oc.dim("h", 1, 40)
+    x, w = oc.placeholder((n, h, h, 16), name="x"), oc.placeholder((3, 3, channels, 16), name="w")
+    y = oc.ops.conv2d(x, w, padding=1, groups=16 // channels, layout="NHWC")
+    random = np.random.default_rng(0)
+    given = [random.standard_normal(s, np.float32) for s in ((2, 9, 9, 16), (3, 3, channels, 16))]
+    wanted = oc.compile(y, inputs=[x, w])(*given)
+    for strategy in ("mask", "ladder"):
+        found = oc.compile(y, inputs=[x, w], strategy=strategy)(*given)
+        np.testing.assert_array_equal(found, wanted)
+
+
 def test_groups_are_no_gathers() -> None:
     source = kernel_of(64, 4).source("llvm")
     assert "gather" not in source

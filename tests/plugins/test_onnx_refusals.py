@@ -125,9 +125,20 @@ def test_a_constant_is_as_the_file_declares_it(
     assert str(refused.value) == f"from_onnx: cannot take a constant z\n  because  {because}"
 
 
+class Trained:
+    """As a parameter of torch."""
+
+    dtype = np.dtype("float32")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("it requires grad")
+
+
 def test_lists_that_no_array_is_made_of_are_no_constants() -> None:
     with pytest.raises(oc.DescribeError, match="cannot take a constant z\n  because  numpy makes"):
         oc.from_onnx(parsed(ADDED), constants={"z": [[1.0], [2.0, 3.0]]})
+    with pytest.raises(oc.DescribeError, match="numpy makes no array of it: it requires grad"):
+        oc.from_onnx(parsed(ADDED), constants={"z": Trained()})
 
 
 def test_two_constants_have_one_size() -> None:

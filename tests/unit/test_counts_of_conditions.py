@@ -147,6 +147,15 @@ def test_counts_may_be_larger_than_integers_of_machines() -> None:
     assert kernel.cost(n=2**31 - 1).flop == 2 * (2**31 - 1) ** 2
 
 
+def test_heights_of_balanced_tiles_are_counted_where_no_tile_is() -> None:
+    body = "  for j in i:3\n    c[i] += x[i]\n"
+    cut = oc.partition(oc.parse(HEAD + body), tile={"j": 2}, tail={"j": "balance"})
+    kernel = oc.compile(cut.loops)
+    assert [kernel.cost(n=n).flop for n in (0, 1, 2, 3, 4, 9)] == [0, 3, 5, 6, 6, 6]
+    formula = kernel.cost().flop
+    assert [formula.subs(dict.fromkeys(formula.free_symbols, n)) >= 6 for n in (4, 9)] == [True] * 2
+
+
 def test_a_schedule_of_a_triangle_is_counted() -> None:
     schedule = oc.Schedule.parse("schedule gram\ncut i ladder 8\ncut j guard 32\n")
     kernel = oc.compile(oc.parse(TRIANGLE), schedule=schedule)

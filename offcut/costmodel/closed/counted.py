@@ -301,7 +301,10 @@ class _Counter:
         """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
         else a name for it.
         """
-        value, range_ = folded(let.value), (ix.const(let.lo), ix.const(let.hi - 1))
+        value = rewrite(
+            folded(let.value), with_divisor
+        )  # it is evaluated where it is not asked, too
+        range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
             return self.block(substituted(let.body, {let.name: value}), scope)
@@ -311,7 +314,6 @@ class _Counter:
                 for one in range(let.lo, let.hi)
             )
             return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
-        value = rewrite(value, with_divisor)
         name = next((known for known, other in self.values.items() if other == value), "")
         if not name:
             name = self.names.fresh(let.name)

@@ -70,7 +70,8 @@ def _over_groups(reader: Compute, products: Compute, axis: str) -> Compute | Non
     channel = next((name for name in body.axes if ix.add(first, Var(name)) in read), None)
     if channel is None:
         return None
-    order = (*(name for name in body.axes if name != channel), channel)
+    window = [name for name in body.axes if name != channel]
+    order = (*reversed(window), channel)  # as terms that padding makes zero are left out
     axes = {one.name: one for one in products.reduce_axes}
     return replace(
         reader,

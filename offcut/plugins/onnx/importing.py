@@ -245,7 +245,7 @@ class _Import:
             array = np.asarray(given)
             if not hasattr(given, "dtype") and np.can_cast(array.dtype, dtype, "same_kind"):
                 array = np.asarray(given, dtype)
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, OverflowError, RuntimeError) as error:
             raise _no_constant(value, f"numpy makes no array of it: {error}") from None
         if array.dtype != dtype:
             help = (f'numpy.asarray({value.name}, "{dtype}")',)

@@ -296,7 +296,7 @@ class Addressing(Scalars, ABC):
         width, dtype = lanes.width, memory.dtype
         some = None if mask is None else self.some_of_each(group, mask, width)
         in_turn = lanes.in_turn if lanes.path is None else {}
-        name = next((name for name in in_turn if self.picks(name, index[-1], group, lanes)), None)
+        name = next((name for name in in_turn if self.picks(name, index, group, lanes)), None)
         if name is not None:
             with self.bound(name, "0"):
                 first = self.address(memory, index)
@@ -309,9 +309,11 @@ class Addressing(Scalars, ABC):
         owners = (lane // group * group + member for lane in range(width))
         return self.shuffled(STORED[dtype], raw, width, owners)
 
-    def picks(self, name: str, part: Expr, group: int, lanes: Lanes) -> bool:
-        """Whether the iterator of that name says which member of groups of lanes is read."""
-        return lanes.in_turn[name] == group and coefficient(part, name) == 1
+    def picks(self, name: str, index: Sequence[Expr], group: int, lanes: Lanes) -> bool:
+        """Whether the iterator of that name says which member of groups of lanes is read, and nothing else."""
+        *outer, last = index
+        alone = not any(name in variables(part) for part in outer)
+        return lanes.in_turn[name] == group and coefficient(last, name) == 1 and alone
 
     def some_of_each(self, group: int, mask: str, width: int) -> str:
         """Lanes of whose group, so many side by side, one is on at least."""

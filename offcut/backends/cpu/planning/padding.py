@@ -62,15 +62,28 @@ def without_padding(program: Program, rows: bool) -> Program:
 
 
 def _turned(stmt: Stmt, asked: Mapping[Store, Expr]) -> tuple[Stmt, ...]:
-    """A sum with the loops that its conditions name in front, the last of them first; nothing where it is none."""
+    """A sum with the loops that its conditions name in front, those that are asked together with later axes of the result first;
+    nothing where it is none.
+    """
     loops, inner = _chain(stmt)
     if not loops or not isinstance(inner, Store) or inner not in asked:
         return ()
     own = [loop for loop in loops if loop.iter not in set().union(*map(variables, inner.index))]
     named = [loop for loop in own[:-1] if loop.iter in variables(asked[inner])]
+    late = [(_last_axis(loop.iter, inner, asked[inner]), at) for at, loop in enumerate(named)]
+    named = [named[at] for _, at in sorted(late, reverse=True)]
     rest = [loop for loop in loops if loop not in named]
     first = len([loop for loop in loops if loop not in own])
-    return _nest([*rest[:first], *reversed(named), *rest[first:]], (inner,))
+    return _nest([*rest[:first], *named, *rest[first:]], (inner,))
+
+
+def _last_axis(name: str, store: Store, condition: Expr) -> int:
+    """The last axis of what is stored that a condition asks together with an iterator; -1 where it asks this alone."""
+    beside = set().union(
+        *(variables(one) for one in conjuncts(condition) if name in variables(one))
+    )
+    axes = (axis for axis, part in enumerate(store.index) if variables(part) & beside)
+    return max(axes, default=-1)
 
 
 def _apart(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
