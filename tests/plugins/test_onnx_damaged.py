@@ -79,6 +79,7 @@ def test_tensors_in_another_file_are_read_and_missed(
     assert because in found
 
 
+@pytest.mark.slow
 def test_every_part_of_a_file_that_is_cut_off_is_refused_or_a_model() -> None:
     text = added().SerializeToString()
     for end in range(len(text)):

@@ -81,6 +81,7 @@ def bench(schedules: dict[str, Schedule]) -> Iterator[Bench]:
         yield found
 
 
+@pytest.mark.slow
 def test_every_candidate_is_accounted_for(bench: Bench, schedules: dict[str, Schedule]) -> None:
     good = schedules["nothing"]
     nonsense = Schedule("C", (*good.steps, *good.steps))

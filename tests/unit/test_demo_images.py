@@ -40,6 +40,7 @@ def test_what_follows_a_convolution_joins_it(model: Model) -> None:
     assert all(one.dtype == "int8" for step in model.steps[:-1] for one in step.outputs)
 
 
+@pytest.mark.slow
 def test_its_convolutions_run_on_an_accelerator_and_the_split_is_printed() -> None:
     small = drawn(image=20, widths=(16, 16), classes=10)
     model = compiled(graph(small), threads=1, target=("vta", "cpu"), least_filled=LEAST_FILLED)

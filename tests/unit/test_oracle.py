@@ -361,6 +361,7 @@ def of(program: str, tmp_path: Path, **options: Any) -> Any:
     )
 
 
+@pytest.mark.slow
 def test_a_program_is_measured_whole_and_again_from_its_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_schedule_without_nests_is_left_out_and_no_case() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
     file, text = oc.Records(tmp_path / "all.sqlite"), tmp_path / "all.jsonl"

@@ -24,6 +24,7 @@ for i in 0:n
 run = CliRunner().invoke
 
 
+@pytest.mark.slow
 def test_a_program_is_tuned_and_its_schedule_replayed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,7 +106,7 @@ def tiled(n: object, virtual: bool) -> tuple[list[Tensor], Tensor, HandSchedule]
     return [a, w], result, s
 
 
-@pytest.mark.parametrize("virtual", [False, True])
+@pytest.mark.parametrize("virtual", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
     inputs, result, s = tiled(oc.dim("n", min=1, max=64), virtual)
     assert ("virtual Y joi" in str(s.schedule)) is virtual
