@@ -301,9 +301,8 @@ class _Counter:
         """Inside a bounded value: its value, where that is a literal or moves with a loop; each of two that it may have;
         else a name for it.
         """
-        value = rewrite(
-            folded(let.value), with_divisor
-        )  # it is evaluated where it is not asked, too
+        # It is evaluated where it is not asked, too.
+        value = rewrite(folded(let.value), with_divisor)
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
@@ -425,9 +424,8 @@ class _Counter:
             return every
         lanes = self.hardware.lanes
         vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
-        moved = {
-            name: ix.add(lo, Var(name))
-        }  # from 0 on: how many there are says more than where they end
+        # From 0 on: how many there are says more than where they end.
+        moved = {name: ix.add(lo, Var(name))}
         from_0 = Counts(*(substitute(value, moved) for value in values_of(each)))
         run = ix.minimum(ix.sub(hi, lo), ix.mul(vectors, lanes))
         some = self.over(name, ZERO, run, from_0, known, piece)

@@ -237,10 +237,7 @@ class Addressing(Scalars, ABC):
             there: str | None = None
             if mask is not None:
                 wanted = _listed("i1", (str(at % step == 0).lower() for at in places))
-                owner = _listed("i32", (at // step for at in places))
-                spread = f.let(
-                    f"shufflevector {bits} {mask}, {bits} poison, <{width} x i32> {owner}"
-                )
+                spread = self.shuffled("i1", mask, width, (at // step for at in places))
                 there = f.let(f"and {bits} {spread}, {wanted}")
             elif part == step - 1:
                 there = _listed("i1", (str(at <= step * (width - 1)).lower() for at in places))
@@ -296,7 +293,8 @@ class Addressing(Scalars, ABC):
         width, dtype = lanes.width, memory.dtype
         some = None if mask is None else self.some_of_each(group, mask, width)
         in_turn = lanes.in_turn if lanes.path is None else {}
-        name = next((name for name in in_turn if self.picks(name, index, group, lanes)), None)
+        members = (n for n, count in in_turn.items() if count == self.members(n, index, lanes))
+        name = next(members, None)
         if name is not None:
             with self.bound(name, "0"):
                 first = self.address(memory, index)
@@ -309,11 +307,14 @@ class Addressing(Scalars, ABC):
         owners = (lane // group * group + member for lane in range(width))
         return self.shuffled(STORED[dtype], raw, width, owners)
 
-    def picks(self, name: str, index: Sequence[Expr], group: int, lanes: Lanes) -> bool:
-        """Whether the iterator of that name says which member of groups of lanes is read, and nothing else."""
+    def members(self, name: str, index: Sequence[Expr], lanes: Lanes) -> int | None:
+        """Of how many lanes side by side the iterator of that name says which member they read, and nothing else; None of none."""
+        if lanes.axis is None or not index:
+            return None
         *outer, last = index
-        alone = not any(name in variables(part) for part in outer)
-        return lanes.in_turn[name] == group and coefficient(last, name) == 1 and alone
+        if coefficient(last, name) != 1 or any(name in variables(part) for part in outer):
+            return None
+        return lanes_in_groups(last, lanes.axis, lanes.width, lanes.multiple)
 
     def some_of_each(self, group: int, mask: str, width: int) -> str:
         """Lanes of whose group, so many side by side, one is on at least."""

@@ -22,7 +22,6 @@ from offcut.core.plain import loops_of
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
-from offcut.polyhedral import coefficient, lanes_in_groups
 from offcut.polyhedral.units.private import begins_with_store
 
 
@@ -248,7 +247,7 @@ class Instances(Reductions):
 
         emit  writes the body, for lanes
         """
-        count = self.members(loop, lanes)
+        count = self.iterations_in_turn(loop, lanes)
         if count is None:
             with self.f.loop(*ends) as now, self.bound(loop.iter, now):
                 emit(lanes)
@@ -258,16 +257,10 @@ class Instances(Reductions):
             with self.bound(loop.iter, str(number)):
                 emit(replace(lanes, in_turn=in_turn))
 
-    def members(self, loop: For, lanes: Lanes) -> int | None:
+    def iterations_in_turn(self, loop: For, lanes: Lanes) -> int | None:
         """The number of iterations of a loop each of which reads another member of groups of lanes; None for any other one."""
         count = ix.literal(loop.hi) if ix.literal(loop.lo) == 0 else None
-        if lanes.axis is None or count is None:
-            return None
         stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
-        lasts = {load.index[-1] for s in stores for load, _ in loads(s.value) if load.index}
-        fits = any(
-            lanes_in_groups(last, lanes.axis, lanes.width, lanes.multiple) == count
-            and coefficient(last, loop.iter) == 1
-            for last in lasts
-        )
-        return count if fits else None
+        read = (load.index for store in stores for load, _ in loads(store.value))
+        asked = any(count == self.members(loop.iter, index, lanes) for index in read)
+        return count if asked else None
