@@ -324,8 +324,8 @@ FAULTS = (
     Fault(
         "a lane that is off hides another than its own element",
         "backends.cpu.lowering.addressing",
-        'owner = _listed("i32", (at // step for at in places))',
-        'owner = _listed("i32", (at % width for at in places))',
+        'spread = self.shuffled("i1", mask, width, (at // step for at in places))',
+        'spread = self.shuffled("i1", mask, width, (at % width for at in places))',
     ),
     Fault(
         "lanes that lie back to back are taken as they lie",
