@@ -689,3 +689,21 @@ def no_threads_from_outside() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("OFFCUT_THREADS", raising=False)
         yield
+
+
+@pytest.mark.slow
+def test_of_an_image_that_is_known_to_have_no_columns_threads_share_nothing() -> None:
+    """Tiles inside of loops that never run are not lowered, whatever is known of them."""
+    n = oc.dim("n", 0, 8)
+    X = oc.placeholder((n, 5, 0, 7), "float16", name="x")
+    W = oc.placeholder((5, 5, 7, 7), "float16", name="w")
+    B = oc.placeholder((7,), name="b")
+    Y = oc.ops.conv2d(
+        X, W, B, stride=(3, 1), padding=((2, 2), (2, 2)), dilation=(2, 1), layout="NHWC"
+    )
+    kernel = oc.compile(
+        Y, constants={"w": np.ones((5, 5, 7, 7), "float16")}, strategy="mix", threads=2
+    )
+    for images in (0, 1, 3):
+        given = np.zeros((images, 5, 0, 7), "float16"), np.zeros(7, "float32")
+        assert kernel(*given).shape == (images, 1, 0, 7)

@@ -160,12 +160,18 @@ class Lowering(Layout):
             self.statement(stmt)
 
     def statement(self, stmt: Stmt) -> None:
-        """One statement; loops without microkernels are a piece of their own."""
+        """One statement; loops without microkernels are a piece of their own, and of loops that never run there is nothing."""
+        if self.never_runs(stmt):
+            return
         if isinstance(stmt, For | If) and self.is_of_loops(stmt):
             with self.outline.piece(self.f, loops=True):
                 self.lowered_statement(stmt)
         else:
             self.lowered_statement(stmt)
+
+    def never_runs(self, stmt: Stmt) -> bool:
+        """Whether a statement is a loop that has no iteration at any size: of an array known to be empty."""
+        return isinstance(stmt, For) and self.range_of(stmt.hi)[1] <= self.range_of(stmt.lo)[0]
 
     def is_of_loops(self, stmt: Stmt) -> bool:
         """Whether a statement is to be a piece of loops: it calls no microkernel, and is in no such piece yet. Of loops

@@ -201,6 +201,8 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
 
     def together(self, stmt: Stmt) -> None:
         """A statement that a team runs."""
+        if self.never_runs(stmt):
+            return
         if not has_parallel(stmt):
             if not self.clears_status(stmt):
                 with self.last(), self.alone():
