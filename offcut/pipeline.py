@@ -339,6 +339,15 @@ def _checked_strategy(strategy: object) -> Strategies:
             because="a strategy is a name, or names by axis",
             help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
         )
+    left = next((axis for axis, choice in strategy.items() if choice == "auto"), None)
+    if left is not None:
+        raise PartitionError(
+            "compile",
+            "cannot take strategy='auto'",
+            at=f"axis {left}",
+            because="an axis that is not named is the target's to decide on: auto says that of all",
+            help=(f"leave {left} out", 'strategy="auto"'),
+        )
     return tuple(
         (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))
         for axis, choice in strategy.items()

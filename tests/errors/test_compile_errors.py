@@ -353,6 +353,15 @@ compile: cannot take strategy='roundup'
   because  there is no such strategy
   help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
     ),
+    "what is of all axes, of one": (
+        lambda: oc.compile(C, strategy={"i": "mask", "j": "auto"}),
+        """\
+compile: cannot take strategy='auto'
+  at       axis j
+  because  an axis that is not named is the target's to decide on: auto says that of all
+  help     leave j out
+  help     strategy="auto\"""",
+    ),
     "a strategy that is a number": (
         lambda: oc.compile(C, strategy={"i": 3}),  # type: ignore[dict-item]
         """\
