@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -32,6 +33,8 @@ import islpy as isl  # the environment comes first
 import llvmlite.binding as llvm
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+from offcut.core.garbage import old_objects_aside
 
 # Every run of `make test` draws the same examples, however busy the machine is. A slow test draws
 # fresh ones by ``derandomize=False``, and prints what repeats a failure.
@@ -133,9 +136,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
 
 
-def pytest_collection_finish() -> None:
-    """What is imported and collected stays, and is not looked through for cycles."""
-    gc.freeze()
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is imported and collected stays, and is not looked through for cycles; a model does not count it to find that out."""
+    aside = ExitStack()
+    aside.enter_context(old_objects_aside())
+    session.config.add_cleanup(aside.close)
 
 
 @pytest.fixture
