@@ -84,7 +84,7 @@ def test_a_product_of_any_order_runs_by_a_microkernel(order: str, dtype: str) ->
     assert any(piece.microkernel for piece in pieces if piece.stage.startswith("C")), str(pieces)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 @pytest.mark.parametrize("padding", [0, 1])

@@ -115,6 +115,7 @@ def two_rounds(space: Space, seen: Sequence[Seen], rng: Random, count: int) -> S
     return space.neighbours(space.first)[:3] if seen else ()
 
 
+@pytest.mark.slow
 def test_a_pool_whose_last_worker_goes_keeps_what_was_measured_and_goes_on(
     cluster: Any, workers: Any, tmp_path: Path
 ) -> None:

@@ -33,7 +33,7 @@ def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
         np.testing.assert_array_equal(out, clipped(a.astype(np.int64) @ w.astype(np.int64), 6))
 
 
-@pytest.mark.parametrize(("kernel", "stride", "padding"), [slow(3, 1, 1), (3, 2, 1), (1, 2, 0)])
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [slow(3, 1, 1), (3, 2, 1), slow(1, 2, 0)])
 def test_convolutions_are_those_of_integers_at_odd_sizes(
     kernel: int, stride: int, padding: int
 ) -> None:
