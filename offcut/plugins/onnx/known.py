@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from offcut.graph import extents
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
@@ -47,6 +46,8 @@ def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
     inputs = [one for one in given if isinstance(one, Known)]
     if len(inputs) < len(given) or call.op in DRAWN or not (inputs or call.op == "Constant"):
         return None
+    if call.op == "Constant" and isinstance(array := call.get("value"), np.ndarray):
+        return (Known(array, str(array.dtype)),)
     if not any(one.symbolic for one in inputs):
         made = _by_reference(call)
         if made is not None:
@@ -83,6 +84,8 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
 
     Raises Refused where it does not take the values.
     """
+    from onnx.reference import ReferenceEvaluator  # loads all operators that there are
+
     operands = [one for one in call.inputs if isinstance(one, Known)]
     given = [
         name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None

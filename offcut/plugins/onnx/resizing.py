@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
-from onnx.reference import ReferenceEvaluator
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
@@ -156,6 +155,8 @@ def _by_matrix(
 
 def _matrix(call: Call, whole: int, scale: float | None, wanted: int | None) -> Array:
     """What each of `whole` elements adds to each element of the result: (result, whole)."""
+    from onnx.reference import ReferenceEvaluator  # loads all operators that there are
+
     skipped = ("axes", "keep_aspect_ratio_policy")
     options = {name: value for name, value in call.attributes.items() if name not in skipped}
     old = call.version < 11
