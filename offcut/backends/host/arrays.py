@@ -348,7 +348,7 @@ def _numpy_view(array: Array) -> View:
     whole = all(stride % size == 0 for stride in array.strides)
     strides = [stride // size for stride in array.strides]
     if 0 in shape:
-        whole, strides = True, _contiguous(shape)
+        whole, strides = True, [*row_by_row(shape)]
     elif shape and shape[-1] == 1:
         strides[-1] = 1
     fits = whole and array.flags.aligned and array.dtype.isnative
@@ -408,9 +408,9 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
         tensor, writeable = _DLTensor.from_address(_address(capsule, b"dltensor")), True
     rank = tensor.ndim
     shape = tuple(tensor.shape[:rank])
-    strides = list(tensor.strides[:rank]) if tensor.strides else _contiguous(shape)
+    strides = list(tensor.strides[:rank]) if tensor.strides else [*row_by_row(shape)]
     if 0 in shape:
-        strides = _contiguous(shape)
+        strides = [*row_by_row(shape)]
     elif shape and shape[-1] == 1:
         strides[-1] = 1
     if not tensor.data and 0 not in shape:
@@ -454,8 +454,9 @@ def _dtype_name(tensor: _DLTensor) -> str:
     return f"{_KINDS.get(tensor.code, f'type{tensor.code}_')}{tensor.bits}{lanes}"
 
 
-def _contiguous(shape: tuple[int, ...]) -> list[int]:
-    return [math.prod(shape[axis + 1 :]) or 1 for axis in range(len(shape))]
+def row_by_row(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of an array whose elements lie side by side, the last axis innermost."""
+    return tuple(math.prod(shape[axis + 1 :]) or 1 for axis in range(len(shape)))
 
 
 def _layout(source: View) -> str:

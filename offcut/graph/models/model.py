@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -346,8 +346,9 @@ class Model:
         address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.View(address, shape, strides, dtype, False, None, "memory", True)
-        made, _ = host.allocated(kind, shape, None, dtype)
-        host.window(host.view(made, output, op=self.bound.graph.name))[...] = host.window(source)
+        made, at = host.allocated(kind, shape, None, dtype)
+        target = replace(source, address=at, strides=host.row_by_row(shape), writeable=True)
+        host.window(target)[...] = host.window(source)
         return made
 
 
