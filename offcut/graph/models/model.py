@@ -454,16 +454,16 @@ def stepped(
     orders  of the axes of outputs in memory, as `compiled` says
     """
     graph, readings, notes = made.graph, Readings(made.graph), list[str]()
-    parts: Sequence[Region | Node] = regions_of(graph, readings)
+    fused: Sequence[Region | Node] = regions_of(graph, readings)
     asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, parts, readings, orders, asked)
+        placed = laid(graph, fused, readings, orders, asked)
         try:
             steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
-            for part in placed.steps:
-                region = part.region
-                named.append(kernels.asked(part, *_constants(region, readings, made, orders)))
+            for step in placed.steps:
+                region = step.region
+                named.append(kernels.asked(step, *_constants(region, readings, made, orders)))
             with kernels.ahead(named, count) as ahead:
                 for one in named:
                     region = one.placed.region
@@ -479,7 +479,7 @@ def stepped(
                 refused.value = value
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
-            parts = [piece for part in parts for piece in _pieces(part, region)]
+            fused = [each for one in fused for each in _unfused(one, region)]
             continue
         return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
 
@@ -498,10 +498,10 @@ def _constants(
     return unpacked, turns
 
 
-def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
-    """A part; the nodes of the region that was refused, each alone."""
-    if part is not refused:
-        return (part,)
+def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """A region or view; the nodes of the region that was refused, each alone."""
+    if one is not refused:
+        return (one,)
     return tuple(region_of((node,)) for node in refused.nodes)
 
 

@@ -98,8 +98,8 @@ class TorchModel:
 
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
         own, named = pytree.tree_unflatten(["…"] * self._in.num_leaves, self._in)
-        parts = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
-        shown = ", ".join(parts).replace("'", "")
+        arguments = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
+        shown = ", ".join(arguments).replace("'", "")
         return CallError(
             "call",
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
