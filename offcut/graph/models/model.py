@@ -23,21 +23,21 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node, Value
 from offcut.graph.interpret import declaration_of
-from offcut.graph.models import kept
-from offcut.graph.models.ahead import processes
-from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
-from offcut.graph.models.calls import Calls
+from offcut.graph.models.batches.microbatches import MicroBatches
+from offcut.graph.models.batches.parts import Parts, check_parts
+from offcut.graph.models.compiling import kept
+from offcut.graph.models.compiling.ahead import processes
+from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
+from offcut.graph.models.compiling.recall import from_kernels, from_later
+from offcut.graph.models.compiling.region_steps import RegionSteps
+from offcut.graph.models.compiling.split import Targets, every, resolved, texts_of
 from offcut.graph.models.cost import ModelCost, cost_of
-from offcut.graph.models.kept import Stepped
-from offcut.graph.models.kernels import Kernels, NamedRegion
-from offcut.graph.models.microbatches import MicroBatches
-from offcut.graph.models.operands import Operands
-from offcut.graph.models.parts import Parts, check_parts
+from offcut.graph.models.memory.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.memory.calls import Calls
+from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
-from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.region_steps import RegionSteps
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
-from offcut.graph.models.split import Targets, every, resolved, texts_of
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError
 from offcut.graph import ModelCost, ModelPlan
-from offcut.graph.models.ahead import helper_in_advance
+from offcut.graph.models.compiling.ahead import helper_in_advance
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
