@@ -63,6 +63,7 @@ from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
+_BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
 
 
@@ -121,7 +122,7 @@ class _Counter:
     """One walk over a program.
 
     how   pieces are counted; those that are not named: by adding up, where all sizes are known, else in closed form
-    sums  that the counts of each piece are made of
+    sums  that the counts of each piece are made of, and bytes
     """
 
     def __init__(
@@ -143,7 +144,6 @@ class _Counter:
             for one in program.buffers
             if one.kind is not Kind.PRIVATE
         }
-        self.traffic = Traffic(self.held, hardware.levels, self.known)
         self.pieces: list[Piece] = []
         self.choices: list[tuple[Way, ...]] = []
         self.values: dict[str, Expr] = {}
@@ -151,8 +151,9 @@ class _Counter:
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
-        self.sums: dict[int, Sums] = {}
         self.first = Exactness.CLOSED if ranges else Exactness.ADDED
+        self.sums = {_BYTES: Sums(how.get(_BYTES, self.first))}
+        self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
         self.exact = Exactness.BOUND not in how.values()
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
