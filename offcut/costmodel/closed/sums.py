@@ -43,9 +43,9 @@ class Sums:
 
     def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
         """The sum of a count over ``lo <= name < hi``."""
+        if self.instead is not None:
+            return term
         match self.how:
-            case _ if self.instead is not None:
-                return term
             case Exactness.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 return short or self.tables.stands_for(name, lo, hi, folded(term))
