@@ -6,6 +6,8 @@ A bare `assert` is for facts the type checker cannot see, never for user input.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -80,3 +82,21 @@ class InternalError(Exception):
     def __str__(self) -> str:
         what = super().__str__()
         return f"{what}\n  this is a bug in offcut; `python -m offcut.report` writes what to send"
+
+
+@contextmanager
+def asked_of_another(
+    refused: Callable[[str], OffcutError], *own: type[Exception]
+) -> Iterator[None]:
+    """Inside, a function of another's is asked, and what it raises is refused; refusals and bugs of offcut's come out as they are.
+
+    refused  the error, told ``raised KeyError: 'b'``
+    own      exceptions that come out as well
+    """
+    known: tuple[type[Exception], ...] = (OffcutError, InternalError, *own)
+    try:
+        yield
+    except known:
+        raise
+    except Exception as error:
+        raise refused(f"raised {type(error).__name__}: {error}") from error

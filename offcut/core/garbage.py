@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+
+from offcut.core.forks import Lock, in_children
 
 _lock, _inside = Lock(), 0
 
 
 def _forget() -> None:
-    """A child that was forked has no other thread: nothing of it is set aside, and nobody holds the lock."""
-    global _lock, _inside
+    """A child that was forked has no other thread: nothing of it is set aside."""
+    global _inside
     if _inside:
         gc.unfreeze()
-    _lock, _inside = Lock(), 0
+    _inside = 0
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+in_children(_forget)
 
 
 @contextmanager

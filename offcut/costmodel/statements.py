@@ -24,7 +24,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
-from offcut.polyhedral import lane_step, lanes_alike, lanes_in_groups
+from offcut.polyhedral import BACK, NEXT, SAME, Spacing, row_spacing
 
 FEW_APART = 4
 """Elements that lanes may lie apart in a row to be loaded as whole vectors, as many as that, and picked out: up to here a gather was
@@ -123,10 +123,10 @@ class StatementPrices:
 
     def lines(self, index: Sequence[Expr], dtype: str, at: Inside) -> float:
         """Of a vector that lies side by side, how many lines it lies in, in the mean; 0 of others, 1 of one element."""
-        steps = [lane_step(part, at.lane or "", self.width, self.width) for part in index]
-        if all(step == 0 for step in steps):
+        found = row_spacing(index, at.lane or "", self.width, self.width)
+        if found == SAME:
             return 1.0
-        if steps[-1] not in (1, -1) or any(steps[:-1]):
+        if found not in (NEXT, BACK):
             return 0.0
         if (ix.linear(index[-1]).const + at.first) % self.width == 0:
             return 1.0
@@ -141,22 +141,19 @@ class StatementPrices:
         loops = self.machine.loops
         if lane is None:
             return loops.access_cycles
-        steps = [lane_step(part, lane, self.width, self.width) for part in index]
-        if all(step == 0 for step in steps):
-            return loops.access_cycles
-        if steps[-1] in (1, -1) and not any(steps[:-1]):
-            return loops.vector_cycles
-        last = steps[-1]
-        if last is not None and 1 < last <= few and not any(steps[:-1]):
-            return (
-                2 * last - 1
-            ) * loops.vector_cycles  # each vector is loaded, and joined to those before
-        spread = (
-            kind(index[-1], lane, self.width, self.width) for kind in (lanes_alike, lanes_in_groups)
-        )
-        if few > 1 and all(step == 0 for step in steps[:-1]) and any(spread):
-            return 2 * loops.vector_cycles  # loaded, and spread
-        return apart * self.width
+        match row_spacing(index, lane, self.width, self.width):
+            case Spacing(1, 0):
+                return loops.access_cycles
+            case Spacing(1, 1 | -1):
+                return loops.vector_cycles
+            case Spacing(1, step) if (
+                1 < step <= few
+            ):  # each vector is loaded, and joined to those before
+                return (2 * step - 1) * loops.vector_cycles
+            case Spacing(share, step) if few > 1 and step in (1, share):  # loaded, and spread
+                return 2 * loops.vector_cycles
+            case _:
+                return apart * self.width
 
     def operation(self, op: str, lane: str | None) -> float:
         """Of an operator or a function."""

@@ -24,7 +24,9 @@ from offcut.ops.operands import (
 from offcut.ops.window import Padding, Pair, Window, windows
 
 NARROW = 8
-"""Channels of a group up to which lanes run along all groups: as a product, each would fill less of a vector."""
+"""Channels of a group up to which lanes run along all groups: as a product, each would fill half of a wide vector at most. No machine is
+asked: with the way goes the order of the terms, and a description means the same bits on all of them.
+"""
 SPATIAL = {"NCDHW": 3, "NDHWC": 3, "NCHW": 2, "NHWC": 2, "NCW": 1, "NWC": 1}
 
 

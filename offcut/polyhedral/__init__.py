@@ -1,15 +1,18 @@
 """Set mathematics, and the only importer of islpy."""
 
 from offcut.polyhedral.affine import (
+    BACK,
+    NEXT,
+    SAME,
     Map,
     Set,
     Space,
+    Spacing,
     coefficient,
     coordinates,
-    lane_step,
-    lanes_alike,
-    lanes_in_groups,
+    row_spacing,
     space_of,
+    spacing,
 )
 from offcut.polyhedral.bounds import (
     Outside,
@@ -48,9 +51,12 @@ from offcut.polyhedral.limit import (
 from offcut.polyhedral.witness import over_sizes, smallest
 
 __all__ = [
+    "BACK",
     "INDEX_LIMIT",
+    "NEXT",
     "PASS",
     "REQUEST",
+    "SAME",
     "Dependence",
     "Facts",
     "GaveUp",
@@ -58,6 +64,7 @@ __all__ = [
     "Outside",
     "Set",
     "Space",
+    "Spacing",
     "Statement",
     "accesses_outside",
     "answered",
@@ -78,14 +85,13 @@ __all__ = [
     "in_pass",
     "instances",
     "kept",
-    "lane_step",
-    "lanes_alike",
-    "lanes_in_groups",
     "outside_window",
     "over_sizes",
+    "row_spacing",
     "sizes_inside",
     "smallest",
     "space_of",
+    "spacing",
     "statements",
     "unbounded",
     "unsafe_divisor",

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
+from typing import NamedTuple
 
 import islpy as isl
 
@@ -154,64 +155,65 @@ def coefficient(part: Expr, axis: str) -> int | None:
     return total
 
 
-def lane_step(part: Expr, axis: str, width: int, multiple: int) -> int | None:
-    """How far apart neighbouring lanes along `axis` are in an index; None where that is not the same for all.
+class Spacing(NamedTuple):
+    """How lanes side by side lie in an index: groups of `share` lanes take one place, and the next group the place `step` further."""
 
-    Lanes that begin at a multiple of their number all lie in one block of a multiple of it: ``i // 64`` is one
-    value for 16 of them, and ``i % 64`` goes on by one.
+    share: int
+    step: int
+
+
+SAME, NEXT, BACK = Spacing(1, 0), Spacing(1, 1), Spacing(1, -1)
+
+
+@lru_cache(maxsize=1 << 14)
+def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
+    """How neighbouring lanes along `axis` lie in an index; None where groups are not whole, or not alike.
+
+    ``2*i`` has shares of 1 and a step of 2, ``i // 2 + 5`` shares of 2 and a step of 1, ``4*(i//4) + 2`` of 4 and 4. What moves no
+    lane is `SAME`.
 
     width     of the lanes; multiple  of what the first one's coordinate is known to be
     """
-    total = 0
+    count = max(width, 2)
+    offsets = [0] * count
     for atom, factor in linear(part).terms:
-        step = coefficient(atom, axis)
-        match atom:
-            case Binary("//" | "%" as op, a, Const(by)) if step is None:
-                rest = sub(a, Var(axis))
-                whole = gcd(int(by), multiple_of(rest), multiple) % width == 0
-                if axis not in variables(rest) and whole:
-                    step = int(op == "%")
-            case _:
-                pass
-        if step is None:
+        found = _offsets(atom, axis, width, multiple, count)
+        if found is None:
             return None
-        total += factor * step
-    return total
+        offsets = [at + factor * more for at, more in zip(offsets, found, strict=True)]
+    share = next((lane for lane, offset in enumerate(offsets) if offset), 0)
+    if not share:
+        return SAME
+    step = offsets[share]
+    alike = offsets == [lane // share * step for lane in range(count)]
+    return Spacing(share, step) if alike and count % share == 0 else None
 
 
-def lanes_alike(part: Expr, axis: str, width: int, multiple: int) -> int | None:
-    """How many neighbouring lanes along `axis` share each of the places side by side that an index takes: 2 for ``i // 2 + 5``.
+def row_spacing(index: Sequence[Expr], axis: str, width: int, multiple: int) -> Spacing | None:
+    """`spacing` in the last index of an array, whose others move no lane; None where they do."""
+    *outer, last = (SAME, *(spacing(part, axis, width, multiple) for part in index))
+    return last if all(one == SAME for one in outer) else None
 
-    None where it is no such index, or groups of lanes are not whole.
 
-    width     of the lanes; multiple  of what the first one's coordinate is known to be
+def _offsets(atom: Expr, axis: str, width: int, multiple: int, count: int) -> Sequence[int] | None:
+    """How far each lane is from the first in an atom of an index; None where it is not known.
+
+    Lanes that begin at a multiple of their number all lie in one block of a multiple of it: ``i // 64`` is one value for 16 of
+    them, and ``i % 64`` goes on by one.
     """
-    found = None
-    for atom, factor in linear(part).terms:
-        if axis not in variables(atom):
-            continue
-        match atom:
-            case Binary("//", a, Const(by)) if found is None and factor == 1:
-                rest = sub(a, Var(axis))
-                if axis in variables(rest) or gcd(width, multiple, multiple_of(rest)) % int(by):
-                    return None
-                found = int(by)
-            case _:
+    step = coefficient(atom, axis)
+    if step is not None:
+        return [step * lane for lane in range(count)]
+    match atom:
+        case Binary("//" | "%" as op, a, Const(by)):
+            rest = sub(a, Var(axis))
+            if axis in variables(rest):
                 return None
-    return found
-
-
-def lanes_in_groups(part: Expr, axis: str, width: int, multiple: int) -> int | None:
-    """How many neighbouring lanes along `axis` take the place that an index has for the first of them: 4 for ``4*(i//4) + 2``.
-
-    None where it is no such index, or groups of lanes are not whole.
-
-    width     of the lanes; multiple  of what the first one's coordinate is known to be
-    """
-    moving = [(atom, factor) for atom, factor in linear(part).terms if axis in variables(atom)]
-    match moving:
-        case [(Binary("//", Var(name), Const(by)), factor)] if name == axis and factor == by:
-            return None if gcd(width, multiple) % factor else factor
+            whole = gcd(int(by), multiple_of(rest), multiple) % width == 0
+            if not whole and gcd(multiple_of(rest), multiple) % int(by):
+                return None
+            block = count if whole else int(by)
+            return [lane // block if op == "//" else lane % block for lane in range(count)]
         case _:
             return None
 

@@ -7,14 +7,13 @@ takes is taken from the other one as well. Threads take turns: isl counts for al
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from threading import RLock
 from typing import TypeVar
 
 import islpy as isl
 
+from offcut.core.forks import Lock
 from offcut.errors import PartitionError
 
 REQUEST = 2_000_000  # operations for all that one request asks: some seconds
@@ -23,24 +22,9 @@ PASS = REQUEST // 4  # for a pass that can do without the answer
 T = TypeVar("T")
 
 _CONTEXT = isl.DEFAULT_CONTEXT
-_TURN = RLock()
+# Another thread, whose turn it was in a fork, was between two calls of isl: these hold Python's lock.
+_TURN = Lock(lost=lambda: _CONTEXT.set_max_operations(0))
 _seen = 0  # operations that isl is known to have taken
-
-
-def _forget_turn() -> None:
-    """In a child that was forked: another thread, whose turn it was, is not here. It was between two calls of isl, which hold
-    Python's lock.
-    """
-    global _TURN
-    if _TURN.acquire(blocking=False):
-        _TURN.release()
-    else:
-        _TURN = RLock()
-        _CONTEXT.set_max_operations(0)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_turn)
 
 
 class GaveUp(Exception):

@@ -11,7 +11,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Option, Program, walk
 from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
-from offcut.errors import DescribeError, PartitionError
+from offcut.errors import DescribeError, PartitionError, asked_of_another
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Nest, Schedule, Step, Together
 
@@ -60,15 +60,13 @@ def _no_price(found: Any) -> str:
 
 def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, str]) -> Expr:
     """What `price` says of an option, over the program's sizes."""
-    try:
+
+    def refused(did: str) -> DescribeError:
+        what, help = f"cannot price {option.label}", ("lambda loops: 2e-9 * n",)
+        return DescribeError("compile", what, because=f"price= {did}", help=help)
+
+    with asked_of_another(refused):
         found = price(replace(loops, body=option.body))
-    except Exception as why:
-        raise DescribeError(
-            "compile",
-            f"cannot price {option.label}",
-            because=f"price= raised {type(why).__name__}: {why}",
-            help=("lambda loops: 2e-9 * n",),
-        ) from why
     try:
         node = None if isinstance(found, bool) else real_of(found)
     except OverflowError:
@@ -85,9 +83,9 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
     sizes = [replace(size, name=own.get(size.name, size.name)) for size in loops.sizes]
     try:
         check_cost(node, sizes, [substitute(fact, called) for fact in loops.assumptions])
-    except PartitionError as refused:
+    except PartitionError as undecided:
         what = f"cannot take {format_expr(node)} as the price of {option.label}"
         raise PartitionError(
-            "compile", what, because=refused.because, help=refused.help
-        ) from refused
+            "compile", what, because=undecided.because, help=undecided.help
+        ) from undecided
     return substitute(node, {user: Var(name) for user, name in users.items()})

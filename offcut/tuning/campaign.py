@@ -18,7 +18,7 @@ from itertools import islice
 from math import hypot, inf, isfinite
 from random import Random
 
-from offcut.errors import DescribeError, OffcutError, TargetError
+from offcut.errors import DescribeError, TargetError, asked_of_another
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Times
 from offcut.search.explorers import Explorer, Judge, Seen
@@ -173,13 +173,8 @@ class Campaign:
                 "tune", what, at=f"explorer {self.named}", because=because, help=help
             )
 
-        try:
+        with asked_of_another(lambda did: refused("cannot search", f"it {did}"), OutOfTime):
             found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
-        except (OffcutError, OutOfTime):
-            raise
-        except Exception as error:
-            because = f"it raised {type(error).__name__}: {error}"
-            raise refused("cannot search", because) from error
         for one in found:
             if not isinstance(one, Schedule):
                 raise refused(f"cannot try {one!r}", "it is no schedule")

@@ -306,7 +306,7 @@ FAULTS = (
     Fault(
         "every second element is taken for the next",
         "backends.cpu.lowering.addressing",
-        "if len(moving) != 1 or steps[moving[0]] not in ((1, -1) if plain else (1,)):",
+        "if len(moving) != 1 or spaced[moving[0]] not in ((NEXT, BACK) if plain else (NEXT,)):",
         "if len(moving) != 1:",
     ),
     Fault(

@@ -165,6 +165,15 @@ def test_what_is_no_segment_is_refused_with_what_it_is(
     )
 
 
+def test_a_bug_that_a_strategy_meets_is_not_called_its_fault() -> None:
+    def meets_a_bug(axis: TiledAxis) -> Iterator[Take]:
+        yield axis.full()
+        raise oc.InternalError("met")
+
+    with pytest.raises(oc.InternalError, match="met"):
+        cut_by(meets_a_bug)
+
+
 def test_a_condition_on_the_extent_is_no_python_if() -> None:
     said = refusal(lambda: cut_by(asks_an_extent))
     assert "DescribeError: compute: cannot decide extent > 3 while" in said

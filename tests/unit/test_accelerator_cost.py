@@ -15,10 +15,14 @@ import pytest
 import offcut as oc
 from offcut import ops
 from offcut.backends.accelerator.chip import Chip
+from offcut.backends.accelerator.costs import predicted
+from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.simulator import Run
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Planned
+from offcut.core.expr import real
+from offcut.core.interpret.values import evaluate
 from offcut.core.sizes import Dim
 from offcut.costmodel import Cost, Formulas
 from offcut.kernel import Kernel
@@ -313,6 +317,68 @@ def test_a_formula_over_three_sizes_of_a_product_says_how_far_it_is_off() -> Non
     kernel = oc.compile(output, inputs=[x, w], target="vta")
     formula = kernel.cost()
     assert max(drawn(formula, kernel, n=(1, 300), m=(1, 300), k=(1, 300))) <= formula.within + 0.01
+
+
+def counts_of(output: oc.Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Kernel, Formulas]:
+    """A kernel, and its formulas but for cycles, which take long."""
+    monkeypatch.setattr(predicted, "formula", lambda orders: Fitted(real(0.0), 0.0))
+    kernel = oc.compile(output, target="vta")
+    return kernel, kernel.cost()
+
+
+def bytes_said(formulas: Formulas, **sizes: int) -> dict[str, int]:
+    at = {name: {s: sizes[str(s)] for s in f.free_symbols} for name, f in formulas.bytes.items()}
+    return {name: int(f.xreplace(at[name]).doit()) for name, f in formulas.bytes.items()}
+
+
+def test_formulas_of_three_sizes_are_what_is_counted_at_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n, m, k = (oc.dim(name, min=1, max=300) for name in "nmk")
+    x, w = oc.placeholder((n, k), "int8", name="X"), oc.placeholder((k, m), "int8", name="W")
+    output = ops.requantize(ops.dense(x, w, name="S"), 6, name="Y")
+    kernel, formulas = counts_of(output, monkeypatch)
+    assert formulas.exact
+    for sizes in ({"n": 33, "m": 70, "k": 51}, {"n": 1, "m": 1, "k": 1}):
+        at = kernel.cost(**sizes)
+        energy = formulas.energy
+        said = energy.xreplace({s: sizes[str(s)] for s in energy.free_symbols}).doit()
+        assert bytes_said(formulas, **sizes) == at.bytes
+        assert float(said) == pytest.approx(at.energy)
+
+
+def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    h, w = oc.dim("h", min=3, max=56), oc.dim("w", min=3, max=56)
+    x = oc.placeholder((1, 32, h, w), "int8", name="X")
+    k = oc.placeholder((16, 32, 3, 3), "int8", name="K")
+    output = ops.requantize(ops.conv2d(x, k, stride=2, padding=1, name="S"), 8, name="Y")
+    kernel, formulas = counts_of(output, monkeypatch)
+    assert not formulas.exact
+    for a, b in ((3, 3), (19, 23), (56, 56)):
+        at = kernel.cost(h=a, w=b)
+        assert at.exact
+        said = bytes_said(formulas, h=a, w=b)
+        assert all(said[name] >= size for name, size in at.bytes.items())
+
+
+def test_operations_under_conditions_are_added_up_at_sizes_and_bounded_in_formulas() -> None:
+    program = oc.parse("""program alike
+size n in 0:5000
+input x: float32[n]
+inout c: float32[n]
+for i in 0:n
+  for j in 0:n
+    if i % 17 == j % 17
+      c[i] += x[j]
+""")
+    found = predicted.flop(program, {"n": 100})
+    assert found.exact
+    assert evaluate(found.value, {}) == sum(
+        i % 17 == j % 17 for i in range(100) for j in range(100)
+    )
+    bound = predicted.flop(program, {})
+    assert not bound.exact
+    assert evaluate(bound.value, {"n": 100}) >= evaluate(found.value, {})
 
 
 def test_a_cost_is_shown_by_operand_with_what_binds() -> None:

@@ -134,6 +134,50 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
     assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
 
 
+def test_bytes_of_a_piece_that_never_runs_are_of_the_one_that_does() -> None:
+    """Each row has less than a whole tile: what comes over is the first to touch the band."""
+    at, in_one_piece = band("guard", "cut").cost(n=4000), band("cut", "guard").cost(n=4000)
+    (piece,), near = at.pieces, at.memories[0]
+    assert piece.runs == in_band(4000) // 2
+    assert piece.bytes[near] >= in_one_piece.bytes[near] > 0
+    assert piece.resources[near] > 0
+
+
+ROWS = """program even_squares
+size n in 0:100001
+size m in 0:1000001
+input A: float32[n, m]
+inout c: float32[m]
+for i in 0:n
+  if i*i % 4 == 0
+    for j in 0:m
+      c[j] += A[i, j]
+"""
+
+
+def test_bytes_under_a_condition_are_those_of_the_iterations_that_run() -> None:
+    kernel, m = oc.compile(oc.parse(ROWS)), 1_000_000
+    near = kernel.cost(n=1, m=m).memories[0]
+    of_a_row = kernel.cost(n=1, m=m).bytes[near]
+    formula = kernel.cost().bytes[near]
+    for n in (1000, 1001, 1002, 1003):  # half way stands an even row, or an odd one
+        ran = kernel.cost(n=n, m=m).bytes[near]
+        assert ran == sum(i % 2 == 0 for i in range(n)) * of_a_row > 0
+        at = {"n": n, "m": m}
+        assert formula.subs({s: at[str(s)] for s in formula.free_symbols}) >= ran
+
+
+def test_bytes_are_taken_half_way_where_they_are_too_much_to_add_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = oc.compile(oc.parse(ROWS))
+    sizes = {"n": 1001, "m": 1_000_000}
+    wanted = kernel.cost(**sizes)
+    monkeypatch.setattr(added, "MOST", 1000)
+    at = kernel.cost(**sizes)
+    assert at.bytes[at.memories[0]] >= wanted.bytes[at.memories[0]]
+
+
 def test_what_is_too_much_to_add_up_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(added, "MOST", 1000)
     at = band("guard", "cut").cost(n=70)

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from offcut import errors
-from offcut.errors import InternalError, OffcutError
+from offcut.errors import DescribeError, InternalError, OffcutError, asked_of_another
 
 KINDS = [
     kind
@@ -44,3 +44,23 @@ def test_a_bug_of_offcut_comes_back_from_a_pickle_with_its_text() -> None:
             "a tile of no height\n"
             "  this is a bug in offcut; `python -m offcut.report` writes what to send"
         )
+
+
+class OverTime(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error", [DescribeError("dim", "no name", because="none"), InternalError("a bug"), OverTime()]
+)
+def test_what_is_of_offcut_comes_out_of_a_function_of_another_as_it_is(error: Exception) -> None:
+    def refused(did: str) -> OffcutError:
+        return OffcutError("tune", "cannot ask it", because=f"it {did}")
+
+    with pytest.raises(type(error)) as out, asked_of_another(refused, OverTime):
+        raise error
+    assert out.value is error
+    with pytest.raises(OffcutError) as told, asked_of_another(refused, OverTime):
+        raise KeyError("b")
+    assert told.value.because == "it raised KeyError: 'b'"
+    assert isinstance(told.value.__cause__, KeyError)

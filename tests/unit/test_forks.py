@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from threading import Event, Thread
 
 import llvmlite.binding as llvm
+import pytest
 from compiled import in_child, needs_fork
 
 from offcut.backends.cpu.machine import jit
+from offcut.core import forks
 from offcut.core.remembered import kept_property
 from offcut.polyhedral import limit
 
@@ -70,6 +72,40 @@ def test_a_fork_waits_until_no_thread_is_in_llvm() -> None:
     with in_thread(llvm.ffi.lib._lock, Event(), HELD):
         assert in_time(asked) == 0
     asked()
+
+
+def test_a_child_takes_a_lock_that_another_thread_had() -> None:
+    lost: list[str] = []
+    lock = forks.Lock(lost=lambda: lost.append("lost"))
+
+    def asked() -> None:
+        with lock:
+            assert lost == ["lost"]
+
+    with in_thread(lock, Event(), 60):
+        assert in_time(asked) == 0
+    assert not lost
+
+
+def test_a_child_keeps_a_lock_that_it_was_forked_with() -> None:
+    lock = forks.Lock(lost=lambda: pytest.fail("nobody lost it"))
+    took: list[bool] = []
+
+    def take() -> None:
+        with lock:
+            took.append(True)
+
+    def asked() -> None:
+        other = Thread(target=take, daemon=True)
+        other.start()
+        other.join(HELD)
+        assert not took
+        lock.__exit__(None, None, None)
+        other.join(20)
+        assert took
+
+    with lock:
+        assert in_time(asked) == 0
 
 
 def test_a_child_asks_isl_without_the_bound_of_another_thread() -> None:

@@ -14,7 +14,7 @@ import pytest
 from offcut.backends.cpu.target import Cpu
 from offcut.errors import DescribeError
 from offcut.graph import Bound, Builder, compiled, interpreted
-from offcut.graph.models.ahead import Ahead, Compilation, _waiting, helper_in_advance
+from offcut.graph.models.compiling.ahead import Ahead, Compilation, _waiting, helper_in_advance
 from tests.compiled import floats
 from tests.graphs import arrays
 
@@ -60,7 +60,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object) -> bytes:
         raise AssertionError("it is compiled here")
 
-    monkeypatch.setattr("offcut.graph.models.kernels.Ahead", Waited)
+    monkeypatch.setattr("offcut.graph.models.compiling.kernels.Ahead", Waited)
     monkeypatch.setattr(Cpu, "lower", refuse)
     check(layers())
     assert len(started[0]._begun) == len(WIDTHS)
@@ -83,7 +83,7 @@ def test_a_helper_that_does_not_answer_is_ended(
     silent.write_text("#!/bin/sh\nexec sleep 1000\n")
     silent.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(silent))
-    monkeypatch.setattr("offcut.graph.models.ahead.LONGEST", 0.1)
+    monkeypatch.setattr("offcut.graph.models.compiling.ahead.LONGEST", 0.1)
     check(layers())
 
 

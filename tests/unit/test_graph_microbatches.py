@@ -13,10 +13,10 @@ from offcut.costmodel import load
 from offcut.describe.tensor import Tensor
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
 from offcut.graph.fusion.parallel import Coupling, parallel_axes
-from offcut.graph.models.arena_plan import packed
-from offcut.graph.models.batch_strides import couplings
-from offcut.graph.models.microbatches import MicroBatches
-from offcut.graph.models.parts import Part, Parts, parse_parts
+from offcut.graph.models.batches.arena_plan import packed
+from offcut.graph.models.batches.microbatches import MicroBatches
+from offcut.graph.models.batches.parts import Part, Parts, parse_parts
+from offcut.graph.models.compiling.batch_strides import couplings
 from tests.graphs import arrays, drawn
 from tests.operators import near
 

@@ -11,6 +11,7 @@ import sympy
 
 import offcut as oc
 from offcut import ir
+from offcut.errors import InternalError
 
 
 def product() -> oc.Tensor:
@@ -44,6 +45,14 @@ def test_a_call_takes_the_way_that_the_price_says(likes: bool) -> None:
         rng = np.random.default_rng(n)
         a, w = rng.standard_normal((n, 24), "f"), rng.standard_normal((24, 40), "f")
         np.testing.assert_allclose(kernel(a, w), a @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_a_bug_that_a_price_meets_is_not_called_its_fault() -> None:
+    def price(loops: ir.Program) -> float:
+        raise InternalError("met")
+
+    with pytest.raises(InternalError, match="met"):
+        oc.compile(product(), price=price)
 
 
 def test_a_price_over_the_sizes_is_asked_at_every_call() -> None:

@@ -6,9 +6,7 @@ first to call of a microkernel is one file, and the next kernels take that as it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from threading import Lock
 
 from offcut.backends.cpu.lowering.lower import Lowered
 from offcut.backends.cpu.machine import jit
@@ -16,6 +14,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.host import cache
+from offcut.core.forks import Lock
 
 Shape = tuple[int, int]
 """Rows and panels."""
@@ -25,16 +24,6 @@ ANY: Shape = (0, 0)
 _files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
 """The file of each function that there is in this process."""
 _lock = Lock()
-
-
-def _unlock() -> None:
-    """In a child that was forked while another thread compiled: that thread is not there to unlock."""
-    global _lock
-    _lock = Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unlock)
 
 
 def modules_of(low: Lowered, host: Host) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
@@ -211,7 +211,6 @@ def cost(
     pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
     flop = sum(_count(counts.flop) for counts in whole.counts)
-    ran = tuple(piece for piece in pieces if piece.runs)
     machine, exact = hardware.machine, made.exact and whole.exact
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
     kept = {name: _count(size) for name, size in made.kept.items()}
@@ -222,7 +221,7 @@ def cost(
         machine=machine.name,
         sizes=dict(named),
         flop=flop,
-        pieces=ran,
+        pieces=_ran(pieces),
         hertz=machine.hertz,
         memories=memories,
         exact=exact,
@@ -231,6 +230,26 @@ def cost(
         code_bytes=code,
         compile_seconds=compile_seconds(code, machine),
     )
+
+
+def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:
+    """The pieces that run; what moves for one that does not, moves for the next of its stage: that touches it first."""
+    found: list[PieceCost] = []
+    before: dict[str, PieceCost] = {}
+    for piece in pieces:
+        idle = before.pop(piece.stage, None)
+        if idle is not None:
+            piece = replace(
+                piece,
+                resources={k: piece.resources[k] + more for k, more in idle.resources.items()},
+                bytes={name: piece.bytes[name] + more for name, more in idle.bytes.items()},
+                energy=piece.energy + idle.energy,
+            )
+        if piece.runs:
+            found.append(piece)
+        else:
+            before[piece.stage] = piece
+    return tuple(found)
 
 
 def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> PieceCost:

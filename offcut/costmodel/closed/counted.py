@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import Enum
 from math import ceil
 
 from offcut.core import index as ix
@@ -50,27 +49,21 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
 from offcut.core.walking import taken
-from offcut.costmodel.closed.added import Tables, TooMany
+from offcut.costmodel.closed.added import Tables
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.quotients import by_quotients, with_divisor
-from offcut.costmodel.closed.summation import (
-    SHORT,
-    at_most,
-    chosen,
-    decided,
-    folded,
-    is_longer,
-    summed,
-)
+from offcut.costmodel.closed.summation import chosen, decided, folded
+from offcut.costmodel.closed.sums import Exactness, Sums
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 
+_BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
 
 
@@ -82,21 +75,14 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     body = all_mapped(substituted(program.body, fixed), by_quotients)
-    how: dict[int, _How] = {}
+    how: dict[int, Exactness] = {}
     while True:
         counter = _Counter(program, hardware, fixed, how)
         found = counter.counted(body)
-        if not counter.given_up:
+        instead = {piece: sums.instead for piece, sums in counter.sums.items() if sums.instead}
+        if not instead:
             return found
-        how |= counter.given_up
-
-
-class _How(Enum):
-    """What a sum becomes, of those that counts of a piece are made of."""
-
-    ADDED = "added"  # short closed forms, else terms that are added up
-    CLOSED = "closed"  # closed forms
-    BOUND = "bound"  # bounds, of what it would be if all conditions held
+        how |= instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +121,8 @@ class _Scope:
 class _Counter:
     """One walk over a program.
 
-    how       pieces are counted; those that are not named: by adding up, where all sizes are known, else in closed form
-    given_up  pieces for which that did not do, and what to do for them
+    how   pieces are counted; those that are not named: by adding up, where all sizes are known, else in closed form
+    sums  that the counts of each piece are made of, and bytes
     """
 
     def __init__(
@@ -144,10 +130,9 @@ class _Counter:
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        how: Mapping[int, _How],
+        how: Mapping[int, Exactness],
     ) -> None:
         self.program, self.hardware, self.how = program, hardware, how
-        self.given_up: dict[int, _How] = {}
         ranges = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in program.sizes
@@ -159,7 +144,6 @@ class _Counter:
             for one in program.buffers
             if one.kind is not Kind.PRIVATE
         }
-        self.traffic = Traffic(self.held, hardware.levels, self.known)
         self.pieces: list[Piece] = []
         self.choices: list[tuple[Way, ...]] = []
         self.values: dict[str, Expr] = {}
@@ -167,14 +151,18 @@ class _Counter:
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
-        self.first = _How.CLOSED if ranges else _How.ADDED
-        self.exact = _How.BOUND not in how.values()
+        self.first = Exactness.CLOSED if ranges else Exactness.ADDED
+        self.sums = {_BYTES: Sums(how.get(_BYTES, self.first))}
+        self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
+        self.exact = Exactness.BOUND not in how.values()
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
         seen = self.block(body, _Scope(self.known))
         moved = self.traffic.at_a_call(seen.touched)
         every = range(len(self.pieces))
-        counts = tuple(self.at_last(one, seen.counts.get(one, Counts())) for one in every)
+        counts = tuple(
+            seen.counts.get(one, Counts()).mapped(self.sums[one].at_last) for one in every
+        )
         return Counted(
             tuple(self.pieces),
             counts,
@@ -205,8 +193,10 @@ class _Counter:
                 made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
                 return None
+        number = len(self.pieces)
         self.pieces.append(made)
-        return len(self.pieces) - 1
+        self.sums[number] = Sums(self.how.get(number, self.first), self.tables)
+        return number
 
     def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:
         match stmt:
@@ -385,35 +375,7 @@ class _Counter:
 
     def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known, piece: int) -> Counts:
         """Of a piece, in all iterations of a loop."""
-        if piece in self.given_up:
-            return each
-        return Counts(*(self.total(name, lo, hi, value, known, piece) for value in values_of(each)))
-
-    def total(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known, piece: int) -> Expr:
-        """The sum of a count of a piece over a loop."""
-        match self.how.get(piece, self.first):
-            case _How.ADDED:
-                found = summed(name, lo, hi, term, known, splits=1, longest=SHORT)
-                if found.exact and not is_longer(found.value, SHORT):
-                    return found.value
-                return self.tables.stands_for(name, lo, hi, folded(term))
-            case _How.CLOSED:
-                found = summed(name, lo, hi, term, known)
-                if not found.exact:
-                    self.given_up[piece] = _How.BOUND
-                return found.value
-            case _How.BOUND:
-                return at_most(name, lo, hi, term, known)
-
-    def at_last(self, piece: int, counts: Counts) -> Counts:
-        """With all that is added up."""
-        if self.how.get(piece, self.first) is not _How.ADDED:
-            return counts
-        try:
-            return Counts(*map(self.tables.value, values_of(counts)))
-        except TooMany:
-            self.given_up[piece] = _How.CLOSED
-            return counts
+        return each.mapped(lambda term: self.sums[piece].over(name, lo, hi, term, known))
 
     def lanes(
         self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known, piece: int
@@ -426,7 +388,7 @@ class _Counter:
         vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
         # From 0 on: how many there are says more than where they end.
         moved = {name: ix.add(lo, Var(name))}
-        from_0 = Counts(*(substitute(value, moved) for value in values_of(each)))
+        from_0 = each.mapped(lambda value: substitute(value, moved))
         run = ix.minimum(ix.sub(hi, lo), ix.mul(vectors, lanes))
         some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)
@@ -439,12 +401,11 @@ class _Counter:
         counts = {}
         on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
         for piece in dict.fromkeys((*then.counts, *other.counts)):
-            one, two = (side.counts.get(piece, Counts()) for side in (then, other))
-            if self.how.get(piece) is _How.BOUND and not on_sizes:
-                counts[piece] = one.plus(two)
-                continue
-            pairs = zip(values_of(one), values_of(two), strict=True)
-            counts[piece] = Counts(*(chosen(condition, a, b) for a, b in pairs))
+            either = chosen if on_sizes else self.sums[piece].where
+            one, two = (values_of(side.counts.get(piece, Counts())) for side in (then, other))
+            counts[piece] = Counts(
+                *(either(condition, a, b) for a, b in zip(one, two, strict=True))
+            )
         return _Seen(self.traffic.where(condition, then.touched, other.touched), counts)
 
     def bound(self, end: Expr, start: Expr | None = None) -> Expr:

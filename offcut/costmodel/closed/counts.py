@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from offcut.core import index as ix
@@ -47,6 +47,10 @@ class Counts:
     instructions: Expr = ZERO
     cycles: Expr = ZERO
     picojoules: Expr = ZERO
+
+    def mapped(self, of: Callable[[Expr], Expr]) -> Counts:
+        """Each count put through a function."""
+        return Counts(*map(of, values_of(self)))
 
     def plus(self, other: Counts) -> Counts:
         """Of both."""

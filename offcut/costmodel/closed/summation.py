@@ -93,6 +93,11 @@ def summed(
     count = trips(lo, hi, known)
     if name not in variables(term):
         return Sum(ix.mul(count, term))
+    match term:
+        case Binary("*", a, b) if name not in variables(a) or name not in variables(b):
+            factor, moves = (b, a) if name in variables(a) else (a, b)
+            once = summed(name, lo, hi, moves, known, splits, longest)
+            return Sum(ix.mul(factor, once.value), once.exact)
     if not splits or is_longer(term, longest):
         return _half_way(name, lo, hi, term, count)
     form = ix.linear(term)
@@ -151,14 +156,22 @@ def _half_way(name: str, lo: Expr, hi: Expr, term: Expr, count: Expr) -> Sum:
     return Sum(ix.mul(count, folded(_at(term, name, middle))), exact=False)
 
 
+def short_sum(
+    name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int, longest: int
+) -> Expr | None:
+    """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
+    found = summed(name, lo, hi, term, known, splits, longest)
+    return found.value if found.exact and not is_longer(found.value, longest) else None
+
+
 def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
     greatest term there may be, every part of the term taken as if it moved for itself.
     """
     term = folded(term)
-    found = summed(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
-    if found.exact and not is_longer(found.value, 4 * SHORT):
-        return found.value
+    found = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
+    if found is not None:
+        return found
     _, greatest = _ends(term, name, (lo, ix.sub(hi, 1)), known)
     return ix.mul(trips(lo, hi, known), ix.maximum(folded(greatest), 0))
 

@@ -4,7 +4,7 @@ A level of C bytes is filled, while a statement S runs once, by
 
     M(S) = F(S)                                                where F(S) <= C: all that it touches stays
     M(loop) = sum over arrays of min(trips * F(body), F(loop))    where F(body) <= C: one iteration's stays to the next
-    M(loop) = trips * M(body), half way through the loop          otherwise
+    M(loop) = sum of M(body)                                      otherwise; in formulas, trips * M(body) half way
     M(block) = sum of M(part), less what a part finds of the one before it, where both fit
 
 with F, the bytes that are touched: boxes of whole lines (`touched`). What is stored moves twice: it is filled, and written back.
@@ -21,10 +21,11 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Const, Expr, substitute, variables
+from offcut.core.expr import Const, Expr, Select, substitute, variables, walk
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import chosen, folded, trips
+from offcut.costmodel.closed.summation import at_most, chosen, folded, trips
+from offcut.costmodel.closed.sums import Exactness, Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
 Piece = int  # which of the pieces of a program
@@ -62,12 +63,14 @@ class Traffic:
     """The recursion, for arrays and levels of memory, nearest first.
 
     sizes   what is known of them
+    sums    of bytes over loops
     middle  of each loop around what is looked at, outermost first: whether something fits is asked there
     """
 
     held: Mapping[str, Held]
     levels: tuple[Level, ...]
     sizes: Known
+    sums: Sums
     middle: dict[str, Expr] = field(default_factory=dict)
 
     @property
@@ -127,7 +130,7 @@ class Traffic:
                 for array in boxes
             }
             far = {
-                piece: ix.mul(count, folded(substitute(term, half_way)))
+                piece: self._far(name, lo, hi, term, known)
                 for piece, term in body.moved[number].items()
             }
             stays = self._fits(self._size(typical, level), level, known)
@@ -168,10 +171,22 @@ class Traffic:
         total = ix.add(*sizes)
         _, *caches = self.levels
         first, *rest = whole.moved
-        return first, *(
-            _either(self._fits(total, level, self.sizes), {}, moved)
-            for level, moved in zip(caches, rest, strict=True)
+        found = (
+            first,
+            *(
+                _either(self._fits(total, level, self.sizes), {}, moved)
+                for level, moved in zip(caches, rest, strict=True)
+            ),
         )
+        return tuple({k: self.sums.at_last(size) for k, size in one.items()} for one in found)
+
+    def _far(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+        """Of all iterations of a loop, each of which moves `term`."""
+        if self.sums.how is Exactness.ADDED:
+            return self.sums.over(name, lo, hi, term, known)
+        if any(isinstance(n, Select) and name in variables(n.condition) for n in walk(term)):
+            return at_most(name, lo, hi, term, known)
+        return ix.mul(trips(lo, hi, known), _at(term, {name: middle_of(lo, hi)}))
 
     def _kept(
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from offcut.costmodel.learned.case import Case
 from offcut.costmodel.learned.features import FEATURES
 from offcut.costmodel.learned.values import Values
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, asked_of_another
 
 GROUP = "offcut.features"
 
@@ -30,19 +30,17 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
     parts: list[Values] = []
     for feature in features:
         name = _name(feature)
-        try:
+        with asked_of_another(partial(_refused, name)):
             found = feature(case)
-        except Exception as error:
-            raise _refused(name, f"it raised {type(error).__name__}: {error}") from error
         given = found if isinstance(found, Mapping) else {"": found}
         rows = np.empty((len(given), case.count))
         try:
             for place, value in enumerate(given.values()):
                 rows[place] = value
         except (TypeError, ValueError):
-            raise _refused(name, f"it gave {value!r}") from None
+            raise _refused(name, f"gave {value!r}") from None
         if not np.isfinite(rows).all():
-            raise _refused(name, f"it gave {rows[~np.isfinite(rows)][0]}")
+            raise _refused(name, f"gave {rows[~np.isfinite(rows)][0]}")
         names += (f"{name}.{key}".rstrip(".") for key in given)
         parts.append(rows)
     if len({*names}) < len(names):
@@ -98,8 +96,8 @@ def _twice(name: str) -> DescribeError:
     )
 
 
-def _refused(name: str, because: str) -> DescribeError:
+def _refused(name: str, did: str) -> DescribeError:
     wanted = "a number, a number for each vector of sizes, or several of these by name"
     return DescribeError(
-        "learn", f"cannot take the feature {name}", because=because, help=(wanted,)
+        "learn", f"cannot take the feature {name}", because=f"it {did}", help=(wanted,)
     )

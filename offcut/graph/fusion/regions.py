@@ -55,7 +55,7 @@ def region_of(nodes: Sequence[Node], before: Collection[str] = ()) -> Region:
 
 def regions_of(graph: Graph, readings: Readings | None = None) -> tuple[Region | Node, ...]:
     """The graph as regions and views, each after what it reads."""
-    return tuple(_Growing(graph, readings or Readings(graph)).parts())
+    return tuple(_Growing(graph, readings or Readings(graph)).regions())
 
 
 def stored_anew(graph: Graph, readings: Readings) -> Iterator[int]:
@@ -99,7 +99,7 @@ class _Growing:
         self.given = set(graph.outputs)
         self.before: set[str] = set()
 
-    def parts(self) -> Iterator[Region | Node]:
+    def regions(self) -> Iterator[Region | Node]:
         """Regions where their last node is, and views where they are."""
         for number in range(len(self.nodes)):
             if not self.views[number] and self.homes[number] == (number,):

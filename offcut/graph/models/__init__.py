@@ -1,1 +1,1 @@
-"""Graphs that run: kernels, the arena, frames of calls, what a call runs."""
+"""Graphs that run: a model, its calls, what they cost; kernels, memory and parts of a batch are rooms of their own."""

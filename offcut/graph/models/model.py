@@ -23,21 +23,21 @@ from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node, Value
 from offcut.graph.interpret import declaration_of
-from offcut.graph.models import kept
-from offcut.graph.models.ahead import processes
-from offcut.graph.models.arena import ALIGNMENT, Arena, arena_of
-from offcut.graph.models.calls import Calls
+from offcut.graph.models.batches.microbatches import MicroBatches
+from offcut.graph.models.batches.parts import Parts, check_parts
+from offcut.graph.models.compiling import kept
+from offcut.graph.models.compiling.ahead import processes
+from offcut.graph.models.compiling.kept import Stepped
+from offcut.graph.models.compiling.kernels import Kernels, NamedRegion
+from offcut.graph.models.compiling.recall import from_kernels, from_later
+from offcut.graph.models.compiling.region_steps import RegionSteps
+from offcut.graph.models.compiling.split import Targets, every, resolved, texts_of
 from offcut.graph.models.cost import ModelCost, cost_of
-from offcut.graph.models.kept import Stepped
-from offcut.graph.models.kernels import Kernels, NamedRegion
-from offcut.graph.models.microbatches import MicroBatches
-from offcut.graph.models.operands import Operands
-from offcut.graph.models.parts import Parts, check_parts
+from offcut.graph.models.memory.arena import ALIGNMENT, Arena, arena_of
+from offcut.graph.models.memory.calls import Calls
+from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
-from offcut.graph.models.recall import from_kernels, from_later
-from offcut.graph.models.region_steps import RegionSteps
 from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
-from offcut.graph.models.split import Targets, every, resolved, texts_of
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
@@ -455,16 +455,16 @@ def stepped(
     orders  of the axes of outputs in memory, as `compiled` says
     """
     graph, readings, notes = made.graph, Readings(made.graph), list[str]()
-    parts: Sequence[Region | Node] = regions_of(graph, readings)
+    fused: Sequence[Region | Node] = regions_of(graph, readings)
     asked, orders = orders or {}, {**(orders or {}), **orders_of(graph, readings)}
     count = processes()
     while True:
-        placed = laid(graph, parts, readings, orders, asked)
+        placed = laid(graph, fused, readings, orders, asked)
         try:
             steps, regions, named = list[Step](), list[RegionSteps](), list[NamedRegion]()
-            for part in placed.steps:
-                region = part.region
-                named.append(kernels.asked(part, *_constants(region, readings, made, orders)))
+            for step in placed.steps:
+                region = step.region
+                named.append(kernels.asked(step, *_constants(region, readings, made, orders)))
             with kernels.ahead(named, count) as ahead:
                 for one in named:
                     region = one.placed.region
@@ -480,7 +480,7 @@ def stepped(
                 refused.value = value
                 raise
             notes.append(f"{region.results[0]}: not fused, since {str(refused).splitlines()[0]}")
-            parts = [piece for part in parts for piece in _pieces(part, region)]
+            fused = [each for one in fused for each in _unfused(one, region)]
             continue
         return Stepped(steps, placed.outputs, tuple(notes), tuple(regions))
 
@@ -499,10 +499,10 @@ def _constants(
     return unpacked, turns
 
 
-def _pieces(part: Region | Node, refused: Region) -> Sequence[Region | Node]:
-    """A part; the nodes of the region that was refused, each alone."""
-    if part is not refused:
-        return (part,)
+def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
+    """A region or view; the nodes of the region that was refused, each alone."""
+    if one is not refused:
+        return (one,)
     return tuple(region_of((node,)) for node in refused.nodes)
 
 

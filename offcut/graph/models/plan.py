@@ -9,8 +9,8 @@ from offcut.core.expr import Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.text.printer import format_expr
 from offcut.graph.graph import Graph
-from offcut.graph.models.arena_plan import ArenaPlan, rounded
-from offcut.graph.models.parts import Part
+from offcut.graph.models.batches.arena_plan import ArenaPlan, rounded
+from offcut.graph.models.batches.parts import Part
 from offcut.graph.models.running import Prepared
 from offcut.graph.models.step import Operand, Step
 

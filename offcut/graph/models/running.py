@@ -21,11 +21,11 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
 from offcut.errors import CallError
-from offcut.graph.models.arena import Arena
-from offcut.graph.models.arena_plan import ArenaPlan
-from offcut.graph.models.calls import Calls, Laid
-from offcut.graph.models.microbatches import MicroBatches, Run
-from offcut.graph.models.operands import Values
+from offcut.graph.models.batches.arena_plan import ArenaPlan
+from offcut.graph.models.batches.microbatches import MicroBatches, Run
+from offcut.graph.models.memory.arena import Arena
+from offcut.graph.models.memory.calls import Calls, Laid
+from offcut.graph.models.memory.operands import Values
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import ONE, ZERO
 from offcut.graph.sizes.extents import Numbers, Valued

@@ -20,7 +20,7 @@ from offcut.graph.placing.layouts import lying_of, orders_of, wanted
 from offcut.graph.views import VIEWS
 
 LINE = 64
-"""Bytes of a line of the caches of most CPUs: passes know of no target."""
+"""Bytes of a line of the caches of every CPU that is described: one graph is passed for all of its targets, which are asked later."""
 FEW = LINE // ITEM_BYTES["float32"]
 """Elements that are few: they do not fill a line. Narrower types count alike, as their products take several of them at once. Measured where
 they lie apart, over a copy of them: convolutions of 3x3 read 3 of them 1.0 to 1.35 times as fast, 4 of them .96 to 1.2 times, 16 as fast.

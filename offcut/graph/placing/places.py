@@ -178,10 +178,10 @@ def _times(a: Expr, b: Expr) -> Expr:
     return extents.product((a, b))
 
 
-def _total(parts: Iterable[Expr]) -> Expr:
+def _total(terms: Iterable[Expr]) -> Expr:
     total: Expr = ZERO
-    for part in parts:
-        total = Binary("+", total, part)
+    for term in terms:
+        total = Binary("+", total, term)
     return extents.normal(total)
 
 
@@ -207,7 +207,7 @@ class Laid:
 
 def laid(
     graph: Graph,
-    parts: Sequence[Region | Node],
+    fused: Sequence[Region | Node],
     readings: Readings,
     stored: Mapping[str, tuple[int, ...]] | None = None,
     asked: Mapping[str, tuple[int, ...]] | None = None,
@@ -219,13 +219,13 @@ def laid(
     """
     laying = _Laying(graph, readings, dict(stored or {}))
     laying.settled.update(asked or ())
-    maker = {name: n for n, part in enumerate(parts) for name in _results(part)}
+    maker = {name: n for n, one in enumerate(fused) for name in _results(one)}
     before, number = list[_State](), 0
-    while number < len(parts):
+    while number < len(fused):
         del before[number:]
         before.append(laying.state())
         try:
-            laying.part(parts[number])
+            laying.place(fused[number])
         except _Transposed as found:
             number = maker[found.name]
             laying.take_back(before[number], found)
@@ -237,11 +237,11 @@ def laid(
     return Laid(tuple(laying.steps), outputs)
 
 
-def _results(part: Region | Node) -> tuple[str, ...]:
-    """What a part computes."""
-    if isinstance(part, Region):
-        return part.results
-    return tuple(value.name for value in part.results)
+def _results(one: Region | Node) -> tuple[str, ...]:
+    """What a region or a view gives."""
+    if isinstance(one, Region):
+        return one.results
+    return tuple(value.name for value in one.results)
 
 
 class _Transposed(Exception):
@@ -253,7 +253,7 @@ class _Transposed(Exception):
 
 
 class _State(NamedTuple):
-    """What is known before a part."""
+    """What is known before a region or a view."""
 
     places: Mapping[str, Place]
     computed: Collection[str]
@@ -261,7 +261,7 @@ class _State(NamedTuple):
 
 
 class _Laying:
-    """Places of values, part by part.
+    """Places of values, region by region.
 
     orders   of the axes of computed values in memory, where they are not as they are
     settled  the values whose order a reader has asked for
@@ -285,18 +285,18 @@ class _Laying:
         return _State(dict(self.places), set(self.computed), len(self.steps))
 
     def take_back(self, state: _State, found: _Transposed) -> None:
-        """Know what was known before the part that computes a value, which is stored in another order from there on."""
+        """Know what was known before the region that computes a value, which is stored in another order from there on."""
         self.places, self.computed = dict(state.places), set(state.computed)
         del self.steps[state.steps :]
         self.orders[found.name] = found.order
         self.settled.add(found.name)
 
-    def part(self, part: Region | Node) -> None:
-        """Place what a part gives."""
-        if isinstance(part, Region):
-            self.region(part)
-        elif part.op == "reshape":
-            (name,), (value,) = part.operands, part.results
+    def place(self, one: Region | Node) -> None:
+        """Place what a region or a view gives."""
+        if isinstance(one, Region):
+            self.region(one)
+        elif one.op == "reshape":
+            (name,), (value,) = one.operands, one.results
             found = reshaped(self.places[name], value.shape)
             if found is None:
                 self.copy(name)
@@ -304,7 +304,7 @@ class _Laying:
             assert found is not None
             self.places[value.name] = found
         else:
-            self.places[part.results[0].name] = self.view(part)
+            self.places[one.results[0].name] = self.view(one)
 
     def view(self, node: Node) -> Place:
         """The place of a view that is always one."""
@@ -357,7 +357,7 @@ class _Laying:
             (operand,) = node.operands
             if reshaped(self.places[operand], self.shapes[name]) in (None, place):
                 self.copy(operand)
-            self.part(node)  # of what another reader may have copied
+            self.place(node)  # of what another reader may have copied
             if self.places[name].unit is None:
                 self.copy(name)
         else:

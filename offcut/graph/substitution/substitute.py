@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.graph import Bound
-from offcut.graph.models.kernels import Kernels
+from offcut.graph.models.compiling.kernels import Kernels
+from offcut.graph.models.compiling.split import Targets
 from offcut.graph.models.model import stepped
-from offcut.graph.models.split import Targets
 from offcut.graph.passes import Pass, drop_dead, fold_constants, improved, share_equal
 from offcut.graph.sizes.extents import Numbers
 from offcut.graph.sizes.typical import typical_sizes

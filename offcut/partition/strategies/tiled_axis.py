@@ -26,7 +26,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute
 from offcut.core.text.printer import format_expr
 from offcut.describe.value import Value
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, InternalError
 
 EXTENT = Var("#e")  # no user can name a size so
 MOST_TAKES = 64  # of an axis, each code of its own
@@ -211,7 +211,7 @@ def taken(give: Give, tile: int, arguments: Sequence[int]) -> Takes:
     axis = TiledAxis(tile, made)
     try:
         given = list(islice(iter(give(axis, *arguments)), MOST_TAKES + 1))
-    except NotTaken:
+    except (NotTaken, InternalError):
         raise
     except Exception as error:
         said = str(error).partition("\n")[0].replace(EXTENT.name, "extent")

@@ -15,8 +15,8 @@ from offcut.errors import DescribeError, TargetError
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
+    from offcut.graph.models.batches.parts import Parts
     from offcut.graph.models.cost import ModelCost
-    from offcut.graph.models.parts import Parts
     from offcut.graph.models.plan import ModelPlan
     from offcut.plugins.onnx.importing import Imported
 

@@ -9,7 +9,7 @@ from offcut.core.garbage import old_objects_aside
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
-    from offcut.graph.models.parts import Parts
+    from offcut.graph.models.batches.parts import Parts
     from offcut.plugins.torch.dynamo import backend
     from offcut.plugins.torch.exported import TorchModel
 
@@ -49,7 +49,7 @@ def from_torch(
 
     Raises DescribeError for what is neither, or cannot be exported.
     """
-    from offcut.graph.models.parts import check_parts
+    from offcut.graph.models.batches.parts import check_parts
     from offcut.plugins.torch import exported
     from offcut.plugins.torch.how import how_of
 

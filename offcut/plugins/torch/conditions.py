@@ -2,7 +2,7 @@
 
 Torch's own guards say more than that: most are of how tensors lie in memory, which results do not depend on. So the branches are
 noted where Python takes them: in files of the module's, and in torch's own layers; and sizes where torch itself takes them for
-numbers, as it does to count the parts that `split` gives.
+numbers, as it does to count the chunks that `split` gives.
 """
 
 from __future__ import annotations

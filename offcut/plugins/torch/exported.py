@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError
 from offcut.graph import ModelCost, ModelPlan
-from offcut.graph.models.ahead import helper_in_advance
+from offcut.graph.models.compiling.ahead import helper_in_advance
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
@@ -98,8 +98,8 @@ class TorchModel:
 
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
         own, named = pytree.tree_unflatten(["…"] * self._in.num_leaves, self._in)
-        parts = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
-        shown = ", ".join(parts).replace("'", "")
+        arguments = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
+        shown = ", ".join(arguments).replace("'", "")
         return CallError(
             "call",
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",

@@ -26,7 +26,7 @@ class Facts:
 
     bounds   of each
     equal    expressions that stand for simpler ones in every call: torch guards it
-    factors  by a symbol, the number of which it is a multiple in every call: an extent is written in parts of it, so that
+    factors  by a symbol, the number of which it is a multiple in every call: an extent is written in quotients by it, so that
              ``2*(s//2)`` is s
     """
 
@@ -40,7 +40,7 @@ class Facts:
     def range(self, symbol: sympy.Symbol) -> tuple[int, int]:
         """The least and the greatest value of a symbol."""
         for whole, factor in self.factors.items():
-            if symbol == part_of(whole, factor):
+            if symbol == quotient_of(whole, factor):
                 least, most = self.range(whole)
                 return -(-least // factor), most // factor
         low, high = self.bounds(symbol)
@@ -62,24 +62,24 @@ class Facts:
             least, most = self.range(symbol)
             if least == most:
                 expr = expr.subs(symbol, least)
-        return _put(_parted(expr, self.factors), self.equal)
+        return _put(_in_quotients(expr, self.factors), self.equal)
 
     @property
-    def parts(self) -> tuple[tuple[str, str, int], ...]:
-        """The size that gives each multiple: its name, that of the multiple, and the number."""
-        return tuple((part_of(one, by).name, one.name, by) for one, by in self.factors.items())
+    def quotients(self) -> tuple[tuple[str, str, int], ...]:
+        """Of each symbol that is a multiple: the name of its quotient, its own, and the divisor."""
+        return tuple((quotient_of(one, by).name, one.name, by) for one, by in self.factors.items())
 
 
-def part_of(symbol: sympy.Symbol, factor: int) -> sympy.Symbol:
-    """The size that gives a symbol, times a number."""
+def quotient_of(symbol: sympy.Symbol, factor: int) -> sympy.Symbol:
+    """The size that is a symbol over a number of which that is a multiple."""
     return sympy.Symbol(f"{symbol.name}_{factor}", integer=True, nonnegative=True)
 
 
-def _parted(expr: sympy.Expr, factors: Mapping[sympy.Symbol, int]) -> sympy.Expr:
-    """An expression in the sizes that give multiples."""
-    parts = {symbol: by * part_of(symbol, by) for symbol, by in factors.items()}
-    parts = {symbol: part for symbol, part in parts.items() if symbol in expr.free_symbols}
-    return canonical(expr.subs(parts)) if parts else expr
+def _in_quotients(expr: sympy.Expr, factors: Mapping[sympy.Symbol, int]) -> sympy.Expr:
+    """An expression in the quotients of symbols that are multiples."""
+    here = [symbol for symbol in factors if symbol in expr.free_symbols]
+    products = {symbol: factors[symbol] * quotient_of(symbol, factors[symbol]) for symbol in here}
+    return canonical(expr.subs(products)) if products else expr
 
 
 def facts_in(shape_env: Any) -> Facts:
@@ -101,8 +101,8 @@ def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
     nothing = [zero for pair in equal if (zero := _difference(*pair)) is not None]
     found: dict[str, int] = {}
     while True:
-        parts = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
-        more = [one for zero in nothing if (one := _rest(at(zero, parts))) is not None]
+        products = {name: Binary("*", ix.const(by), Var(name)) for name, by in found.items()}
+        more = [one for zero in nothing if (one := _rest(at(zero, products))) is not None]
         if not more:
             return {symbols[name]: factor for name, factor in found.items()}
         name, by = more[0]
@@ -112,7 +112,7 @@ def multiples(shape_env: Any) -> dict[sympy.Symbol, int]:
 def _equal_sides(guard: sympy.Basic) -> Iterable[tuple[sympy.Expr, sympy.Expr]]:
     """What a guard says to be equal; a remainder that is 0 at most is 0."""
     if isinstance(guard, sympy.And):
-        return [pair for part in guard.args for pair in _equal_sides(part)]
+        return [pair for one in guard.args for pair in _equal_sides(one)]
     if isinstance(guard, sympy.Eq):
         return [guard.args]
     if isinstance(guard, sympy.Le) and guard.rhs == 0 and isinstance(guard.lhs, REMAINDERS):
@@ -125,11 +125,11 @@ def _pairs(one: sympy.Expr, other: sympy.Expr) -> Iterable[tuple[sympy.Expr, sym
 
     ``c*(s//c)`` is s at most: where the product of such is that of their sizes, each is its size.
     """
-    for parts, rest in ((one, other), (other, one)):
-        floors = [part for part in sympy.Mul.make_args(parts) if isinstance(part, FLOORS)]
+    for product, rest in ((one, other), (other, one)):
+        floors = [each for each in sympy.Mul.make_args(product) if isinstance(each, FLOORS)]
         pairs = [(floor.args[0], floor.args[1] * floor) for floor in floors]
-        whole = sympy.prod([whole / parted for whole, parted in pairs])
-        if floors and canonical(parts * whole) == canonical(rest):
+        whole = sympy.prod([whole / floored for whole, floored in pairs])
+        if floors and canonical(product * whole) == canonical(rest):
             return [(one, other), *pairs]
     return [(one, other)]
 
@@ -165,8 +165,8 @@ def equalities(
         for guard in shape_env.guards
         for pair in _equal_sides(guard.expr)
     ]
-    parted = [tuple(_parted(side, factors) for side in pair) for pair in given]
-    sides = given + [pair for pair, before in zip(parted, given, strict=True) if pair != before]
+    divided = [tuple(_in_quotients(side, factors) for side in pair) for pair in given]
+    sides = given + [pair for pair, before in zip(divided, given, strict=True) if pair != before]
     found: list[tuple[sympy.Expr, sympy.Expr]] = []
     known = -1
     while known < len(found):  # what one says may make another simpler
@@ -182,7 +182,7 @@ def equalities(
 
 
 def _put(expr: sympy.Expr, equal: Sequence[tuple[sympy.Expr, sympy.Expr]]) -> sympy.Expr:
-    """An expression with what stands for the parts of it."""
+    """An expression with what stands for terms of it."""
     for one, other in equal:
         if expr.has(one):
             expr = canonical(expr.subs(one, other))

@@ -57,8 +57,8 @@ def _power(t: Translation, base: Any, exponent: float) -> Any:
     raise Left(f"a number is a power by {exponent}")
 
 
-def _joined(t: Translation, op: str, parts: Any) -> Any:
-    return reduce(lambda a, b: t.node(op, a, b), (_value(t, part) for part in parts))
+def _joined(t: Translation, op: str, operands: Any) -> Any:
+    return reduce(lambda a, b: t.node(op, a, b), (_value(t, one) for one in operands))
 
 
 def _value(t: Translation, expr: Any) -> Any:

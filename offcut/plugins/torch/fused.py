@@ -75,8 +75,8 @@ def _attention(
     mask_type: int | None,
 ) -> Any:
     """Of words to words of the same sentence."""
-    parts = F.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(2)
-    q, k, v = (one.transpose(1, 2) for one in parts)
+    products = F.linear(x, qkv_weight, qkv_bias).unflatten(-1, (3, heads, -1)).unbind(2)
+    q, k, v = (one.transpose(1, 2) for one in products)
     added = None if mask is None else _added(mask, mask_type, q)
     found, _ = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, attn_mask=added)
     return F.linear(found.transpose(1, 2).flatten(2), out_weight, out_bias)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offcut.errors import TargetError
-from offcut.graph.models.parts import Parts
+from offcut.graph.models.batches.parts import Parts
 from offcut.pipeline import target
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from offcut.errors import PartitionError
 from offcut.graph import Model
-from offcut.graph.models.parts import Part, Parts, parse_parts, said_by
+from offcut.graph.models.batches.parts import Part, Parts, parse_parts, said_by
 from offcut.plugins.torch.predicted import Predicted
 
 Rule = Callable[[Mapping[str, int]], str]

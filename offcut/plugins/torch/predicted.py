@@ -14,8 +14,8 @@ from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.program import Size
 from offcut.graph import Model, ModelCost, ModelPlan
 
-Parts = Sequence[tuple[str, str, int]]
-"""Sizes that give multiples: the name of each, that of the multiple, and the number."""
+Quotients = Sequence[tuple[str, str, int]]
+"""Of symbols that are multiples: the name of the quotient, that of the symbol, and the divisor."""
 
 
 class Predicted:
@@ -27,9 +27,13 @@ class Predicted:
     """
 
     def __init__(
-        self, models: Sequence[Model], called: Mapping[str, str], parts: Parts, left: Sequence[str]
+        self,
+        models: Sequence[Model],
+        called: Mapping[str, str],
+        quotients: Quotients,
+        left: Sequence[str],
     ) -> None:
-        self.models, self.called, self.parts, self.left = models, called, parts, left
+        self.models, self.called, self.quotients, self.left = models, called, quotients, left
         own = {size.name: size for model in models for size in model.bound.graph.sizes}
         self.sizes = tuple(
             found for symbol in called if (found := self._size(symbol, own)) is not None
@@ -38,9 +42,9 @@ class Predicted:
     def _size(self, symbol: str, own: Mapping[str, Size]) -> Size | None:
         """A symbol as a user knows it; None for one that no kernel asks for."""
         name = self.called[symbol]
-        for part, whole, factor in self.parts:
-            if whole == symbol and part in own:
-                return Size(name, own[part].min * factor, own[part].max * factor, factor)
+        for quotient, whole, by in self.quotients:
+            if whole == symbol and quotient in own:
+                return Size(name, own[quotient].min * by, own[quotient].max * by, by)
         found = own.get(symbol)
         return None if found is None else Size(name, found.min, found.max)
 
@@ -78,7 +82,7 @@ class Predicted:
     def _each(self, at: Mapping[str, int]) -> list[tuple[Model, dict[str, int]]]:
         """The models, with the sizes of each by its own names; none where none are given."""
         own = {symbol: at[name] for symbol, name in self.called.items() if name in at}
-        own |= {part: own[whole] // by for part, whole, by in self.parts if whole in own}
+        own |= {name: own[whole] // by for name, whole, by in self.quotients if whole in own}
         return [
             (model, {s.name: own[s.name] for s in model.bound.graph.sizes} if own else {})
             for model in self.models
@@ -86,13 +90,13 @@ class Predicted:
 
     def named(self, symbol: str) -> tuple[str, int]:
         """What a user calls a size of a region, and of which number of it that is a multiple."""
-        for part, whole, by in self.parts:
-            if part == symbol:
+        for quotient, whole, by in self.quotients:
+            if quotient == symbol:
                 return self.called[whole], by
         return self.called.get(symbol, symbol), 1
 
     def shown(self, formula: str) -> str:
         """A formula in the names of the user."""
         names: dict[str, Any] = dict(self.called)
-        names |= {part: f"({self.called[whole]}//{by})" for part, whole, by in self.parts}
+        names |= {name: f"({self.called[whole]}//{by})" for name, whole, by in self.quotients}
         return re.sub(r"\b\w+\b", lambda word: names.get(word[0], word[0]), formula)

@@ -26,7 +26,7 @@ from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.parts import in_parts
 from offcut.plugins.torch.predicted import Predicted
 from offcut.plugins.torch.sizes import symbols_of, sympy_of, value_of, values_of
-from offcut.plugins.torch.splitting import Region, Split, is_size, is_view, split
+from offcut.plugins.torch.splitting import Region, is_size, is_view, split
 
 Values = dict[Any, Any]
 """Tensors and ints by node."""
@@ -95,22 +95,22 @@ class Program:
         solutions, refused = _solutions(self.inputs), dict[Any, str]()
         self.sizes = tuple((name, one.read) for name, one in solutions.items())
         self.called = {name: one.called for name, one in solutions.items()}
-        self.parts = tuple(one for one in facts.parts if one[1] in solutions)
+        self.quotients = tuple(one for one in facts.quotients if one[1] in solutions)
         with lent(fixed.values()):
             while True:
-                parts = split(graph, facts, fixed, refused)
-                self.left = list(parts.left)
+                found = split(graph, facts, fixed, refused)
+                self.left = list(found.left)
                 try:
-                    self.steps = [self._step(module, step, known) for step in parts.steps]
-                except _Unfit as found:
-                    refused[found.node] = found.reason
+                    self.steps = [self._step(module, step, known) for step in found.steps]
+                except _Unfit as unfit:
+                    refused[unfit.node] = unfit.reason
                     self.again.clear()
                 else:
                     break
         if how.parts is not True:
             for ran, model in zip(self._ran, in_parts(self.predicted, how.parts), strict=True):
                 ran.model = model
-        self.order = tuple(zip(self.steps, _frees(parts, output), strict=True))
+        self.order = tuple(zip(self.steps, _frees(found.steps, output), strict=True))
         read = {one.node for one in solutions.values()} | {*output.all_input_nodes}
         read |= set() if conditions is None else conditions.nodes
         for step in self.steps:
@@ -152,8 +152,8 @@ class Program:
         sizes = {name: solve(values) for name, solve in self.sizes}
         if self.conditions is not None:
             self.conditions.check(values, sizes)
-        for part, size, factor in self.parts:
-            sizes[part] = sizes[size] // factor
+        for quotient, size, by in self.quotients:
+            sizes[quotient] = sizes[size] // by
         if len(self._settled) >= SETTLED:
             self._settled.clear()
         return self._settled.setdefault(key, sizes)
@@ -162,7 +162,7 @@ class Program:
     def predicted(self) -> Predicted:
         """What its regions run, and cost."""
         models = [one.model for one in self._ran]
-        return Predicted(models, self.called, self.parts, self.report().splitlines()[1:])
+        return Predicted(models, self.called, self.quotients, self.report().splitlines()[1:])
 
     @property
     def _ran(self) -> list[_Ran]:
@@ -500,21 +500,21 @@ def _restrided(tensor: Any, strides: Strides | None, sizes: Mapping[str, int]) -
     return found
 
 
-def _frees(parts: Split, output: Any) -> list[tuple[Any, ...]]:
+def _frees(steps: Sequence[Region | Any], output: Any) -> list[tuple[Any, ...]]:
     """After each step, the values that nothing reads any more; arguments are the caller's."""
     last: dict[Any, int] = {}
-    for number, step in enumerate(parts.steps):
+    for number, step in enumerate(steps):
         read = step.inputs.values() if isinstance(step, Region) else step.all_input_nodes
         last.update((node, number) for node in read if node.op != "placeholder")
     kept = set(output.all_input_nodes)
     return [
         tuple(node for node, at in last.items() if at == number and node not in kept)
-        for number in range(len(parts.steps))
+        for number in range(len(steps))
     ]
 
 
 def _attribute(module: Any, target: str) -> Any:
     found = module
-    for part in target.split("."):
-        found = getattr(found, part)
+    for name in target.split("."):
+        found = getattr(found, name)
     return found

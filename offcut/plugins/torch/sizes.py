@@ -45,7 +45,7 @@ def extent_of(value: Any) -> Expr:
 
 
 def canonical(value: sympy.Expr) -> sympy.Expr:
-    """An expression in symbols in the form of extents, so that equal ones are equal; what no extent says has parts in that form."""
+    """An expression in symbols in the form of extents, so that equal ones are equal; what no extent says has operands in that form."""
     if not value.args:
         return value
     try:
@@ -156,8 +156,8 @@ def _translated(expr: sympy.Basic) -> Expr:
     raise Left(f"a size is {expr}")
 
 
-def _folded(op: str, parts: Any) -> Expr:
-    return reduce(lambda a, b: Binary(op, a, b), map(_translated, parts))
+def _folded(op: str, operands: Any) -> Expr:
+    return reduce(lambda a, b: Binary(op, a, b), map(_translated, operands))
 
 
 def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
@@ -184,11 +184,12 @@ def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
         size = inner.args[0] if isinstance(inner, sf.ToFloat) else None
     if size is None or min(over, under) < 1 or max(over, under) > LARGEST:  # what floats hold
         raise Left(f"a size is {expr}")
-    parts, by = Binary("*", ix.const(over), _translated(size)), ix.const(under)
+    dividend, by = Binary("*", ix.const(over), _translated(size)), ix.const(under)
     if issubclass(kind, sf.CeilToInt):
-        return Binary("//", Binary("+", parts, ix.const(under - 1)), by)
+        return Binary("//", Binary("+", dividend, ix.const(under - 1)), by)
     if issubclass(kind, sf.FloorToInt) or size.is_nonnegative:
-        return Binary("//", parts, by)
+        return Binary("//", dividend, by)
     nothing = ix.const(0)
-    above, below = (Binary("max", one, nothing) for one in (parts, Binary("-", nothing, parts)))
+    sides = dividend, Binary("-", nothing, dividend)
+    above, below = (Binary("max", one, nothing) for one in sides)
     return Binary("-", Binary("//", above, by), Binary("//", below, by))

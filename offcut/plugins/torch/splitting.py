@@ -136,7 +136,7 @@ class _Found:
 
 
 def is_view(node: Any) -> bool:
-    """Whether a result shares the memory of the first operand; parts of several results count."""
+    """Whether a result shares the memory of the first operand; members of a tuple of results count."""
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
@@ -235,5 +235,5 @@ def _writes(node: Any) -> bool:
 
 def _has_tensors(node: Any) -> bool:
     value = node.meta.get("val")
-    parts = value if isinstance(value, tuple | list) else (value,)
-    return any(isinstance(one, torch.Tensor) for one in parts)
+    members = value if isinstance(value, tuple | list) else (value,)
+    return any(isinstance(one, torch.Tensor) for one in members)

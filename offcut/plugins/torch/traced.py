@@ -193,8 +193,8 @@ class Guard:
             tree = ast.parse(f"lambda s: {own.strip()}", mode="eval")
         except SyntaxError:
             return None
-        parts = [*ast.walk(tree)]
-        if any(isinstance(one, _GROWS) or not isinstance(one, _ARITHMETIC) for one in parts):
+        nodes = [*ast.walk(tree)]
+        if any(isinstance(one, _GROWS) or not isinstance(one, _ARITHMETIC) for one in nodes):
             return None
         # It is arithmetic of extents, and no more: a file may say anything.
         holds = eval(compile(tree, "guard", "eval"), {"__builtins__": {}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from offcut.costmodel import Cost, Machine
 from offcut.costmodel.nests import Calls, LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, OffcutError
+from offcut.errors import DescribeError, asked_of_another
 from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
@@ -55,7 +56,7 @@ def price_of(
 
     if own is not None:
         if not callable(own):
-            raise _no_price(own, "it is no function")
+            raise _no_price(own, "is no function")
         return told
     return modelled
 
@@ -102,19 +103,15 @@ def key_of(sizes: Any) -> Sizes:
 
 
 def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
-    try:
+    with asked_of_another(partial(_no_price, own)):
         found = own(schedule, **sizes)
-    except OffcutError:
-        raise
-    except Exception as why:
-        raise _no_price(own, f"it raised {type(why).__name__}: {why}") from why
     number = isinstance(found, int | float | np.floating) and not isinstance(found, bool)
     if not number or not 0 <= found <= LONGEST:
-        raise _no_price(own, f"it gave {found!r:.60}, and a price is seconds, at least 0")
+        raise _no_price(own, f"gave {found!r:.60}, and a price is seconds, at least 0")
     return float(found)
 
 
-def _no_price(own: object, because: str) -> DescribeError:
+def _no_price(own: object, did: str) -> DescribeError:
     shown = getattr(own, "__name__", repr(own))
     help = ("lambda schedule, n: 2e-9 * n",)
-    return DescribeError("tune", f"cannot take price={shown}", because=because, help=help)
+    return DescribeError("tune", f"cannot take price={shown}", because=f"it {did}", help=help)

@@ -10,7 +10,7 @@ from typing import Any
 
 from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, OffcutError
+from offcut.errors import DescribeError, OffcutError, asked_of_another
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
 from offcut.search.default_file import default_file
@@ -119,13 +119,12 @@ class _Own:
 
         Raises DescribeError where it raises.
         """
-        try:
+
+        def refused(did: str) -> DescribeError:
+            return DescribeError("tune", "cannot teach price=", because=f"its refit {did}")
+
+        with asked_of_another(refused):
             self.learn(times)
-        except OffcutError:
-            raise
-        except Exception as error:
-            because = f"its refit raised {type(error).__name__}: {error}"
-            raise DescribeError("tune", "cannot teach price=", because=because) from error
 
 
 def _loaded(name: str) -> object:

@@ -14,7 +14,7 @@ in closed form; where all sizes are known, instances are visited one by one inst
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import gcd
 
 from offcut.backends.accelerator.costs.largest import How, Largest
@@ -27,13 +27,26 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
-from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+from offcut.costmodel.closed.summation import Sum, decided, folded
+from offcut.costmodel.closed.sums import Exactness, Sums, settled
 
 
-def counted(
-    nest: Lowered, typical: Mapping[str, int]
-) -> tuple[Sequence[Issued], Mapping[str, int]]:
-    """What its leaves issue and move, by number, and the bytes of each memory that windows take.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A nest, counted.
+
+    leaves  what each issues and moves, by number
+    kept    bytes of each memory that windows take
+    exact   whether every count is one; else some are bounds, or lose half a beat a row
+    """
+
+    leaves: Sequence[Issued]
+    kept: Mapping[str, int]
+    exact: bool
+
+
+def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
+    """What a nest issues, moves and keeps.
 
     typical  sizes at which the largest instance of each leaf is looked at
 
@@ -41,17 +54,20 @@ def counted(
     """
     largest = Largest(nest, typical)
     how = largest.look()
-    return _Sums(nest, how).made(), largest.taken
+    leaves = _Leaves(nest, how)
+    return Counted(leaves.made(), largest.taken, leaves.exact)
 
 
-class _Sums:
-    """Sums over loops in closed form."""
+class _Leaves:
+    """Counts of leaves, summed over loops."""
 
     def __init__(self, nest: Lowered, how: Mapping[int, How]) -> None:
         self.nest = nest
-        self.each = [
+        each = [
             _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
         ]
+        self.each = [issued for issued, _ in each]
+        self.exact = all(exact for _, exact in each)
         self.found = [Issued() for _ in nest.work]
         self.sizes = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
@@ -80,19 +96,24 @@ class _Sums:
                 inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
                 known.append(known[-1].within(inner))
 
-        def total(term: Expr) -> Expr:
+        def total(term: Expr, sums: Sums) -> Expr:
             term, inside = folded(substitute(term, values)), list(known)
             for node in reversed(loops):
                 if isinstance(node, Guard):
-                    condition = folded(substitute(node.condition, values))
-                    term = chosen(decided(condition), term, ZERO)
+                    condition = decided(folded(substitute(node.condition, values)))
+                    term = sums.where(condition, term, ZERO)
                 else:
                     inside.pop()
                     lo, hi = folded(node.lo), folded(node.hi)
-                    term = summed(node.name, lo, hi, term, inside[-1]).value
+                    term = sums.over(node.name, lo, hi, term, inside[-1])
             return term
 
-        return one.mapped(total)
+        def settle(term: Expr) -> Expr:
+            found = settled(Exactness.CLOSED, lambda sums: total(term, sums))
+            self.exact = self.exact and found.exact
+            return found.value
+
+        return one.mapped(settle)
 
 
 def _whole(
@@ -132,16 +153,16 @@ def _whole(
     return loops, values
 
 
-def _instance(work: Work, how: How | None, spec: Spec) -> Issued:
-    """The counts of one instance."""
+def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, bool]:
+    """The counts of one instance, and whether all are exact."""
     if how is None:
-        return Issued()
+        return Issued(), True
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
     whole = _product(counts)
     calls = ix.mul(how.instructions, _product([counts[axis] for axis in how.apart]))
     if not isinstance(work.does, Copy | Result):
         visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
-        return Issued(ONE, calls, *visits)
+        return Issued(ONE, calls, *visits), True
     there = [
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
@@ -151,17 +172,19 @@ def _instance(work: Work, how: How | None, spec: Spec) -> Issued:
     row = _product([count for axis, count in enumerate(there) if axis not in how.across])
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal(row))
-    return Issued(runs=ONE, instructions=calls, words=words, bytes=size, zeros=zeros)
+    issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
+    return issued, size.exact
 
 
-def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Expr:
+def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Sum:
     """Bytes of rows in whole beats, of so many words each: where that is not known, half a beat a row is lost."""
     each, beat = spec.words[place].bytes, spec.beat
     if each % beat == 0:
-        return ix.mul(each, words)
+        return Sum(ix.mul(each, words))
     if row is not None:
-        return ix.mul(-(-row * each // beat) * beat, rows)
-    return ix.add(ix.mul(each, words), ix.mul((beat - gcd(each, beat)) // 2, rows))
+        return Sum(ix.mul(-(-row * each // beat) * beat, rows))
+    lost = ix.mul((beat - gcd(each, beat)) // 2, rows)
+    return Sum(ix.add(ix.mul(each, words), lost), exact=False)
 
 
 def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:

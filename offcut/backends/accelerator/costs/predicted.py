@@ -29,7 +29,8 @@ from offcut.costmodel.closed.counts import Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction
-from offcut.costmodel.closed.summation import chosen, decided, folded, summed
+from offcut.costmodel.closed.summation import Sum, decided, folded
+from offcut.costmodel.closed.sums import Exactness, Sums, settled
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16
@@ -65,15 +66,16 @@ def cost_of(
     memories = tuple(dict.fromkeys(name for piece in made for name in piece.bytes))
     pieces = [replace(p, bytes={name: p.bytes.get(name, 0) for name in memories}) for p in made]
     kept = _kept([one.kept for one in streams], machine)
+    operations = flop(described, sizes)
     return Cost(
         kernel=described.name,
         machine=machine.name,
         sizes=dict(named),
-        flop=int(evaluate(flop(described, sizes), {})),
+        flop=int(evaluate(operations.value, {})),
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
         memories=memories,
-        exact=True,
+        exact=operations.exact,
         kept=kept,
         occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
@@ -101,14 +103,17 @@ def formulas_of(
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
+    operations = flop(described, {})
+    exact = operations.exact
     for at in phases.nests:
         options, costs = phases.orders(at), phases.costs(at)
         ways: list[Way] = []
         most = 0
         for number, orders in enumerate(options):
             first = orders[0]
-            leaves, kept = counted(first, typical)
-            made, cycles = totals(first, leaves), formula(orders)
+            found = counted(first, typical)
+            exact = exact and found.exact
+            made, cycles = totals(first, found.leaves), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
             told_apart = (
@@ -116,7 +121,7 @@ def formulas_of(
             )  # by the program itself: a call counts cycles where it is not
             price = costs[number] if told_apart else cycles.formula
             ways.append(Way(phases.labels(at)[number], price))
-            filled.append(kept)
+            filled.append(found.kept)
             within = max(within, cycles.within)
             most = max(most, int(evaluate(made.instructions, dict(typical))))
         issued_ += most
@@ -125,8 +130,8 @@ def formulas_of(
     sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}
     return Formulas(
         described,
-        Prediction(tuple(pieces), tuple(choices), sizes, {}, exact=True),
-        flop(described, {}),
+        Prediction(tuple(pieces), tuple(choices), sizes, {}, exact),
+        operations.value,
         machine,
         users,
         INSTRUCTION * issued_,
@@ -186,16 +191,16 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
     }
 
 
-def flop(program: Program, sizes: Mapping[str, int]) -> Expr:
+def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
     """Operations on elements that a program of plain loops means, over the sizes that are not given."""
     fixed = {name: ix.const(value) for name, value in sizes.items()}
-    ranges = (
+    ranges = tuple(
         Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
         for size in program.sizes
         if size.name not in fixed
     )
 
-    def block(body: Sequence[Stmt], known: Known) -> Expr:
+    def block(body: Sequence[Stmt], known: Known, sums: Sums) -> Expr:
         total: Expr = ix.const(0)
         for stmt in body:
             match stmt:
@@ -204,13 +209,16 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Expr:
                 case For(name, lo, hi, inner):
                     lo, hi = folded(substitute(lo, fixed)), folded(substitute(hi, fixed))
                     within = known.within(Range(name, (lo,), (ix.sub(hi, 1),)))
-                    term = summed(name, lo, hi, block(inner, within), known).value
+                    term = sums.over(name, lo, hi, block(inner, within, sums), known)
                 case If(condition, then, other):
                     holds = decided(substitute(condition, fixed))
-                    term = chosen(holds, block(then, known), block(other, known))
+                    term = sums.where(holds, block(then, known, sums), block(other, known, sums))
                 case _:
                     continue
             total = ix.add(total, term)
         return total
 
-    return block(program.body, Known(tuple(ranges)))
+    return settled(
+        Exactness.CLOSED if ranges else Exactness.ADDED,
+        lambda sums: block(program.body, Known(ranges), sums),
+    )

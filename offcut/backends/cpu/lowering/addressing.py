@@ -19,7 +19,7 @@ from offcut.backends.llvm.scalars import Scalars
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Panels, Program
 from offcut.costmodel.statements import FEW_APART
-from offcut.polyhedral import coefficient, lane_step, lanes_alike, lanes_in_groups
+from offcut.polyhedral import BACK, NEXT, SAME, Spacing, coefficient, row_spacing, spacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +155,18 @@ class Addressing(Scalars, ABC):
         """How lanes lie: "one" element for all, "next" to each other, "back" to back from the last one on, or "apart"."""
         if lanes.axis is None or lanes.width == 1:
             return "one" if lanes.axis is None else "next"
-        steps = [lane_step(part, lanes.axis, lanes.width, lanes.multiple) for part in index]
-        if all(step == 0 for step in steps):
+        spaced = [spacing(part, lanes.axis, lanes.width, lanes.multiple) for part in index]
+        moving = [axis for axis, one in enumerate(spaced) if one != SAME]
+        if not moving:
             return "one"
-        moving = [axis for axis, step in enumerate(steps) if step != 0]
         if moving != [len(index) - 1] and memory.layout is None:
             return "apart"
         plain = memory.layout is None
-        if len(moving) != 1 or steps[moving[0]] not in ((1, -1) if plain else (1,)):
+        if len(moving) != 1 or spaced[moving[0]] not in ((NEXT, BACK) if plain else (NEXT,)):
             return "apart"
         if memory.layout is None:
             beside = memory.strides[-1] == str(item_bytes(memory.dtype))
-            return ("next" if steps[-1] == 1 else "back") if beside else "apart"
+            return ("next" if spaced[-1] == NEXT else "back") if beside else "apart"
         on_columns = moving[0] == memory.layout.columns and memory.layout.interleave == 1
         whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
         return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
@@ -181,9 +181,7 @@ class Addressing(Scalars, ABC):
         """The elements at `index`; lanes that are off read nothing."""
         memory, e = self.memory[buffer], self.elements(lanes.width)
         stored, align = e.stored(dtype), item_bytes(dtype)
-        kind, bits = self.along(memory, index, lanes), f"<{lanes.width} x i1>"
-        suffix = f"v{lanes.width}{_SUFFIX[STORED[dtype]]}"
-        mask = self.mask_of(lanes)
+        kind, mask = self.along(memory, index, lanes), self.mask_of(lanes)
         if kind == "one":
             address = self.address(memory, index)
             if lanes.path is None:
@@ -198,30 +196,42 @@ class Addressing(Scalars, ABC):
             raw = self.beside(address, dtype, mask, lanes.width)
             if kind == "back":
                 raw = self.reversed(stored, raw, lanes)
-        elif (step := self.step(memory, index, lanes)) is not None:
-            raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
-        elif (share := self.sharing(memory, index, lanes)) is not None:
-            raw = self.spread(share, self.address(memory, index), dtype, mask, lanes)
-        elif (group := self.group(memory, index, lanes)) is not None:
-            raw = self.member_of_each(group, memory, index, mask, lanes)
         else:
-            addresses = self.lane_addresses(memory, index, lanes)
-            pointers = f"<{lanes.width} x ptr>"
-            chosen = mask if mask is not None else "splat (i1 true)"
-            raw = self.f.call(
-                stored,
-                f"llvm.masked.gather.{suffix}.v{lanes.width}p0",
-                f"{pointers} {addresses}, i32 {align}, {bits} {chosen}, {stored} zeroinitializer",
-                f"{pointers}, i32, {bits}, {stored}",
+            raw = self.picked(memory, index, mask, lanes) or self.gathered(
+                memory, index, mask, lanes
             )
         return e.loaded(raw, dtype)
 
-    def step(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
-        """How many elements apart lanes lie in one row of an array, where that is a few; else None."""
-        *outer, last = (coefficient(part, lanes.axis or "") for part in index)
-        beside = memory.layout is None and memory.strides[-1] == str(item_bytes(memory.dtype))
-        few = last is not None and 1 < last <= min(FEW_APART, lanes.width)
-        return last if beside and few and not any(one != 0 for one in outer) else None
+    def gathered(
+        self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
+    ) -> str:
+        """Elements that lie anywhere, one by one."""
+        width, dtype = lanes.width, memory.dtype
+        stored, pointers, bits = STORED[dtype], f"<{width} x ptr>", f"<{width} x i1>"
+        vector = f"<{width} x {stored}>"
+        addresses = self.lane_addresses(memory, index, lanes)
+        return self.f.call(
+            vector,
+            f"llvm.masked.gather.v{width}{_SUFFIX[stored]}.v{width}p0",
+            f"{pointers} {addresses}, i32 {item_bytes(dtype)}, {bits} {mask or 'splat (i1 true)'}, {vector} zeroinitializer",
+            f"{pointers}, i32, {bits}, {vector}",
+        )
+
+    def picked(
+        self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
+    ) -> str | None:
+        """Elements that lie in one row of an array, in a few vectors side by side; None where they do not."""
+        if memory.layout is not None or memory.strides[-1] != str(item_bytes(memory.dtype)):
+            return None
+        match row_spacing(index, lanes.axis or "", lanes.width, lanes.multiple):
+            case Spacing(1, step) if 1 < step <= min(FEW_APART, lanes.width):
+                return self.every(step, self.address(memory, index), memory.dtype, mask, lanes)
+            case Spacing(share, 1):
+                return self.spread(share, self.address(memory, index), memory.dtype, mask, lanes)
+            case Spacing(share, step) if step == share:
+                return self.member_of_each(share, memory, index, mask, lanes)
+            case _:
+                return None
 
     def every(self, step: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
         """Every `step`-th element from `first` on: whole vectors are loaded, and what is wanted picked out.
@@ -252,25 +262,6 @@ class Addressing(Scalars, ABC):
             both = f"{stored} {found}, {stored} {vector}"
             found = f.let(f"shufflevector {both}, <{width} x i32> {_listed('i32', taken)}")
         return found
-
-    def sharing(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
-        """How many lanes side by side share each element of one row of an array; None where they do not."""
-        if lanes.axis is None or not self.is_in_row(memory, index, lanes):
-            return None
-        return lanes_alike(index[-1], lanes.axis, lanes.width, lanes.multiple)
-
-    def group(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> int | None:
-        """How many lanes side by side read one element of as many, in one row of an array; None where they do not."""
-        if lanes.axis is None or not self.is_in_row(memory, index, lanes):
-            return None
-        return lanes_in_groups(index[-1], lanes.axis, lanes.width, lanes.multiple)
-
-    def is_in_row(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> bool:
-        """Whether all lanes read one row of an array, whose elements lie side by side."""
-        if memory.layout is not None or not memory.strides:
-            return False
-        beside = memory.strides[-1] == str(item_bytes(memory.dtype))
-        return beside and not any(lanes.axis in variables(part) for part in index[:-1])
 
     def spread(self, share: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
         """Elements from `first` on, each in `share` lanes side by side; nothing is read for lanes that are off."""
@@ -314,7 +305,8 @@ class Addressing(Scalars, ABC):
         *outer, last = index
         if coefficient(last, name) != 1 or any(name in variables(part) for part in outer):
             return None
-        return lanes_in_groups(last, lanes.axis, lanes.width, lanes.multiple)
+        found = spacing(last, lanes.axis, lanes.width, lanes.multiple)
+        return found.share if found is not None and found.share == found.step else None
 
     def some_of_each(self, group: int, mask: str, width: int) -> str:
         """Lanes of whose group, so many side by side, one is on at least."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,22 +11,14 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from offcut.backends.cpu.machine.isa import Host
+from offcut.core import forks
 from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
 
 
-def _wait() -> None:
-    """Let no other thread be in LLVM: what it holds would stay held in a child, where that thread is not."""
-    llvm.ffi.lib._lock.__enter__()
-
-
-def _go_on() -> None:
-    llvm.ffi.lib._lock.__exit__()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_wait, after_in_parent=_go_on, after_in_child=_go_on)
+# llvmlite's own: what it lets others register is called when a thread has it already, and a fork may come between.
+forks.wait_for(llvm.ffi.lib._lock)
 
 
 @cache

@@ -13,7 +13,6 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from functools import cache
 
 import llvmlite.binding as llvm
@@ -21,11 +20,12 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
 from offcut.backends.host import cache as objects
+from offcut.core import forks
 from offcut.core.whole import whole
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2
-_starting = threading.Lock()
+_starting = forks.Lock()
 
 
 def threads_of(asked: int | None) -> int:
@@ -68,16 +68,6 @@ def _started() -> bool:
     return available() and _open(isa.host())
 
 
-def _forget_start() -> None:
-    """In a forked child: the thread that was starting the pool is not here."""
-    global _starting
-    _starting = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_start)
-
-
 def _open(host: isa.Host) -> bool:
     program = text(host.machine.threads)
     name = objects.key("pool", program, host.triple, host.feature_string)
@@ -94,7 +84,7 @@ def _open(host: isa.Host) -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
     if answer == _SURVIVES_FORK:
         forget = ctypes.CFUNCTYPE(None)(loaded.address("offcut_pool_forget"))
-        os.register_at_fork(after_in_child=forget)
+        forks.in_children(forget)
     for symbol in (RUN, BARRIER):
         llvm.add_symbol(symbol, loaded.address(symbol))
     return True

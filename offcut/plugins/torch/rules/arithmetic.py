@@ -277,10 +277,10 @@ def _logical(t: Translation, op: str, x: Ref, y: Operand) -> Any:
 
 
 def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
-    parts = [operand(t, one, t.result) for one in (x, y)]
-    if not any(isinstance(one, Ref) for one in parts):
-        parts[0] = t.scalar(parts[0], t.result)
-    return t.node("where", truth(t, condition), *parts)
+    operands = [operand(t, one, t.result) for one in (x, y)]
+    if not any(isinstance(one, Ref) for one in operands):
+        operands[0] = t.scalar(operands[0], t.result)
+    return t.node("where", truth(t, condition), *operands)
 
 
 def _times(t: Translation, x: Operand, factor: Any) -> Any:

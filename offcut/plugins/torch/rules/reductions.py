@@ -198,7 +198,7 @@ takes("cummin")(_running_extreme("min"))
 
 @takes("histc")
 def histogram(t: Translation, x: Ref, bins: int = 100, least: Any = 0, most: Any = 0) -> Any:
-    """How many elements lie in each of as wide parts of a range, of which the last holds its end."""
+    """How many elements lie in each of as wide intervals of a range, of which the last holds its end."""
     if not all(isinstance(one, int | float) for one in (bins, least, most)) or least >= most:
         raise Left("its range depends on data, or is a size")
     flat = t.reshape(x, (-1,))

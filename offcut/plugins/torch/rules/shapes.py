@@ -133,8 +133,10 @@ def unbind(t: Translation, x: Ref, axis: int = 0) -> Any:
 
 
 @takes("cat", "concat", "concatenate")
-def concat(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
-    some = [one for one in parts if t.rank(one) > 1 or t.shape(one) != (ix.const(0),)] or parts
+def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
+    some = [
+        one for one in operands if t.rank(one) > 1 or t.shape(one) != (ix.const(0),)
+    ] or operands
     if len(some) == 1:
         return t.as_result(some[0])
     place, each = t.axis(some[0], axis), [t.as_result(one) for one in some]
@@ -148,10 +150,10 @@ def concat(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
 
 
 @takes("stack")
-def stack(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
-    place = axis % (t.rank(parts[0]) + 1)
-    own = t.shape(parts[0])
-    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in parts]
+def stack(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
+    place = axis % (t.rank(operands[0]) + 1)
+    own = t.shape(operands[0])
+    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in operands]
     return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
 
 
@@ -251,12 +253,12 @@ def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any
     """`x` with a part of an axis, from `start` on, that is `source` instead."""
     own, extent = t.shape(source)[axis], t.shape(x)[axis]
     stop = plain(normal(Binary("+", ix.index(start), own)))
-    parts = [t.as_result(source)]
+    operands = [t.as_result(source)]
     if start != 0:
-        parts.insert(0, t.slice(x, axis, 0, start))
+        operands.insert(0, t.slice(x, axis, 0, start))
     if stop != plain(extent):
-        parts.append(t.slice(x, axis, stop, plain(extent)))
-    return parts[0] if len(parts) == 1 else t.node("concat", parts, axis=axis)
+        operands.append(t.slice(x, axis, stop, plain(extent)))
+    return operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
 
 
 def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
@@ -303,9 +305,9 @@ def _wrapped(t: Translation, x: Ref, amounts: Sequence[Any]) -> Any:
         axis = t.rank(x) - 1 - number
         extent = t.shape(x)[axis]
         begin = plain(normal(Binary("-", extent, ix.const(low))))
-        parts = [t.slice(found, axis, begin, plain(extent))] if low else []
-        parts += [found, *([t.slice(found, axis, 0, high)] if high else [])]
-        found = t.node("concat", parts, axis=axis) if len(parts) > 1 else found
+        operands = [t.slice(found, axis, begin, plain(extent))] if low else []
+        operands += [found, *([t.slice(found, axis, 0, high)] if high else [])]
+        found = t.node("concat", operands, axis=axis) if len(operands) > 1 else found
     return found
 
 

@@ -28,8 +28,8 @@ class Slot:
     bytes: tuple[Expr, ...]
 
     def __str__(self) -> str:
-        parts = ", ".join(map(format_expr, self.bytes))
-        return f"max({parts})" if len(self.bytes) > 1 else parts
+        each = ", ".join(map(format_expr, self.bytes))
+        return f"max({each})" if len(self.bytes) > 1 else each
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ def arena_of(
             of[name] = found
         ended = (name for name in of if last[name] == number)
         free += [of[name] for name in ended]
-    return Arena(tuple(Slot(tuple(_greatest(parts))) for parts in slots), of, needs, lives)
+    return Arena(tuple(Slot(tuple(_greatest(needed))) for needed in slots), of, needs, lives)
 
 
-def _greatest(parts: Sequence[Expr]) -> list[Expr]:
+def _greatest(needed: Sequence[Expr]) -> list[Expr]:
     """Without numbers that a greater number makes idle."""
-    numbers = [int(part.value) for part in parts if isinstance(part, Const)]
+    numbers = [int(one.value) for one in needed if isinstance(one, Const)]
     most = [ix.const(max(numbers))] if numbers else []
-    return [*(part for part in parts if not isinstance(part, Const)), *most]
+    return [*(one for one in needed if not isinstance(one, Const)), *most]
 
 
 def _fitting(

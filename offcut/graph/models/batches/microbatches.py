@@ -32,12 +32,12 @@ from offcut.costmodel import Device, Machine
 from offcut.describe.request import Array
 from offcut.errors import PartitionError
 from offcut.graph.graph import Value
-from offcut.graph.models.batch_strides import couplings
-from offcut.graph.models.calls import Calls
-from offcut.graph.models.operands import Operands
-from offcut.graph.models.parts import Part, Parts, parse_parts, said_by
+from offcut.graph.models.batches.parts import Part, Parts, parse_parts, said_by
+from offcut.graph.models.batches.traffic import Traffic
+from offcut.graph.models.compiling.batch_strides import couplings
+from offcut.graph.models.memory.calls import Calls
+from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.step import Step
-from offcut.graph.models.traffic import Traffic
 from offcut.graph.sizes.extents import Numbers, Valued, product
 
 _LISTED = 8

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from offcut.backends.base import Entry
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, TargetError
+from offcut.graph.models.compiling.wanted import Binding, are_finite, shaped
 from offcut.graph.models.step import Step
-from offcut.graph.models.wanted import Binding, are_finite, shaped
 from offcut.kernel import Kernel, KernelCode
 
 

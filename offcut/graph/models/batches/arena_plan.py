@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from offcut.graph.models.arena import ALIGNMENT, Arena
-from offcut.graph.models.microbatches import Run
+from offcut.graph.models.batches.microbatches import Run
+from offcut.graph.models.memory.arena import ALIGNMENT, Arena
 from offcut.graph.sizes.extents import Numbers
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.text.printer import format_expr
 from offcut.graph.fusion.parallel import Coupling
+from offcut.graph.models.compiling.wanted import Binding
 from offcut.graph.models.step import Operand, Step
-from offcut.graph.models.wanted import Binding
 from offcut.graph.placing.places import ZERO
 from offcut.graph.sizes import extents
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from offcut.errors import DescribeError, OffcutError, PartitionError
+from offcut.errors import DescribeError, PartitionError, asked_of_another
 from offcut.schedule.lines import Line
 
 SHOWN = "relu_1 to mean: 2 of b at a time"
@@ -54,18 +54,15 @@ def said_by(rule: Callable[[Mapping[str, int]], str], sizes: Mapping[str, int]) 
     """
     at = ", ".join(f"{name} = {value}" for name, value in sizes.items())
     help = f"a function of {{{', '.join(map(repr, sizes))}}}", f'"{SHOWN}", or ""'
-    try:
+
+    def refused(did: str) -> PartitionError:
+        what = "cannot ask the rule"
+        return PartitionError("parts", what, at=at, because=f"it {did}", help=help)
+
+    with asked_of_another(refused):
         text = rule(dict(sizes))
-    except OffcutError:
-        raise
-    except Exception as failed:
-        because = f"it raised {type(failed).__name__}: {failed}"
-        raise PartitionError(
-            "parts", "cannot ask the rule", at=at, because=because, help=help
-        ) from failed
     if not isinstance(text, str):
-        because = f"it gave {text!r}, and parts are text"
-        raise PartitionError("parts", "cannot ask the rule", at=at, because=because, help=help)
+        raise refused(f"gave {text!r}, and parts are text")
     return text
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from offcut.backends.host.in_turn import WORKSPACE, Batch
 from offcut.describe.request import Array
-from offcut.graph.models.operands import Operands, Values
+from offcut.graph.models.memory.operands import Operands, Values
 from offcut.graph.sizes.extents import Numbers, Valued
 
 _WORD = 8  # bytes

@@ -121,8 +121,8 @@ class CanonicalRegion:
     def key(self) -> object:
         """What tells it from others."""
         texts, orders = tuple(map(typed, self.nodes)), tuple(sorted(self.orders.items()))
-        parts = self.sizes, self.nodes, texts, self.types, self.constant
-        return *parts, orders, self.apart, self.before
+        said = self.sizes, self.nodes, texts, self.types, self.constant
+        return *said, orders, self.apart, self.before
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.fusion.folding import scaled
 from offcut.graph.graph import Node, Value, renamed
-from offcut.graph.models.ahead import Ahead, Compilation
-from offcut.graph.models.batch_strides import batch_strides
-from offcut.graph.models.region_steps import Call, Held, RegionSteps, holding
-from offcut.graph.models.split import TargetKernel, Targets, every, taken
-from offcut.graph.models.step import Operand, Step
-from offcut.graph.models.wanted import (
+from offcut.graph.models.compiling.ahead import Ahead, Compilation
+from offcut.graph.models.compiling.batch_strides import batch_strides
+from offcut.graph.models.compiling.region_steps import Call, Held, RegionSteps, holding
+from offcut.graph.models.compiling.split import TargetKernel, Targets, every, taken
+from offcut.graph.models.compiling.wanted import (
     Binding,
     CanonicalRegion,
     Derived,
@@ -26,6 +25,7 @@ from offcut.graph.models.wanted import (
     wanted,
     zero,
 )
+from offcut.graph.models.step import Operand, Step
 from offcut.graph.placing.places import ONE, ZERO, Place, Placed, own_place
 from offcut.graph.sizes import extents
 from offcut.kernel import Kernel, KernelCode

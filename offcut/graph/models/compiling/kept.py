@@ -24,8 +24,8 @@ from offcut.backends.tuned import state_of_records
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
-from offcut.graph.models.ahead import processes
-from offcut.graph.models.region_steps import RegionSteps
+from offcut.graph.models.compiling.ahead import processes
+from offcut.graph.models.compiling.region_steps import RegionSteps
 from offcut.graph.models.step import Step
 from offcut.graph.placing.places import Place
 from offcut.kernel import KernelCode

@@ -1,0 +1,1 @@
+"""Where the values between kernels lie, and how calls name them: columns of numbers, by the values of extents."""
