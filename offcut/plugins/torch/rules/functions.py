@@ -216,7 +216,7 @@ takes("log10")(_logarithm(10))
 @takes("logical_not", "bitwise_not")
 def logical_not(t: Translation, x: Ref) -> Any:
     if t.result != "bool":
-        return t.node("subtract", t.scalar(-1 if "uint" not in t.result else 255, t.result), x)
+        return t.node("bitwise_not", x)
     return t.node("logical_not", truth(t, x))
 
 
