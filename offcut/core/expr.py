@@ -19,6 +19,11 @@ from offcut.core.hashed import Hashed
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
 
+BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
+"""Operations on the bits of integers of two's complement. A shift by the width or more, or by less than 0, leaves none of
+the bits: 0, and of a right shift of what is below 0 that is -1.
+"""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Const:
@@ -65,7 +70,10 @@ class Load(Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Hashed):
-    """``a op b`` on equal types: ``+ - * / // % min max pow``; ``//`` and ``%`` floor, ``/`` and pow are for values."""
+    """``a op b`` on equal types: ``+ - * / // % min max pow`` and `BITWISE`.
+
+    ``//`` and ``%`` floor, ``/`` and pow are for floats, BITWISE for integers that are elements.
+    """
 
     op: str
     a: Expr

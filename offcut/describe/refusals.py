@@ -39,6 +39,9 @@ _OPERATORS = {
     "not_equal": ("__ne__", "__ne__"),
     "bitwise_and": ("__and__", "__rand__"),
     "bitwise_or": ("__or__", "__ror__"),
+    "bitwise_xor": ("__xor__", "__rxor__"),
+    "left_shift": ("__lshift__", "__rlshift__"),
+    "right_shift": ("__rshift__", "__rrshift__"),
 }
 """The functions that numpy's scalars and arrays call for an operator, and its two methods."""
 
@@ -197,6 +200,12 @@ class NoOperand(NoArray):
     __truediv__, __rtruediv__ = _by_element("{0} / {1}"), _by_element("{1} / {0}")
     __floordiv__, __rfloordiv__ = _by_element("{0} // {1}"), _by_element("{1} // {0}")
     __mod__, __rmod__ = _by_element("{0} % {1}"), _by_element("{1} % {0}")
+    __and__, __rand__ = _by_element("{0} & {1}"), _by_element("{1} & {0}")
+    __or__, __ror__ = _by_element("{0} | {1}"), _by_element("{1} | {0}")
+    __xor__, __rxor__ = _by_element("{0} ^ {1}"), _by_element("{1} ^ {0}")
+    __lshift__, __rlshift__ = _by_element("{0} << {1}"), _by_element("{1} << {0}")
+    __rshift__, __rrshift__ = _by_element("{0} >> {1}"), _by_element("{1} >> {0}")
+    __invert__ = _by_element("~{0}")
     __neg__, __abs__ = _by_element("-{0}"), _by_element("absolute({0})")
     __lt__, __le__, __gt__, __ge__ = map(_by_choice, ("<", "<=", ">", ">="))
 

@@ -127,19 +127,39 @@ class Value(NoNumber):
     __hash__ = object.__hash__
 
     def __and__(self, other: Any) -> Value:
-        return _logic("and", self, other)
+        return _joined("and", self, other)
 
     def __or__(self, other: Any) -> Value:
-        return _logic("or", self, other)
+        return _joined("or", self, other)
+
+    def __xor__(self, other: Any) -> Value:
+        return _joined("xor", self, other)
 
     def __rand__(self, other: Any) -> Value:
-        return _logic("and", other, self)
+        return _joined("and", other, self)
 
     def __ror__(self, other: Any) -> Value:
-        return _logic("or", other, self)
+        return _joined("or", other, self)
+
+    def __rxor__(self, other: Any) -> Value:
+        return _joined("xor", other, self)
+
+    def __lshift__(self, other: Any) -> Value:
+        return bitwise("shl", self, other)
+
+    def __rlshift__(self, other: Any) -> Value:
+        return bitwise("shl", other, self)
+
+    def __rshift__(self, other: Any) -> Value:
+        return bitwise("shr", self, other)
+
+    def __rrshift__(self, other: Any) -> Value:
+        return bitwise("shr", other, self)
 
     def __invert__(self) -> Value:
-        return _logic("not", self)
+        if self.dtype not in INTEGERS:
+            return _logic("not", self)
+        return bitwise("bitxor", self, in_every_bit(self.dtype))
 
     def __str__(self) -> str:
         return format_expr(self.node).replace("$", "")
@@ -327,9 +347,40 @@ def _logic(op: str, *args: Any) -> Value:
             raise DescribeError(
                 "compute",
                 f"cannot take {op} of {arg}",
-                because="& | ~ join conditions, such as (i >= 1) & (i < n)",
+                because="& | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers",
             )
+    if op == "xor":
+        return _compare("!=", *args)
     return combine(Logic(op, tuple(arg.node for arg in args)), *args)
+
+
+def _joined(op: str, a: Any, b: Any) -> Value:
+    """``& | ^`` of two conditions, or of the bits of two integers."""
+    if any(isinstance(one, Value) and one.dtype in INTEGERS for one in (a, b)):
+        return bitwise(f"bit{op}", a, b)
+    return _logic(op, a, b)
+
+
+def bitwise(op: str, a: Any, b: Any) -> Value:
+    """``a op b`` on the bits of integers: one of `offcut.core.expr.BITWISE`.
+
+    Raises DescribeError for floats, conditions, coordinates and sizes.
+    """
+    x, y = pair(op, a, b)
+    if x.dtype not in INTEGERS:
+        raise DescribeError(
+            "compute",
+            f"cannot take {op} of {x.dtype} {x} and {y}",
+            because=f"bits are of elements of {', '.join(INTEGERS)}",
+            help=('cast(x, "int64") of a coordinate or a size',) if x.dtype == "index" else (),
+        )
+    return combine(Binary(op, x.node, y.node), x, y)
+
+
+def in_every_bit(dtype: str) -> int:
+    """The integer of a type whose bits are all set."""
+    info = np.iinfo(numpy_dtype(dtype))
+    return int(info.max) if info.min == 0 else -1
 
 
 def unary(op: str, a: Any) -> Value:

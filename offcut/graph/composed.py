@@ -125,6 +125,35 @@ def first_in_order(
     return tuple(cut(one, axis, 0, k) for one in every)
 
 
+def determinant(make: Make, cut: Callable[..., Ref], x: Ref, shape: Sequence[Extent]) -> Ref:
+    """Of matrices along the last two axes, along the first row.
+
+    cut    ``cut(value, axis, start, stop)``: a part of an axis
+    shape  of `x`, whose last two extents are one number, at most 4
+    """
+    rank, order = len(shape), shape[-1]
+    assert isinstance(order, int)
+    outer = tuple(map(_plain, shape[:-2]))
+    rows = [cut(x, rank - 2, n, n + 1) for n in range(order)]
+    elements = [
+        [make("reshape", cut(row, rank - 1, n, n + 1), outer) for n in range(order)] for row in rows
+    ]
+
+    def below(row: int, columns: tuple[int, ...]) -> Ref:
+        """Of the rows from `row` on, in some columns."""
+        if len(columns) == 1:
+            return elements[row][columns[0]]
+        total: Ref | None = None
+        for n, column in enumerate(columns):
+            rest = below(row + 1, columns[:n] + columns[n + 1 :])
+            term = make("multiply", elements[row][column], rest)
+            total = term if total is None else make("subtract" if n % 2 else "add", total, term)
+        assert total is not None
+        return total
+
+    return below(0, tuple(range(order)))
+
+
 def _is_short(extent: Extent) -> bool:
     found = _plain(extent)
     return isinstance(found, int) and found <= SHORT

@@ -38,6 +38,10 @@ from offcut.ops.dense import dense, dense_quantized
 from offcut.ops.elementwise import (
     absolute,
     add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
     cast,
     ceil,
     clip,
@@ -68,6 +72,8 @@ from offcut.ops.elementwise import (
     remainder,
     round,
     rsqrt,
+    shift_left,
+    shift_right,
     sign,
     sin,
     sqrt,
@@ -83,7 +89,7 @@ from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
 from offcut.ops.ordering import leading, merged
 from offcut.ops.padding import pad
-from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d
+from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d, max_pool2d_places
 from offcut.ops.quantization import dequantize, quantize, requantize
 from offcut.ops.ranking import argmax, argmin, sort, topk
 from offcut.ops.recurrent import gru, lstm, rnn
@@ -93,7 +99,7 @@ from offcut.ops.scan import cummax, cummin, cumprod, cumsum
 from offcut.ops.scattering import scatter_elements, scatter_nd
 from offcut.ops.selection import take, take_along_axis
 from offcut.ops.softmax import log_softmax, softmax
-from offcut.ops.transposed import conv_transpose2d
+from offcut.ops.transposed import conv_transpose2d, conv_transpose3d
 
 __all__ = [
     "absolute",
@@ -106,6 +112,10 @@ __all__ = [
     "attention",
     "avg_pool2d",
     "batchnorm",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
     "cast",
     "ceil",
     "clip",
@@ -114,6 +124,7 @@ __all__ = [
     "conv2d",
     "conv3d",
     "conv_transpose2d",
+    "conv_transpose3d",
     "cos",
     "cummax",
     "cummin",
@@ -161,6 +172,7 @@ __all__ = [
     "matmul",
     "max",
     "max_pool2d",
+    "max_pool2d_places",
     "maximum",
     "mean",
     "merge_axes",
@@ -186,6 +198,8 @@ __all__ = [
     "rsqrt",
     "scatter_elements",
     "scatter_nd",
+    "shift_left",
+    "shift_right",
     "sigmoid",
     "sign",
     "silu",

@@ -9,7 +9,8 @@ from typing import Any
 
 from offcut.core.dtypes import NUMBERS, neutral
 from offcut.describe.functions import max as max_over
-from offcut.describe.functions import maximum, minimum, reduce_axis
+from offcut.describe.functions import maximum, minimum, reduce_axis, where
+from offcut.describe.functions import min as min_over
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -53,6 +54,40 @@ def max_pool2d(
         return max_over(value, axis=steps)
 
     return compute(shape, greatest, name, letters)
+
+
+def max_pool2d_places(
+    x: Tensor,
+    window: Pair,
+    stride: Pair | None = None,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    layout: str = "NCHW",
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """Where in its image the greatest element of each window is: ``row * columns + column``, of int64.
+
+    Arguments are those of `max_pool2d`, whose elements these are the places of. Of equal ones it is the first, of NaN the
+    first NaN; a window of padding alone has the greatest value of the type.
+
+    The elements themselves are called ``{name}_values``. Raises DescribeError as `max_pool2d` does.
+    """
+    op, given = "max_pool2d_places", (window, stride, padding, dilation)
+    shape, letters, placed, steps, last = _placed(op, x, *given, layout)
+    check_dtype(op, "x", x, NUMBERS)
+    name = named(op, name, [x], *_options(*given, layout))
+    values = max_pool2d(x, *given, layout, name=f"{name}_values")
+    most = int(neutral("min", "int64"))
+
+    def first(*at: Value) -> Value:
+        rows, columns = _positions(placed, steps, at, last)
+        own = x[(at[0], rows, columns, at[-1]) if last else (*at[:2], rows, columns)]
+        place = cast(rows, "int64") * cast(placed[1].extent, "int64") + cast(columns, "int64")
+        found = where((own == values[at]) | (own != own), place, most)
+        return min_over(within(placed, (rows, columns), found, most), axis=steps)
+
+    return compute(shape, first, name, letters)
 
 
 def avg_pool2d(
@@ -158,10 +193,17 @@ def _read(
     dtype: str,
     outside: float,
 ) -> Value:
-    across = at[1:-1] if last else at[2:]
-    positions = tuple(w.at(i, r) for w, i, r in zip(placed, across, steps, strict=True))
+    positions = _positions(placed, steps, at, last)
     index = (at[0], *positions, at[-1]) if last else (*at[:2], *positions)
     return within(placed, positions, element(x, index, dtype), outside)
+
+
+def _positions(
+    placed: tuple[Window, ...], steps: tuple[Value, ...], at: tuple[Value, ...], last: bool
+) -> tuple[Value, ...]:
+    """Where an element of the window at `at` lies along the spatial axes."""
+    across = at[1:-1] if last else at[2:]
+    return tuple(w.at(i, r) for w, i, r in zip(placed, across, steps, strict=True))
 
 
 def _count(window: Window, i: Value) -> Value:

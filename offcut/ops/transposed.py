@@ -37,8 +37,6 @@ from offcut.ops.operands import (
 )
 from offcut.ops.window import Padding, Pair, paddings, pair
 
-LAYOUTS = ("NCHW", "NHWC")
-
 
 def conv_transpose2d(
     x: Tensor,
@@ -82,26 +80,71 @@ def conv_transpose2d(
     Raises DescribeError where ranks, extents or element types do not fit, or there is no such layout or
     activation.
     """
-    op = "conv_transpose2d"
-    last = check_layout(op, layout, LAYOUTS)
-    check_tensor(op, "x", x, 4)
-    check_tensor(op, "w", w, 4)
+    options = (stride, padding, output_padding, dilation, groups)
+    ends = (bias, activation, residual, dtype)
+    return _transposed("conv_transpose2d", ("NCHW", "NHWC"), x, w, options, layout, ends, name)
+
+
+def conv_transpose3d(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    output_padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    layout: str = "NCDHW",
+    activation: str | None = None,
+    residual: Tensor | None = None,
+    dtype: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`conv_transpose2d` with three spatial axes.
+
+    x        (n, c, d, h, w), or (n, d, h, w, c) with layout "NDHWC"
+    w        (c, o/groups, kd, kh, kw), or (kd, kh, kw, c, o/groups) with layout "NDHWC"
+
+    Raises DescribeError as `conv_transpose2d` does.
+    """
+    options = (stride, padding, output_padding, dilation, groups)
+    ends = (bias, activation, residual, dtype)
+    return _transposed("conv_transpose3d", ("NCDHW", "NDHWC"), x, w, options, layout, ends, name)
+
+
+def _transposed(
+    op: str,
+    layouts: tuple[str, str],
+    x: Tensor,
+    w: Tensor,
+    options: tuple[Any, Any, Any, Any, Any],
+    layout: str,
+    ends: tuple[Tensor | None, str | None, Tensor | None, str | None],
+    name: str | None,
+) -> Tensor:
+    stride, padding, output_padding, dilation, groups = options
+    bias, activation, residual, dtype = ends
+    last, rank = check_layout(op, layout, layouts), len(layout)
+    axes = rank - 2
+    check_tensor(op, "x", x, rank)
+    check_tensor(op, "w", w, rank)
     check_dtype(op, "w", w, (x.dtype, "int8") if x.dtype == "uint8" else (x.dtype,))
-    sizes = window_sizes(op, w, range(2) if last else range(2, 4))
+    sizes = window_sizes(op, w, range(axes) if last else range(2, rank))
     channels, inner, outer = (
-        x.shape[3 if last else 1],
-        w.shape[2 if last else 0],
-        w.shape[3 if last else 1],
+        x.shape[-1 if last else 1],
+        w.shape[-2 if last else 0],
+        w.shape[-1 if last else 1],
     )
     count = _groups(op, x, w, groups, channels, inner)
-    extents = x.shape[1:3] if last else x.shape[2:]
+    extents = x.shape[1:-1] if last else x.shape[2:]
     given = zip(
         extents,
         sizes,
-        pair(op, "stride", stride, 2, 1),
-        pair(op, "dilation", dilation, 2, 1),
-        paddings(op, padding, 2),
-        pair(op, "output_padding", output_padding, 2, 0),
+        pair(op, "stride", stride, axes, 1),
+        pair(op, "dilation", dilation, axes, 1),
+        paddings(op, padding, axes),
+        pair(op, "output_padding", output_padding, axes, 0),
         strict=True,
     )
     phases = tuple(_Phases(*one) for one in given)
@@ -113,12 +156,12 @@ def conv_transpose2d(
     end = epilogue(op, shape, total, result, bias, -1 if last else 1, activation, residual)
     words = (
         *(("stride", stride, 1), ("padding", padding, 0), ("more", output_padding, 0)),
-        *(("dilation", dilation, 1), ("groups", groups, 1), ("", layout, "NCHW")),
+        *(("dilation", dilation, 1), ("groups", groups, 1), ("", layout, layouts[0])),
         *(*end.options, ("", dtype, None)),
     )
     name = named(op, name, [x, w], *words)
     spread = _Spread(x, w, phases, last, count, total, f"{name}_phases")
-    across = window_names(2)[0]
+    across = window_names(axes)[0]
     letters = ("n", *across, "o") if last else ("n", "o", *across)
     return end.after(compute(shape, spread.at, end.name_of_total(name), letters), name)
 
@@ -223,8 +266,9 @@ class _Spread:
 
     def _tensor(self, part: tuple[tuple[int, int, int], ...], name: str) -> Tensor:
         x, w, last = self.x, self.w, self.last
-        inner, outer = w.shape[2 if last else 0], w.shape[3 if last else 1]
-        across, inside = window_names(2)
+        inner, outer = w.shape[-2 if last else 0], w.shape[-1 if last else 1]
+        axes = len(self.phases)
+        across, inside = window_names(axes)
         c = reduce_axis(inner // self.groups, "c")
         steps = tuple(
             reduce_axis(terms, word) for (_, _, terms), word in zip(part, inside, strict=True)
@@ -235,8 +279,8 @@ class _Spread:
         filters = outer * self.groups
 
         def term(*at: Value) -> Value:
-            n, *spatial, o = *at[:3], at[-1]
-            own = dict(zip(wide, at[3:-1], strict=True))
+            n, spatial, o = at[0], at[1 : axes + 1], at[-1]
+            own = dict(zip(wide, at[axes + 1 : -1], strict=True))
             positions, rows, conditions = [], [], []
             for axis, (one, a, t) in enumerate(zip(self.phases, spatial, steps, strict=True)):
                 position = one.position(a, t)

@@ -290,6 +290,26 @@ def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
     op.check([a], wanted.astype("int8") if dtype == "int8" else wanted)
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_of_nan(layout: str) -> None:
+    first, window = layout == "NCHW", Window((3, 2), (2, 2), ((1, 1), (0, 1)), (1, 2))
+    high, across = oc.dim("h", min=2, max=512), oc.dim("w", min=2, max=512)
+    x = oc.placeholder((b, 3, high, across) if first else (b, high, across, 3), name="X")
+    around = {"stride": (2, 2), "padding": ((1, 1), (0, 1)), "dilation": (1, 2), "layout": layout}
+    op = Operator(ops.max_pool2d_places(x, (3, 2), **around), [x])
+    for size in [(2, 2), (2, 5), (9, 8), (16, 33)]:
+        a = floats("a", 2, 3, *size).round()
+        a[0, 0, 1, 1] = np.nan
+        values = window.views(np.where(np.isnan(a), np.inf, a), -np.inf).reshape(-1, 6)
+        inside = np.arange(size[0] * size[1], dtype="int64").reshape(1, 1, *size)
+        places = window.views(np.broadcast_to(inside, a.shape), -1)
+        chosen = values.argmax(1)[:, None]
+        wanted = np.take_along_axis(places.reshape(-1, 6), chosen, 1).reshape(places.shape[:-2])
+        op.check(
+            [a if first else last(a)], wanted if first else last(wanted), interpreted=size[0] == 2
+        )
+
+
 @pytest.mark.parametrize(("layout", "kept"), list(product(["NCHW", "NHWC"], [False, True])))
 def test_global_pooling_is_the_mean_of_an_image(layout: str, kept: bool) -> None:
     first = layout == "NCHW"

@@ -178,3 +178,38 @@ def test_a_convolution_of_three_axes(layout: str) -> None:
             a, f = np.moveaxis(a, 1, -1).copy(), f.transpose(2, 3, 4, 1, 0).copy()
             exact = np.moveaxis(exact, 1, -1)
         op.check([a, f, c], exact, interpreted=size == (1, 1, 2))
+
+
+@pytest.mark.parametrize("layout", ["NCDHW", slow("NDHWC")])
+def test_every_element_of_a_volume_is_spread_over_its_window(layout: str) -> None:
+    first, window = layout == "NCDHW", (2, 3, 2)
+    x = oc.placeholder((b, 4, z, h, w) if first else (b, z, h, w, 4), name="X")
+    v = oc.placeholder((4, 3, *window) if first else (*window, 4, 3), name="V")
+    bias = oc.placeholder((6,), name="B")
+    stride, padding, more, dilation = (1, 2, 3), ((0, 1), (1, 1), (0, 0)), (0, 1, 2), (2, 1, 1)
+    result = ops.conv_transpose3d(
+        x, v, bias, stride, padding, more, dilation, 2, layout, activation="relu"
+    )
+    op = Operator(result, [x, v, bias])
+    for size in [(1, 1, 1), (3, 7, 2), (2, 4, 9)]:
+        a, f, c = floats("a", 2, 4, *size), floats("f", 4, 3, *window), floats("c", 6)
+        full = [
+            (e - 1) * s + (k - 1) * d + 1 + m
+            for e, s, k, d, m in zip(size, stride, window, dilation, more, strict=True)
+        ]
+        made = np.zeros((2, 2, 3, *full))
+        inner, weights = wide(a.reshape(2, 2, 2, *size), f.reshape(2, 2, 3, *window))
+        for taps in np.ndindex(*window):
+            at = tuple(
+                slice(tap * d, tap * d + (e - 1) * s + 1, s)
+                for tap, d, e, s in zip(taps, dilation, size, stride, strict=True)
+            )
+            part = weights[(..., *taps)]
+            made[(..., *at)] += np.einsum("ngczyx,gco->ngozyx", inner, part)
+        cut = tuple(slice(p, e - q) for (p, q), e in zip(padding, full, strict=True))
+        sums = made.reshape(2, 6, *full)[(..., *cut)]
+        exact = np.maximum(sums + c[:, None, None, None], 0)
+        if not first:
+            a, f = np.moveaxis(a, 1, -1).copy(), f.transpose(2, 3, 4, 0, 1).copy()
+            exact = np.moveaxis(exact, 1, -1)
+        op.check([a, f, c], exact, interpreted=size == (1, 1, 1))

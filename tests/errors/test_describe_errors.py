@@ -459,12 +459,27 @@ VALUES = [
         lambda: row(lambda i: oc.where((i < n) & 1, A[i, 0], 0.0)),
         (
             "compute: cannot take and of 1\n"
-            "  because  & | ~ join conditions, such as (i >= 1) & (i < n)"
+            "  because  & | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers"
         ),
     ),
     (
         lambda: row(lambda i: oc.exp(F[i])),
         ("compute: cannot take exp of int32 F[i]\n  because  exp is for float elements"),
+    ),
+    (
+        lambda: row(lambda i: A[i, 0] << 2),
+        (
+            "compute: cannot take shl of float32 A[i, 0] and 2.0\n"
+            "  because  bits are of elements of int64, int32, int8, uint8"
+        ),
+    ),
+    (
+        lambda: row(lambda i: i >> 1),
+        (
+            "compute: cannot take shr of index i and 1\n"
+            "  because  bits are of elements of int64, int32, int8, uint8\n"
+            '  help     cast(x, "int64") of a coordinate or a size'
+        ),
     ),
     (
         lambda: row(lambda i: oc.log(F[i])),

@@ -242,7 +242,7 @@ parse: cannot read this line
 parse: cannot call `cosh`
   at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
-  help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, pow, abs, min, max, where
+  help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
   help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool, index""",
     ),
     "a function has too many arguments": (
@@ -297,6 +297,22 @@ parse: cannot take exp of int32
   at       line 5, column 8: T[0] = exp(T[0])
   because  it is defined for floating-point values
   help     exp(float32(…))""",
+    ),
+    "bits are taken of a float": (
+        "C[0] = bitand(C[0], 3)",
+        """\
+parse: cannot take bitand of float32
+  at       line 5, column 15: C[0] = bitand(C[0], 3)
+  because  it is defined for the bits of integers that are elements
+  help     bitand(int64(…), …)""",
+    ),
+    "bits are taken of a coordinate": (
+        "T[0] = int32(shl(1, n))",
+        """\
+parse: cannot take shl of index
+  at       line 5, column 18: T[0] = int32(shl(1, n))
+  because  it is defined for the bits of integers that are elements
+  help     shl(int64(…), …)""",
     ),
     "a literal does not fit its type": (
         "T[0] = 2147483648",

@@ -260,7 +260,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
         lambda: row(lambda i: oc.where(True & (i > 0), x[i], 0.0)),
         (
             "compute: cannot take and of True\n"
-            "  because  & | ~ join conditions, such as (i >= 1) & (i < n)"
+            "  because  & | ^ ~ join conditions, such as (i >= 1) & (i < n), or bits of integers"
         ),
     ),
 ]

@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "an image without rows": (
         lambda: ops.fold(given("S", b, 3, 2, 2, n, n), n),
-        "fold: cannot take size=n\n  because  there are two spatial axes\n  help     size=(h, w)",
+        "fold: cannot take size=n\n  because  there are one to three spatial axes\n  help     size=(h, w)",
     ),
     "sums along no axis": (
         lambda: ops.cumsum(A, 2),

@@ -126,6 +126,25 @@ func.func @axpy(%n: index, %X: memref<?xf32>, %Y: memref<?xf32>, %a: f32) {
 """
 
 # A slice: both ends are arguments, and the start may be negative where nothing runs.
+BITS = """
+func.func @bits(%n: index, %X: memref<?xi32>, %S: memref<?xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %mask = arith.constant 1023 : i32
+  scf.for %i = %c0 to %n step %c1 {
+    %x = memref.load %X[%i] : memref<?xi32>
+    %s = memref.load %S[%i] : memref<?xi32>
+    %low = arith.andi %x, %mask : i32
+    %up = arith.shli %low, %s : i32
+    %down = arith.shrsi %x, %s : i32
+    %both = arith.xori %up, %down : i32
+    %all = arith.ori %both, %s : i32
+    memref.store %all, %X[%i] : memref<?xi32>
+  }
+  return
+}
+"""
+
 SLICE = """
 func.func @slice(%lo: index, %hi: index, %X: memref<?xi32>) {
   %c1 = arith.constant 1 : index
@@ -422,6 +441,13 @@ CASES = {
         lambda n, x, y, a: [x, y + np.float32(a) * x],
         "i=4",
         ("cut", "mask", "balance", "ladder", "pad", "version"),
+    ),
+    "bits": Case(
+        BITS,
+        lambda n, rng: [n, *(rng.integers(0, 9, (2, n)).astype(np.int32) * [[999], [1]])],
+        lambda n, x, s: [((x & 1023) << s) ^ (x >> s) | s, s],
+        "i=4",
+        ("cut", "mask"),
     ),
     "slice": Case(
         SLICE,

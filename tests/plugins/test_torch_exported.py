@@ -441,3 +441,21 @@ def test_a_result_is_stored_as_torch_expects_it_to_lie(monkeypatch: pytest.Monke
             assert torch.allclose(one, own)
             assert one.stride() == own.stride()
     assert len(made) == 3  # a call makes its result so, and copies none
+
+
+class Inverse(nn.Module):
+    """What torch checks as it runs, by an operator that has an effect."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.inv(x * 2) * 3
+
+
+def test_what_torch_checks_as_it_runs_is_checked_at_each_call() -> None:
+    torch.manual_seed(0)
+    model = oc.from_torch(Inverse(), (torch.randn(4, 3, 3),))
+    for batch in (1, 4, 7):
+        x = torch.randn(batch, 3, 3)
+        torch.testing.assert_close(model(x), Inverse()(x))
+    assert [str(one) for one, _ in model.program.left] == ["linalg_inv_ex"]
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        model(torch.zeros(2, 3, 3))

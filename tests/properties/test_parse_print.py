@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from offcut import parse
 from offcut.core.expr import (
+    BITWISE,
     Binary,
     Cast,
     Compare,
@@ -108,7 +109,8 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
         return Cast(part(draw(st.sampled_from(["bool", "index", *VALUES]))), dtype)
     if kind == "table" and dtype == "float64":
         return Lookup(tuple(draw(st.lists(st.floats(allow_nan=False)))), part("index"))
-    ops = ["+", "-", "*", "min", "max", *(["/", "%", "pow"] if dtype in FLOATS else [])]
+    more = ["/", "%", "pow"] if dtype in FLOATS else BITWISE if dtype == "int32" else []
+    ops = ["+", "-", "*", "min", "max", *more]
     return Binary(draw(st.sampled_from(ops)), part(dtype), part(dtype))
 
 

@@ -41,6 +41,8 @@ _ONE_INSTRUCTION = {
     "round": "roundeven",
 }
 """LLVM's words for functions that targets have instructions for."""
+_ON_BITS = {"bitand": "and", "bitor": "or", "bitxor": "xor"}
+"""LLVM's words for operations on bits."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class Elements:
         return "<" + ", ".join(f"i64 {lane}" for lane in range(self.lanes)) + ">"
 
     def binary(self, op: str, dtype: str, a: str, b: str) -> str:
-        """``a op b``: + - * / // % min max pow."""
+        """``a op b``: + - * / // % min max pow, and of integers those on bits."""
         kind = self.kind(dtype)
         if dtype in FLOATS:
             if op in ("min", "max"):
@@ -119,6 +121,10 @@ class Elements:
         if op in ("min", "max"):
             name = f"llvm.{'u' if unsigned else 's'}{op}.v{self.lanes}{STORED[dtype]}"
             return self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
+        if op in _ON_BITS:
+            return self.f.let(f"{_ON_BITS[op]} {kind} {a}, {b}")
+        if op in ("shl", "shr"):
+            return self._shifted(op, dtype, a, b)
         if op in "+-*":
             return self.f.let(f"{ {'+': 'add', '-': 'sub', '*': 'mul'}[op] } {kind} {a}, {b}")
         if unsigned:
@@ -131,6 +137,18 @@ class Elements:
         quotient = self.f.let(f"sdiv {kind} {a}, {b}")
         one = self.f.let(f"zext <{self.lanes} x i1> {below} to {kind}")
         return self.f.let(f"sub {kind} {quotient}, {one}")
+
+    def _shifted(self, op: str, dtype: str, a: str, b: str) -> str:
+        """`a` shifted by `b` bits; by the width or more, or by less than 0, none of its bits is left."""
+        kind, last = self.kind(dtype), self.constant(self._bits(dtype) - 1, dtype)
+        name = f"llvm.umin.v{self.lanes}{STORED[dtype]}"
+        near = self.f.call(kind, name, f"{kind} {b}, {kind} {last}", f"{kind}, {kind}")
+        if op == "shr" and dtype != "uint8":
+            return self.f.let(f"ashr {kind} {a}, {near}")
+        word = "lshr" if op == "shr" else "shl"
+        moved = self.f.let(f"{word} {kind} {a}, {near}")
+        inside = self.f.let(f"icmp eq {kind} {near}, {b}")
+        return self.select(inside, moved, self.constant(0, dtype), dtype)
 
     def _remainder(self, dtype: str, a: str, b: str) -> str:
         """The exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""

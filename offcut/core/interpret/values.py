@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import (
+    BITWISE,
     Binary,
     Cast,
     Compare,
@@ -48,6 +49,11 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "min": np.minimum,
     "max": np.maximum,
     "pow": np.power,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
 }
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
@@ -220,7 +226,7 @@ class Values:
 
     def _binary(self, op: str, a: Array, b: Array, lanes: Lanes) -> Any:
         integers = b.dtype.kind in "iu"
-        if a.dtype != b.dtype or (op == "/" and integers):
+        if a.dtype != b.dtype or (op == "/" and integers) or (op in BITWISE and not integers):
             what = f"{a.dtype} {op} {b.dtype} has no meaning"
             raise self.broken(what, lanes, (0,) * len(lanes.shape))
         if op in ("//", "%") and integers:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcut.core.dtypes import FLOATS, numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 from offcut.core.expr import (
+    BITWISE,
     Binary,
     Const,
     Expr,
@@ -79,7 +80,7 @@ class ElementTypes(Tokens):
                 return Select(expr.condition, rule(expr.then), rule(expr.other))
             if isinstance(expr, Binary) and expr.op == "/":
                 self.check_division(dtype, value.column)
-            if isinstance(expr, Unary) or (isinstance(expr, Binary) and expr.op == "pow"):
+            if isinstance(expr, Unary | Binary):
                 self.check_function(expr.op, dtype, value.column)
             return rebuild(expr, tuple(map(rule, children(expr))))
 
@@ -109,12 +110,19 @@ class ElementTypes(Tokens):
             )
 
     def check_function(self, op: str, dtype: str, column: int) -> None:
-        """Refuse a function of floats for other types."""
+        """Refuse a function of floats for other types, and one of bits for what is no integer in memory."""
         if op in (*FLOAT_FUNCTIONS, "pow") and dtype not in (*FLOATS, OPEN):
             raise self.refuse(
                 f"cannot take {op} of {dtype}",
                 "it is defined for floating-point values",
                 f"{op}(float32(…))",
+                column=column,
+            )
+        if op in BITWISE and dtype not in (*INTEGERS, OPEN):
+            raise self.refuse(
+                f"cannot take {op} of {dtype}",
+                "it is defined for the bits of integers that are elements",
+                f"{op}(int64(…), …)",
                 column=column,
             )
 

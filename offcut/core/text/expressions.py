@@ -13,6 +13,7 @@ from itertools import pairwise
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.expr import (
+    BITWISE,
     MAX_HEIGHT,
     Binary,
     Cast,
@@ -43,7 +44,8 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT = range(6)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _REDUCERS = ("sum", "max", "min")
-_FUNCTIONS = (*FLOAT_FUNCTIONS, "pow", "abs", "min", "max", "where")
+_PAIRED = ("min", "max", "pow", *BITWISE)
+_FUNCTIONS = (*FLOAT_FUNCTIONS, "abs", *_PAIRED, "where")
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BRACKETS = 80
@@ -114,7 +116,7 @@ class Reader(ElementTypes):
         (a, b), dtype = self.unified((left, right), what)
         if op == "/":
             self.check_division(dtype, left.column)
-        if op == "pow":
+        if op not in _ARITHMETIC:
             self.check_function(op, dtype, left.column)
         floats = dtype in FLOATS or (dtype == OPEN and has_point(b))
         if op in ("//", "%") and not floats and isinstance(b, Const) and not b.value > 0:
@@ -274,7 +276,7 @@ class Reader(ElementTypes):
         args = self.listed(self.expect("("), ")")
         if name in _REDUCERS and self._is_reduction(name, args):
             return self._reduction(name, args, column)
-        wanted = {"min": 2, "max": 2, "pow": 2, "where": 3}.get(name, 1)
+        wanted = 3 if name == "where" else 2 if name in _PAIRED else 1
         known = name in (*_FUNCTIONS, "index", *DTYPES)
         if not known:
             raise self.refuse(
@@ -290,7 +292,7 @@ class Reader(ElementTypes):
                 f"it takes {wanted}",
                 column=column,
             )
-        if name in ("min", "max", "pow"):
+        if name in _PAIRED:
             return self._binary(name, args[0], args[1], f"an operand of {name}")
         if name == "where":
             condition = self.typed(args[0], "bool", "a condition")

@@ -58,7 +58,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
             return name, _ATOM
         case Load(buffer, index, _):
             return f"{buffer}[{_list(index)}]", _ATOM
-        case Binary("min" | "max" | "pow" as op, a, b):
+        case Binary(op, a, b) if op not in _STRENGTH:
             return f"{op}({_list((a, b))})", _ATOM
         case Binary(op, a, b):
             strength = _STRENGTH[op]

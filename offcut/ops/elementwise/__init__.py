@@ -10,6 +10,14 @@ from offcut.ops.elementwise.arithmetic import (
     remainder,
     subtract,
 )
+from offcut.ops.elementwise.bits import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    shift_left,
+    shift_right,
+)
 from offcut.ops.elementwise.conditions import (
     equal,
     greater,
@@ -48,6 +56,10 @@ from offcut.ops.elementwise.powers import power
 __all__ = [
     "absolute",
     "add",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
     "cast",
     "ceil",
     "clip",
@@ -78,6 +90,8 @@ __all__ = [
     "remainder",
     "round",
     "rsqrt",
+    "shift_left",
+    "shift_right",
     "sign",
     "sin",
     "sqrt",

@@ -47,6 +47,9 @@ _INTEGER = {
     "//": arith.FloorDivSIOp,
     "max": arith.MaxSIOp,
     "min": arith.MinSIOp,
+    "bitand": arith.AndIOp,
+    "bitor": arith.OrIOp,
+    "bitxor": arith.XOrIOp,
 }
 _UNARY = {
     "abs": math.AbsFOp,
@@ -165,6 +168,8 @@ class Scalars:
         if dtype == "index" and expr.op in ("min", "max"):
             less = self.added(arith.CmpiOp(a, b, "slt" if expr.op == "min" else "sgt"))
             return self.added(arith.SelectOp(less, a, b))
+        if expr.op in ("shl", "shr"):
+            return self.shifted(expr.op, dtype, a, b)
         natural = dtype == "index" and is_natural(expr.a, self.natural)
         if expr.op == "//" and natural:
             return self.added(arith.DivSIOp(a, b))
@@ -174,6 +179,17 @@ class Scalars:
             whole = self.added(arith.MuliOp(self.added(arith.FloorDivSIOp(a, b)), b))
             return self.added(arith.SubiOp(a, whole))
         return self.added(_INTEGER[expr.op](a, b))
+
+    def shifted(self, op: str, dtype: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """A shift, which is poison where it is by the width or more, or by less than 0: no bit is left there."""
+        width, last = (self.constants(_BITS[dtype] - less, dtype) for less in (0, 1))
+        inside = self.added(arith.CmpiOp(b, width, "ult"))
+        near = self.added(arith.SelectOp(inside, b, last))
+        if op == "shr":
+            return self.added(arith.ShRSIOp(a, near))
+        return self.added(
+            arith.SelectOp(inside, self.added(arith.ShLIOp(a, near)), self.constants(0, dtype))
+        )
 
     def select(self, expr: Select) -> SSAValue:
         """One of two values, of which only the one that is taken reads memory."""

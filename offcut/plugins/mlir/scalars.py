@@ -8,6 +8,7 @@ from xdsl.dialects import arith, builtin
 from xdsl.ir import Operation
 
 from offcut.core import index as ix
+from offcut.core.dtypes import INTEGERS
 from offcut.ir import Binary, Cast, Compare, Const, Expr, Logic, Select, Unary, dtype_of
 from offcut.plugins.mlir.nest import DTYPES, refused
 
@@ -41,6 +42,13 @@ UNARY = {
     "math.ceil": "ceil",
     "math.roundeven": "round",
 }
+BITS = {
+    "arith.andi": "bitand",
+    "arith.ori": "bitor",
+    "arith.xori": "bitxor",
+    "arith.shli": "shl",
+    "arith.shrsi": "shr",
+}
 _CASTS = ("extf", "truncf", "extsi", "trunci", "sitofp", "fptosi", "index_cast")
 _FROM_BOOL = ("arith.extui", "arith.uitofp")
 _INTEGER = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
@@ -68,6 +76,8 @@ def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
     name = op.name
     if name in BINARY:
         return _folded(Binary(BINARY[name], *args))
+    if name in BITS and dtype_of(args[0]) in INTEGERS:
+        return Binary(BITS[name], *args)
     if name in UNARY:
         return Unary(UNARY[name], *args)
     if name in ("arith.maxnumf", "arith.minnumf"):

@@ -216,19 +216,22 @@ def _shrink(g: Context, call: Call) -> Results:
     return g.op("where", scalar(g, "greater", x, edge), scalar(g, "subtract", x, bias), low)
 
 
-def _complement(g: Context, call: Call) -> Results:
-    """``-1 - x`` has the other bits, where integers are signed."""
-    dtype = g.dtype(call[0])
-    if dtype not in ("int64", "int32", "int8"):
-        raise Refused(f"bits of {dtype}", "int8, int32 or int64")
-    return scalar(g, "subtract", g.op("negative", call[0]), 1)
+def _shifted(g: Context, call: Call) -> Results:
+    """By the width or more, or by less than 0, no bit is left."""
+    return g.binary(
+        "shift_left" if call.get("direction") == "LEFT" else "shift_right", *call.present
+    )
 
 
 ELEMENTWISE: Mapping[str, Operator] = {
     "Abs": unary("absolute"),
     "Add": binary("add"),
     "And": binary("logical_and"),
-    "BitwiseNot": _complement,
+    "BitShift": _shifted,
+    "BitwiseAnd": binary("bitwise_and"),
+    "BitwiseNot": unary("bitwise_not"),
+    "BitwiseOr": binary("bitwise_or"),
+    "BitwiseXor": binary("bitwise_xor"),
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": unary("ceil"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
+from offcut.graph import Ref
+from offcut.graph.composed import determinant
 from offcut.plugins.onnx.context import Context, product
 from offcut.plugins.onnx.elementwise import Operator, scalar
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
@@ -155,7 +157,22 @@ def _matmul_integer(g: Context, call: Call) -> Results:
     return multiplied(g, left, without_zero(g, b, call.input(3), -1))
 
 
+def _determinant(g: Context, call: Call) -> Results:
+    """Narrower floats are calculated in float64: it cancels."""
+    x = call[0]
+    order = g.whole(g.shape(x)[-1], "the rows of a matrix")
+    if not 1 <= order <= 4:
+        raise Refused(f"the determinant of {order} rows", "1 to 4")
+    wide = g.ref(g.cast(x, "float64"))
+
+    def cut(value: Ref, *part: int) -> Ref:
+        return g.ref(g.slice(value, *part))
+
+    return g.cast(determinant(g.op, cut, wide, g.shape(x)), g.dtype(x))
+
+
 PRODUCTS: Mapping[str, Operator] = {
+    "Det": _determinant,
     "Einsum": _einsum,
     "Gemm": _gemm,
     "MatMul": _matmul,

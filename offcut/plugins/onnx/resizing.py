@@ -27,15 +27,14 @@ LONGEST = 4096
 def _resize(g: Context, call: Call) -> Results:
     x = call[0]
     call.overlook("mode", "nearest_mode", "antialias", "cubic_coeff_a", "exclude_outside")
-    call.overlook("extrapolation_value")
-    if call.version >= 11:
-        call.input(1)  # of tf_crop_and_resize alone
+    call.overlook("extrapolation_value")  # of a crop, too
     first = 1 if call.version < 11 else 2
     scales = [float(one) for one in g.numbers(call.input(first), "scales")]
     sizes = g.elements(call.input(3), "sizes") if call.version >= 11 else []
     axes = [g.axis(x, one) for one in call.get("axes") or range(g.rank(x))]
-    if call.get("coordinate_transformation_mode") == "tf_crop_and_resize":
-        raise Refused("a crop within the resize", "a Slice before it")
+    crops = call.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = call.input(1) if call.version >= 11 else None  # of a crop alone
+    roi = g.numbers(region, "roi") if crops else []
     if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         wholes = [g.whole(g.shape(x)[axis], "an extent that keeps its aspect") for axis in axes]
         scales, sizes = _kept_aspect(call, wholes, [int(one) for one in sizes])
@@ -43,10 +42,37 @@ def _resize(g: Context, call: Call) -> Results:
         whole = g.shape(x)[axis]
         wanted = sizes[place] if sizes else None
         scale = scales[place] if scales else None
+        if crops:
+            crop = float(roi[place]), float(roi[place + len(axes)])
+            x = _cropped(g, call, x, axis, scale, wanted, crop)
+            continue
         if scale == 1 or (wanted is not None and g.same(wanted, whole)):
             continue
         x = _along(g, call, x, axis, scale, wanted)
     return x
+
+
+def _cropped(
+    g: Context,
+    call: Call,
+    x: Operand,
+    axis: int,
+    scale: float | None,
+    wanted: Element | None,
+    crop: tuple[float, float],
+) -> Operand:
+    """A part of an axis of known extents at another size; what lies beyond the ends is a number."""
+    shape = g.shape(x)
+    whole = g.whole(shape[axis], "an extent that is cropped")
+    size = None if wanted is None else g.whole(wanted, "the extent of a crop")
+    inside, beyond = (_matrix(call, whole, scale, size, (*crop, one)) for one in (0.0, 1.0))
+    found = _by_matrix(g, call, x, axis, inside)
+    outside = (inside != beyond).any(axis=1)
+    if not outside.any():
+        return found
+    along = [len(outside) if n == axis else 1 for n in range(len(shape))]
+    holds = g.broadcast(Known(outside.reshape(along), "bool"), g.shape(found))
+    return g.op("where", holds, float(call.get("extrapolation_value", 0.0)), found)
 
 
 def _kept_aspect(
@@ -66,7 +92,9 @@ def _along(
     if not g.is_float(x) and call.get("mode", "nearest") != "nearest":
         raise Refused(f"weights of {g.dtype(x)}", "floats")
     if not isinstance(whole, Expr) and not isinstance(wanted, Expr):
-        return _by_matrix(g, call, x, axis, scale, wanted)
+        size = g.whole(whole, "an extent")
+        matrix = _matrix(call, size, scale, None if wanted is None else int(wanted))
+        return _by_matrix(g, call, x, axis, matrix)
     ratio = _ratio(g, whole, wanted) if scale is None else scale
     whole_times = ratio is not None and ratio in range(1, 17)
     if whole_times and call.get("mode", "nearest") == "nearest" and _repeats(call):
@@ -134,15 +162,9 @@ def _repeated(g: Context, x: Operand, axis: int, times: int) -> Operand:
     )
 
 
-def _by_matrix(
-    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
-) -> Operand:
+def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> Operand:
     """Along an axis of known extents."""
-    shape = g.shape(x)
-    whole = g.whole(shape[axis], "an extent")
-    if whole > LONGEST:
-        raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
-    matrix = _matrix(call, whole, scale, None if wanted is None else int(wanted))  # type: ignore[arg-type]
+    shape, whole = g.shape(x), matrix.shape[1]
     if call.get("mode", "nearest") == "nearest":
         return g.op("take", x, Known(matrix.argmax(axis=1), "int64"), axis=axis)
     dtype = g.dtype(x)
@@ -153,11 +175,24 @@ def _by_matrix(
     return g.reshape(made, [*before, matrix.shape[0], *after])
 
 
-def _matrix(call: Call, whole: int, scale: float | None, wanted: int | None) -> Array:
-    """What each of `whole` elements adds to each element of the result: (result, whole)."""
+def _matrix(
+    call: Call,
+    whole: int,
+    scale: float | None,
+    wanted: int | None,
+    crop: tuple[float, float, float] | None = None,
+) -> Array:
+    """What each of `whole` elements adds to each element of the result: (result, whole).
+
+    crop  where a part of the axis begins and ends, and what is beyond the axis
+
+    Raises Refused where there are too many elements.
+    """
     from onnx.reference import ReferenceEvaluator  # loads all operators that there are
 
-    skipped = ("axes", "keep_aspect_ratio_policy")
+    if whole > LONGEST:
+        raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
+    skipped = ("axes", "keep_aspect_ratio_policy", "extrapolation_value")
     options = {name: value for name, value in call.attributes.items() if name not in skipped}
     old = call.version < 11
     if old:
@@ -170,6 +205,9 @@ def _matrix(call: Call, whole: int, scale: float | None, wanted: int | None) -> 
     else:
         given.append(("sizes", np.array([whole, wanted], np.int64)))
         names = ["x", "", "", "sizes"]
+    if crop is not None:
+        given.append(("roi", np.array([0.0, crop[0], 1.0, crop[1]], np.float32)))
+        names[1], options["extrapolation_value"] = "roi", crop[2]
     node = helper.make_node("Resize", names, ["y"], **options)
     version = 13 if old else call.version
     function = helper.make_function(

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from offcut.plugins.onnx.context import Context, extent
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.plugins.onnx.context import Context, arithmetic, extent
 from offcut.plugins.onnx.elementwise import Operator, scalar
-from offcut.plugins.onnx.operands import Call, Element, Operand, Refused, Results, known
+from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, known
 
 CUBIC = -0.75
 """The constant of the cubic kernel (Keys, 1981), as ONNX has it."""
@@ -40,12 +43,30 @@ def _sampled(
     g: Context, x: Operand, points: Sequence[Points], around: str, corners: bool
 ) -> Operand:
     """The weighted sum of elements at the points of all axes."""
-    axes, spatial = len(points), g.shape(x)[2:]
+    axes = len(points)
     images = g.transpose(x, [0, *range(2, 2 + axes), 1])
     batch = g.reshape(g.op("iota", g.shape(x)[0], "int64"), [-1, *[1] * axes])
+    total = _joined(g, images, [batch], points, around, corners, "add")
+    return g.transpose(total, [0, axes + 1, *range(1, axes + 1)])
+
+
+def _joined(
+    g: Context,
+    images: Operand,
+    first: Sequence[Operand],
+    points: Sequence[Points],
+    around: str,
+    corners: bool,
+    join: str,
+) -> Operand:
+    """The elements at the points of all axes, each times its weight, joined.
+
+    images  the axes that `first` has places of, the spatial ones, channels
+    """
+    spatial = g.shape(images)[len(first) : -1]
     total: Operand | None = None
     for chosen in product(*points):
-        places, factor = [batch], None
+        places, factor = [*first], None
         for (place, weight), whole in zip(chosen, spatial, strict=True):
             near = _around(g, place, whole, around, corners)
             inside = _inside(g, near, whole) if around == "zeros" else None
@@ -56,9 +77,104 @@ def _sampled(
         read: Operand = g.op("take", images, tuple(places), axis=0)
         if factor is not None:
             read = g.binary("multiply", read, g.reshape(factor, (*g.shape(factor), 1)))
-        total = read if total is None else g.binary("add", total, read)
+        total = read if total is None else g.binary(join, total, read)
     assert total is not None
-    return g.transpose(total, [0, axes + 1, *range(1, axes + 1)])
+    return total
+
+
+def _aligned(g: Context, call: Call) -> Results:
+    """Each part of a region is the mean, or the greatest, of elements at points that lie evenly in it."""
+    x, regions, batch = call[0], call[1], call[2]
+    ratio = call.get("sampling_ratio", 0)
+    scale, mode = call.get("spatial_scale", 1.0), call.get("mode", "avg")
+    half = call.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    half = half and call.version >= 16
+    if ratio < 1:
+        raise Refused("as many points as a region is large", "sampling_ratio=2")
+    count = g.shape(regions)[0]
+    sizes = [call.get(name, 1) for name in ("output_height", "output_width")]
+    points: list[Points] = []
+    for n, (parts, whole) in enumerate(zip(sizes, g.shape(x)[2:], strict=True)):
+        ends = [
+            g.reshape(g.slice(regions, 1, place, place + 1), [count, 1]) for place in (1 - n, 3 - n)
+        ]
+        low, high = (
+            scalar(g, "add", scalar(g, "multiply", end, scale), -0.5 if half else 0.0)
+            for end in ends
+        )
+        extent_of: Operand = g.binary("subtract", high, low)
+        if not half:
+            extent_of = scalar(g, "maximum", extent_of, 1.0)
+        steps = (np.arange(parts * ratio) + 0.5) / (parts * ratio)
+        dtype = g.dtype(regions)
+        shares = Known(steps.astype(numpy_dtype(dtype))[None], dtype)
+        at: Operand = g.binary("add", low, g.binary("multiply", extent_of, shares))
+        at = g.reshape(at, [count, parts * ratio, 1] if n == 0 else [count, 1, parts * ratio])
+        points.append(_within_one(g, at, whole))
+    images = g.transpose(x, [0, 2, 3, 1])
+    first = g.reshape(g.cast(batch, "int64"), [count, 1, 1])
+    join = "add" if mode == "avg" else "maximum"
+    found = _joined(g, images, [first], points, "border", True, join)
+    channels = g.shape(x)[1]
+    apart = g.reshape(found, [count, sizes[0], ratio, sizes[1], ratio, channels])
+    made = g.op("mean" if mode == "avg" else "max", apart, axis=(2, 4))
+    return g.transpose(made, [0, 3, 1, 2])
+
+
+def _within_one(g: Context, at: Operand, whole: Element) -> Points:
+    """The two elements around a place, of which those near the ends are the ends; beyond one from there nothing weighs."""
+    size = _size(g, whole, at)
+    inside = g.binary(
+        "logical_and", scalar(g, "greater_equal", at, -1.0), g.binary("less_equal", at, size)
+    )
+    held = g.cast(inside, g.dtype(at))
+    return [
+        (place, held if weight is None else g.binary("multiply", weight, held))
+        for place, weight in _linear(g, _clipped(g, at, whole))
+    ]
+
+
+def _deformed(g: Context, call: Call) -> Results:
+    """A convolution whose window reads between elements, at places of its own for each result."""
+    x, w, offset, mask = call[0], call[1], call[2], call.input(4)
+    groups, apart = call.get("group", 1), call.get("offset_group", 1)
+    call.overlook("kernel_shape")
+    batch, channels = g.shape(x)[0], g.whole(g.shape(x)[1], "the channels")
+    window = [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
+    if len(window) != 2:
+        raise Refused(f"windows of {len(window)} axes", "of two")
+    strides, dilations = (call.get(name) or [1, 1] for name in ("strides", "dilations"))
+    before = (call.get("pads") or [0] * 4)[:2]
+    taps, inner, places = window[0] * window[1], channels // apart, g.shape(offset)[2:]
+    moves = g.reshape(offset, [batch, apart, taps, 2, *places])
+    dtype, points = g.dtype(offset), list[Points]()
+    for n in range(2):
+        own = np.indices(window)[n].ravel() * dilations[n] - float(before[n])
+        tap = Known(own.astype(numpy_dtype(dtype)).reshape(1, 1, taps, 1, 1), dtype)
+        start = scalar(
+            g, "multiply", g.cast(g.op("iota", places[n], "int64"), dtype), float(strides[n])
+        )
+        start = g.reshape(start, [1, 1, 1, *(places[n] if n == k else 1 for k in range(2))])
+        moved = g.reshape(g.slice(moves, 3, n, n + 1), [batch, apart, taps, *places])
+        points.append(_linear(g, g.binary("add", moved, g.binary("add", start, tap))))
+    images = g.transpose(g.reshape(x, [batch, apart, inner, *g.shape(x)[2:]]), [0, 1, 3, 4, 2])
+    first = [
+        g.reshape(g.op("iota", count, "int64"), [-1 if n == k else 1 for k in range(5)])
+        for n, count in enumerate((batch, apart))
+    ]
+    read = _joined(g, images, first, points, "zeros", True, "add")
+    if mask is not None:
+        read = g.binary("multiply", read, g.reshape(mask, [batch, apart, taps, *places, 1]))
+    columns = g.reshape(
+        g.transpose(read, [0, 1, 5, 2, 3, 4]),
+        [batch, groups, channels // groups * taps, arithmetic("*", *places)],
+    )
+    filters = g.whole(g.shape(w)[0], "the filters")
+    weights = g.reshape(w, [1, groups, filters // groups, channels // groups * taps])
+    weights = g.broadcast(weights, [batch, *g.shape(weights)[1:]])
+    made = g.reshape(g.op("matmul", weights, columns), [batch, filters, *places])
+    bias = call.input(3)
+    return made if bias is None else g.binary("add", made, g.reshape(bias, [filters, 1, 1]))
 
 
 def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
@@ -136,4 +252,8 @@ POINTS: Mapping[str, Callable[[Context, Operand], Points]] = {
     "nearest": _nearest,
 }
 
-SAMPLING: Mapping[str, Operator] = {"GridSample": _grid_sample}
+SAMPLING: Mapping[str, Operator] = {
+    "DeformConv": _deformed,
+    "GridSample": _grid_sample,
+    "RoiAlign": _aligned,
+}

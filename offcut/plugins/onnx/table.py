@@ -17,6 +17,7 @@ from offcut.plugins.onnx.resizing import RESIZING
 from offcut.plugins.onnx.sampling import SAMPLING
 from offcut.plugins.onnx.sequences import SEQUENCES
 from offcut.plugins.onnx.shapes import SHAPES
+from offcut.plugins.onnx.spectra import SPECTRA
 from offcut.plugins.onnx.windows import WINDOWS
 
 TABLE: Mapping[str, Operator] = {
@@ -33,5 +34,6 @@ TABLE: Mapping[str, Operator] = {
     **SAMPLING,
     **SEQUENCES,
     **SHAPES,
+    **SPECTRA,
     **WINDOWS,
 }

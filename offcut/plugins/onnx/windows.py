@@ -13,7 +13,16 @@ from offcut.core.expr import Expr
 from offcut.graph.sizes.extents import places
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.elementwise import Operator, number, scalar
-from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results, said
+from offcut.plugins.onnx.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
 from offcut.plugins.onnx.products import without_zero
 from offcut.plugins.onnx.reductions import reduced
 from offcut.plugins.onnx.shapes import unsqueezed
@@ -124,8 +133,8 @@ def _conv_transposed(g: Context, call: Call) -> Results:
     extra = list(call.get("output_padding") or [0] * axes)
     before, after = _transposed_pads(g, call, x, sizes, extra)
     options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
-    if axes > 2:
-        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 or 2")
+    if axes > 3:
+        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 to 3")
     if axes == 1:
         x, w = unsqueezed(g, x, [2]), unsqueezed(g, w, [2])
         strides, dilations = (1, *strides), (1, *dilations)
@@ -133,9 +142,11 @@ def _conv_transposed(g: Context, call: Call) -> Results:
     even = before == after and all(
         0 <= one < step for one, step in zip(extra, strides, strict=True)
     )
+    none = (0,) * len(extra)
     made: Operand = g.op(
-        "conv_transpose2d", x, w, stride=strides, padding=tuple(before) if even else (0, 0),
-        dilation=dilations, output_padding=tuple(extra) if even else (0, 0),
+        f"conv_transpose{len(extra)}d", x, w, stride=strides,
+        padding=tuple(before) if even else none, dilation=dilations,
+        output_padding=tuple(extra) if even else none,
         groups=call.get("group", 1), **options,
     )  # fmt: skip
     if not even:
@@ -262,11 +273,63 @@ def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -
 
 
 def _max_pool(g: Context, call: Call) -> Results:
-    if call.outputs > 1:
-        raise Refused("the places of what is greatest", "one output")
-    call.overlook("storage_order")
-    placed, kept = _pool(g, call, call[0])
-    return _kept(g, pooled(g, call[0], placed, "max_pool2d"), kept)
+    x, columns = call[0], bool(call.get("storage_order", 0))
+    placed, kept = _pool(g, call, x)
+    values = _kept(g, pooled(g, x, placed, "max_pool2d"), kept)
+    if call.outputs == 1:
+        return values
+    if len(placed.sizes) > 2:
+        raise Refused("the places of what is greatest over three axes", "one output")
+    places = _kept(g, pooled(g, x, placed, "max_pool2d_places"), kept)
+    return values, _in_the_whole(g, x, places, columns)
+
+
+def _in_the_whole(g: Context, x: Operand, places: Operand, columns: bool) -> Operand:
+    """Places in images as places in all of `x`; rows of an image follow each other, or with `columns` its columns."""
+    shape, axes = g.shape(x), g.rank(x) - 2
+    if columns and axes == 2:
+        height, width = (g.cast(known(one), "int64") for one in shape[2:])
+        row = g.binary("floor_divide", places, width)
+        column = g.binary("remainder", places, width)
+        places = g.binary("add", g.binary("multiply", column, height), row)
+    image = g.op("iota", product(shape[:2]), "int64")
+    before = g.binary("multiply", image, g.cast(known(product(shape[2:])), "int64"))
+    return g.binary("add", places, g.reshape(before, (*shape[:2], *[1] * axes)))
+
+
+def _unpooled(g: Context, call: Call) -> Results:
+    """Elements at their places among zeros; more rows and columns follow where a shape asks for them."""
+    x, places, wanted = call[0], call[1], call.input(2)
+    sizes = call.get("kernel_shape")
+    axes = len(sizes)
+    strides, pads = call.get("strides") or [1] * axes, call.get("pads") or [0] * (2 * axes)
+    rows, spatial = g.shape(x)[:2], g.shape(x)[2:]
+    image = [
+        extent(arithmetic("*", extent(one, -1), strides[n]), sizes[n] - pads[n] - pads[n + axes])
+        for n, one in enumerate(spatial)
+    ]
+    flat = (product(g.shape(x)),)
+    if wanted is not None:
+        larger = g.elements(wanted, "output_shape")[2:]
+        places, image = _in_larger(g, places, image, larger), larger
+    zeros = g.full((product([*rows, *image]),), 0, g.dtype(x))
+    made: Operand = g.op("scatter_elements", zeros, g.reshape(places, flat), g.reshape(x, flat), 0)
+    return g.reshape(made, (*rows, *image))
+
+
+def _in_larger(
+    g: Context, places: Operand, image: Sequence[Element], larger: Sequence[Element]
+) -> Operand:
+    """Places in images as those of the same elements in images of more rows and columns."""
+    moved: Operand = known(0)
+    factor: Operand = known(1)
+    for own, wide in zip(reversed(image), reversed(larger), strict=True):
+        whole = g.cast(known(own), "int64")
+        digit = g.binary("multiply", g.binary("remainder", places, whole), factor)
+        moved = g.binary("add", moved, digit)
+        places = g.binary("floor_divide", places, whole)
+        factor = g.binary("multiply", factor, g.cast(known(wide), "int64"))
+    return g.binary("add", moved, g.binary("multiply", places, factor))
 
 
 def _average_pool(g: Context, call: Call) -> Results:
@@ -362,17 +425,18 @@ def _laid_over(g: Context, call: Call) -> Results:
     x = call[0]
     image = g.elements(call[1], "image_shape")
     window = [int(one) for one in g.numbers(call[2], "block_shape")]
-    if len(window) != 2:
-        raise Refused(f"windows of {len(window)} axes", "of two")
-    strides, dilations = call.get("strides") or [1, 1], call.get("dilations") or [1, 1]
-    pads = call.get("pads") or [0] * 4
+    axes = len(window)
+    if axes > 3:
+        raise Refused(f"windows of {axes} axes", "of one to three")
+    strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
+    pads = call.get("pads") or [0] * (2 * axes)
     batch, merged, _ = g.shape(x)
     counts = []
     for n, whole in enumerate(image):
-        padded, reach = extent(whole, pads[n], pads[n + 2]), dilations[n] * (window[n] - 1) + 1
+        padded, reach = extent(whole, pads[n], pads[n + axes]), dilations[n] * (window[n] - 1) + 1
         counts.append(plain(places(padded, reach, strides[n])))
     channels = arithmetic("//", merged, product(window))
-    padding = tuple(zip(pads[:2], pads[2:], strict=True))
+    padding = tuple(zip(pads[:axes], pads[axes:], strict=True))
     return g.op(
         "fold", g.reshape(x, (batch, channels, *window, *counts)), tuple(image),
         stride=tuple(strides), padding=padding, dilation=tuple(dilations),
@@ -391,4 +455,5 @@ WINDOWS: Mapping[str, Operator] = {
     "LRN": _local_response,
     "LpPool": _power_pool,
     "MaxPool": _max_pool,
+    "MaxUnpool": _unpooled,
 }

@@ -11,6 +11,7 @@ from threading import RLock
 from typing import Any
 
 import torch
+from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
 
 from offcut.core.program import Size
@@ -255,7 +256,8 @@ def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced
             return made
     with whole():
         table = taken_apart(torch.export.default_decompositions())
-        return Traced(exported.run_decompositions(table), conditions, how)
+        plain = _remove_effect_tokens(exported.run_decompositions(table))
+        return Traced(plain, conditions, how)
 
 
 def _is_ours(node: Any) -> bool:

@@ -13,6 +13,7 @@ from tvm import tirx
 import offcut.ir as ir
 from offcut.core import index as ix
 from offcut.core.dtypes import DTYPES, FLOATS
+from offcut.core.expr import BITWISE
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
 
@@ -47,7 +48,18 @@ FUNCTIONS = {
     "fabs": "abs",
 }
 _WORDS = {"and", "or", "not", "true", "false", "inf", "nan", "if", "assume", "index", "where"}
-_WORDS |= {*FUNCTIONS.values(), *DTYPES, "min", "max", "pow", "sum", "abs", "neg", "lookup"}
+_WORDS |= {
+    *FUNCTIONS.values(),
+    *DTYPES,
+    *BITWISE,
+    "min",
+    "max",
+    "pow",
+    "sum",
+    "abs",
+    "neg",
+    "lookup",
+}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from tvm import tirx
 
 import offcut.ir as ir
 from offcut.core import index as ix
+from offcut.core.expr import BITWISE
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
 from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, EXECUTIONS, FUNCTIONS, Reading
@@ -146,6 +147,12 @@ class _Writer:
                     f"cannot write a quotient by {format_expr(b)}",
                     because="TVM computes it before the loop in which its divisor is positive",
                     help=("a tail strategy of constant tiles",),
+                )
+            case ir.Binary(op) if op in BITWISE:
+                raise DescribeError(
+                    "tvm",
+                    f"cannot write {format_expr(expr)}",
+                    because="operations on bits are not written for TVM",
                 )
             case ir.Binary(op, a, b) | ir.Compare(op, a, b):
                 return _PAIRS[op](of(a), of(b))

@@ -181,24 +181,10 @@ def copysign(t: Translation, x: Ref, y: Operand) -> Any:
     return t.node("where", is_negative(t.node, other), t.node("negative", size), size)
 
 
-@takes("__lshift__.Scalar", "bitwise_left_shift.Tensor_Scalar")
-def shifted_left(t: Translation, x: Ref, by: int) -> Any:
-    return t.node("multiply", x, t.scalar(_power_of_2(t, by), t.result))
-
-
-@takes("__rshift__.Scalar", "bitwise_right_shift.Tensor_Scalar")
-def shifted_right(t: Translation, x: Ref, by: int) -> Any:
-    return t.node("floor_divide", x, _power_of_2(t, by))
-
-
-def _power_of_2(t: Translation, exponent: int) -> int:
-    """That a shift multiplies or divides by."""
-    if not 0 <= exponent < 31 or exponent >= _BITS.get(t.result, 0) - 1:
-        raise Left(f"2 ** {exponent} is more than it takes of {t.result}")
-    return 1 << exponent
-
-
-_BITS = {"int8": 8, "uint8": 8, "int32": 32, "int64": 64}
+for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
+    _ends = ("Tensor", "Tensor_Scalar", "Scalar_Tensor")
+    takes(*(f"bitwise_{_name}_shift.{end}" for end in _ends))(_arithmetic(_op))
+    takes(*(f"__{_name[0]}shift__.{end}" for end in ("Tensor", "Scalar")))(_arithmetic(_op))
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
@@ -237,28 +223,21 @@ def masked_fill(t: Translation, x: Ref, mask: Ref, value: Operand) -> Any:
     return _chosen(t, mask, value, x)
 
 
-@takes("logical_and", "bitwise_and.Tensor")
-def logical_and(t: Translation, x: Ref, y: Ref) -> Any:
-    return _logical(t, "logical_and", x, y)
+def _logical(op: str) -> Callable[..., Any]:
+    def rule(t: Translation, x: Operand, y: Operand) -> Any:
+        if t.result != "bool":  # of bits
+            return binary(t, op.replace("logical", "bitwise"), x, y)
+        held = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
+        return t.node(op, *held)
+
+    return rule
 
 
-@takes("bitwise_and.Scalar")
-def and_number(t: Translation, x: Ref, mask: int) -> Any:
-    """The lowest bits of integers are what a power of 2 leaves of them, of negative ones too."""
-    lowest = mask.bit_length()
-    if t.result == "bool" or mask != (1 << lowest) - 1:
-        return _logical(t, "logical_and", x, mask)
-    return t.node("remainder", x, _power_of_2(t, lowest))
-
-
-@takes("logical_or", "bitwise_or.Tensor", "bitwise_or.Scalar")
-def logical_or(t: Translation, x: Ref, y: Operand) -> Any:
-    return _logical(t, "logical_or", x, y)
-
-
-@takes("logical_xor", "bitwise_xor.Tensor", "bitwise_xor.Scalar")
-def logical_xor(t: Translation, x: Ref, y: Operand) -> Any:
-    return _logical(t, "logical_xor", x, y)
+for _word in ("and", "or", "xor"):
+    _ends = ("Tensor", "Scalar", "Scalar_Tensor")
+    takes(f"logical_{_word}", *(f"bitwise_{_word}.{end}" for end in _ends))(
+        _logical(f"logical_{_word}")
+    )
 
 
 def _multiplied(t: Translation, x: Any, times: int) -> Any:
@@ -267,13 +246,6 @@ def _multiplied(t: Translation, x: Any, times: int) -> Any:
         return x
     half = t.node("square", _multiplied(t, x, times // 2))
     return t.node("multiply", half, x) if times % 2 else half
-
-
-def _logical(t: Translation, op: str, x: Ref, y: Operand) -> Any:
-    if t.result != "bool":
-        raise Left("it is of bits")
-    other = y if isinstance(y, Ref) else t.scalar(y, "bool")
-    return t.node(op, truth(t, x), truth(t, other))
 
 
 def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:

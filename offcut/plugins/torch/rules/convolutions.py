@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import torch
 
 from offcut.core import index as ix
+from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Translation, plain
+from offcut.plugins.torch.translation import Translation, plain, product
 
 PARTS = 1 << 12
 """The largest denominator of a scale, as `offcut.ops.interpolate` takes it."""
@@ -54,10 +56,8 @@ def convolution(
         if not isinstance(padding, str):  # torch refuses images that a window does not fit
             _fitting(t, x, w, each)
         return t.node(_FORWARD[axes], x, w, bias=bias, groups=groups, **each)
-    if axes != 2:
-        raise Left(f"it is transposed, with {axes} spatial axes")
     each["output_padding"] = spread(output_padding, axes)
-    return t.node("conv_transpose2d", x, w, bias=bias, groups=groups, **each)
+    return t.node(f"conv_transpose{axes}d", x, w, bias=bias, groups=groups, **each)
 
 
 def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
@@ -138,12 +138,17 @@ def backward(
 
 @takes("max_pool2d_with_indices")
 def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
-    return max_pool(t, x, *given), None
+    return tuple(_greatest(t, op, x, *given) for op in ("max_pool2d", "max_pool2d_places"))
 
 
 @takes("max_pool2d")
-def max_pool(
+def max_pool(t: Translation, x: Ref, *given: Any) -> Any:
+    return _greatest(t, "max_pool2d", x, *given)
+
+
+def _greatest(
     t: Translation,
+    op: str,
     x: Ref,
     window: Any,
     stride: Any = (),
@@ -152,7 +157,7 @@ def max_pool(
     ceil: bool = False,
 ) -> Any:
     each = {"dilation": spread(dilation, 2)}
-    return _pooled(t, "max_pool2d", x, window, stride, padding, ceil, each)
+    return _pooled(t, op, x, window, stride, padding, ceil, each)
 
 
 @takes("avg_pool2d")
@@ -288,6 +293,33 @@ def nearest_default(t: Translation, x: Ref, size: Any, *scales: Any) -> Any:
 @takes("upsample_bilinear2d")
 def linear_default(t: Translation, x: Ref, size: Any, align: bool, *scales: Any) -> Any:
     return _interpolated(t, x, "linear", align, size, _given(scales))
+
+
+def _smoothed(name: str) -> Callable[..., Any]:
+    operator = getattr(torch.ops.aten, name)
+
+    def rule(t: Translation, x: Ref, size: Sequence[Any], align: bool, *scales: Any) -> Any:
+        """Along axes of known extents it is linear: what torch makes of each element alone is a column of a matrix."""
+        wholes = [plain(one) for one in t.shape(x)[-2:]]
+        if not all(isinstance(one, int) for one in (*wholes, *size)):
+            raise Left("it is smoothed, and an extent is not known")
+        dtype, rows = t.dtype(x), t.shape(x)[:-2]
+        factors = scales or (None, None)
+        made = []
+        for whole, wanted, factor in zip(wholes, size, factors, strict=True):
+            basis = torch.eye(whole, dtype=torch.float64)[None, None]
+            matrix = operator(basis, (wanted, whole), align, factor, None)[0, 0].numpy()
+            name = t.builder.fresh("matrix")
+            made.append(t.builder.constant(name, matrix.astype(numpy_dtype(dtype))))
+        images = t.reshape(x, (product(rows), *wholes))
+        found = t.node("matmul", t.node("matmul", made[0], images), made[1], transpose_b=True)
+        return t.reshape(found, (*rows, *size))
+
+    return rule
+
+
+for _name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+    takes(_name)(_smoothed(_name))
 
 
 def _given(scales: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.expr import Expr
-from offcut.graph import Ref, inverses
+from offcut.graph import Ref, inverses, tails
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -116,6 +116,7 @@ for _theirs, _formula in (
     *(("acos", inverses.arccosine), ("asin", inverses.arcsine), ("atan", inverses.arctangent)),
     *(("acosh", inverses.area_cosine), ("asinh", inverses.area_sine)),
     *(("atanh", inverses.area_tangent), ("atan2", inverses.arctangent_of)),
+    *(("erfc", tails.complementary_error), ("special_erfcx", tails.scaled_complementary_error)),
 ):
     takes(_theirs)(_in_double(_formula))
 
@@ -166,9 +167,38 @@ def leaky_relu(t: Translation, x: Ref, slope: float = 0.01) -> Any:
 
 @takes("softplus")
 def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    if beta != 1 or threshold < 20:
-        raise Left(f"beta is {beta}, threshold {threshold}")
-    return t.node("softplus", x)
+    """``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` is above the threshold."""
+    scaled = x if beta == 1 else t.node("multiply", x, float(beta))
+    found = t.node("softplus", scaled)
+    found = found if beta == 1 else t.node("divide", found, float(beta))
+    if threshold >= 20:  # beyond which they are equal
+        return found
+    return t.node("where", t.node("greater", scaled, float(threshold)), x, found)
+
+
+@takes("hypot")
+def hypot(t: Translation, x: Ref, y: Ref) -> Any:
+    """``sqrt(x**2 + y**2)`` without its overflow: the larger size times that of the smaller in its units; inf where one is."""
+    sizes = [t.node("absolute", t.as_result(one)) for one in (x, y)]
+    less, more = (t.node(op, *sizes) for op in ("minimum", "maximum"))
+    share = t.node("where", t.node("equal", more, 0.0), 0.0, t.node("divide", less, more))
+    found = t.node("multiply", more, t.node("sqrt", t.node("add", t.node("square", share), 1.0)))
+    far = t.node("logical_or", *(t.node("equal", one, math.inf) for one in sizes))
+    return t.node("where", far, math.inf, found)
+
+
+@takes("angle")
+def angle(t: Translation, x: Ref) -> Any:
+    """Of real numbers: pi below 0."""
+    given = t.as_result(x)
+    found = t.node("where", t.node("less", given, 0.0), math.pi, 0.0, dtype=t.result)
+    return t.node("where", isnan(t, given), given, found)
+
+
+@takes("ldexp.Tensor")
+def ldexp(t: Translation, x: Ref, exponent: Ref) -> Any:
+    power = t.node("power", t.scalar(2, t.result), t.as_result(exponent))
+    return t.node("multiply", t.as_result(x), power)
 
 
 @takes("mish")
@@ -216,7 +246,7 @@ takes("log10")(_logarithm(10))
 @takes("logical_not", "bitwise_not")
 def logical_not(t: Translation, x: Ref) -> Any:
     if t.result != "bool":
-        return t.node("subtract", t.scalar(-1 if "uint" not in t.result else 255, t.result), x)
+        return t.node("bitwise_not", x)
     return t.node("logical_not", truth(t, x))
 
 

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
+from offcut.graph.composed import determinant
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
-from offcut.plugins.torch.translation import Translation, product
+from offcut.plugins.torch.translation import Translation, plain, product
 
 
 @takes("mm")
@@ -183,3 +184,14 @@ def outer(t: Translation, x: Ref, y: Ref) -> Any:
     return t.node(
         "multiply", t.reshape(x, (product(t.shape(x)), 1)), t.reshape(y, (1, product(t.shape(y))))
     )
+
+
+@takes("_linalg_det")
+def determinant_of(t: Translation, x: Ref) -> Any:
+    """Narrower floats are calculated in float64: it cancels."""
+    order = plain(t.shape(x)[-1])
+    if not isinstance(order, int) or not 1 <= order <= 4:
+        raise Left("its matrices have any number of rows, or more than 4")
+    wide = t.cast(x, "float64")
+    shape = [*t.shape(x)[:-2], order, order]
+    return t.as_result(determinant(t.node, t.slice, wide, shape)), None, None

@@ -252,6 +252,7 @@ def select_scatter(t: Translation, x: Ref, source: Ref, axis: int, number: Any) 
 def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
     """`x` with a part of an axis, from `start` on, that is `source` instead."""
     own, extent = t.shape(source)[axis], t.shape(x)[axis]
+    source = t.restated(source, (*t.shape(x)[:axis], own, *t.shape(x)[axis + 1 :]))
     stop = plain(normal(Binary("+", ix.index(start), own)))
     operands = [t.as_result(source)]
     if start != 0:

@@ -1,0 +1,165 @@
+"""Functions of torch that models seldom call: each taken whole, at several sizes, against float64 or exact integers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch.nn.functional as F
+from conftest import slow
+from torch import nn
+
+import offcut as oc
+from tests.plugins.torch_models import wide
+
+Results = tuple[torch.Tensor, ...]
+Given = Callable[[int, int], tuple[torch.Tensor, ...]]
+
+
+@pytest.fixture(autouse=True)
+def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_VERIFY", "1")
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, run: Callable[..., Results]) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, *given: torch.Tensor) -> Results:
+        return self.run(*given)
+
+
+def bits(x: torch.Tensor, y: torch.Tensor) -> Results:
+    """Of every integer type; shifts by the width and more, and by less than 0."""
+    z = x > 3
+    return (
+        *(x & y, x | y, x ^ y, ~x, x & 6, x | 1, x ^ 5, 3 & x),
+        *(x << y, x >> y, x << 2, x >> 1, x << 70, x >> 70, torch.bitwise_left_shift(1, y)),
+        *(z & (y > 3), z ^ (y > 3), ~z, z | False, torch.bitwise_right_shift(x, y)),
+    )
+
+
+def integers(dtype: torch.dtype) -> Given:
+    """Of the whole range of a type, and shifts around its width."""
+
+    def given(b: int, n: int) -> tuple[torch.Tensor, ...]:
+        info, rng = np.iinfo(str(dtype).removeprefix("torch.")), np.random.default_rng([b, n])
+        x = rng.integers(info.min, info.max, (b, n), info.dtype, endpoint=True)
+        low = -3 if info.min else 0
+        y = rng.integers(low, info.bits + 3, (b, n)).astype(info.dtype)
+        return torch.from_numpy(x), torch.from_numpy(y)
+
+    return given
+
+
+def elementary(x: torch.Tensor, y: torch.Tensor) -> Results:
+    far = torch.where(y > 1, torch.inf, torch.where(y < -1.5, torch.nan, x * 1e30))
+    return (
+        *(torch.hypot(x, y), torch.hypot(far, x), torch.hypot(x * 0, y * 0)),
+        *(torch.erfc(x * 3), torch.erfc(x * 9), torch.erfc(y / 4), torch.special.ndtr(x)),
+        *(F.softplus(x * 9, 2.0), F.softplus(x * 9, 0.5, 3.0), F.softplus(x, threshold=1.0)),
+        *(torch.ldexp(x, (y * 9).round()), torch.angle(x), torch.angle(far)),
+        *(
+            torch.special.log_ndtr(x),
+            torch.special.erfcx(x),
+            torch.xlogy(x.abs(), y.abs()),
+            torch.sinc(x),
+        ),
+    )
+
+
+def double(x: torch.Tensor, y: torch.Tensor) -> Results:
+    """In float64 too, where nothing is calculated in a wider type."""
+    wide = torch.hypot(x.double() * 1e200, y.double() * 1e200)
+    return wide, torch.angle(x.double()), F.softplus(x.double(), 2.0)
+
+
+def images(x: torch.Tensor, w: torch.Tensor) -> Results:
+    return (
+        *F.max_pool2d(x, 2, return_indices=True),
+        *F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+        F.max_unpool2d(*F.max_pool2d(x, 2, 2, return_indices=True), 2, output_size=x.shape[-2:]),
+        F.max_pool1d(x[..., 0], 2, return_indices=True)[1],
+        F.conv_transpose3d(x[:, :, None], w, stride=(1, 2, 3), padding=(0, 1, 1)),
+        x.select_scatter(x[:, :, 1], 2, 0),
+    )
+
+
+def matrices(x: torch.Tensor) -> Results:
+    """Of known extents."""
+    return (
+        *(torch.linalg.det(x[..., :n, :n]) for n in (1, 2, 3, 4)),
+        F.interpolate(x[:, None], size=(3, 7), mode="bilinear", antialias=True),
+        F.interpolate(x[:, None], scale_factor=0.6, mode="bicubic", antialias=True),
+    )
+
+
+def floats(*shape: int) -> torch.Tensor:
+    return torch.randn(shape)
+
+
+CASES: dict[str, tuple[Callable[..., Results], Given]] = {
+    f"bits of {str(dtype).removeprefix('torch.')}": (bits, integers(dtype))
+    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64)
+} | {
+    "elementary": (elementary, lambda b, n: (floats(b, n), floats(b, n))),
+    "double": (double, lambda b, n: (floats(b, n), floats(b, n))),
+    "images": (images, lambda b, n: (floats(b, 4, n, n + 1), floats(4, 3, 2, 3, 3))),
+    "matrices": (matrices, lambda b, n: (floats(b, 6, 5),)),
+}
+
+
+@cache
+def taken(name: str) -> Any:
+    """The program of a case, for all its sizes; what does not depend on them stays as it is."""
+    run, given = CASES[name]
+    auto, fixed = torch.export.Dim.AUTO, torch.export.Dim.STATIC
+    shapes = [
+        tuple(fixed if a == b else auto for a, b in zip(one.shape, other.shape, strict=True))
+        for one, other in zip(given(3, 5), given(4, 6), strict=True)
+    ]
+    return oc.from_torch(Function(run), given(3, 5), dynamic_shapes=(tuple(shapes),))
+
+
+def close(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], own: Results) -> None:
+    """Of torch's shapes and element types, and of the values that float64 gives."""
+    for number, (one, wanted, theirs) in enumerate(zip(found, exact, own, strict=True)):
+        assert (one.shape, one.dtype) == (theirs.shape, theirs.dtype), number
+        if not one.is_floating_point():
+            assert torch.equal(one, theirs), number
+            continue
+        torch.testing.assert_close(
+            one.double(),
+            wanted.double(),
+            rtol=2e-6 if one.dtype is torch.float32 else 1e-12,
+            atol=2e-6 if one.dtype is torch.float32 else 1e-12,
+            equal_nan=True,
+            msg=lambda m, n=number: f"{n}: {m}",
+        )
+
+
+OF_SOMETHING = ("images",)
+"""Cases that torch refuses of nothing."""
+SLOW = ("bits of int8", "bits of int64")
+
+
+@pytest.mark.parametrize("name", [slow(name) if name in SLOW else name for name in CASES])
+def test_a_function_gives_what_torch_gives_at_every_size(name: str) -> None:
+    run, given = CASES[name]
+    model = taken(name)
+    assert not model.program.left, model.report
+    for b, n in [(3, 5), (1, 9), (7, 33), *([] if name in OF_SOMETHING else [(0, 6)])]:
+        torch.manual_seed(b)
+        call = given(b, n)
+        exact = run(*(one if not one.is_floating_point() else wide(one) for one in call))
+        close(model(*call), exact, run(*call))
