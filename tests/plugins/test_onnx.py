@@ -417,6 +417,14 @@ def test_a_symbolic_image_is_stretched_by_a_fraction() -> None:
         oc.from_onnx(parsed(text, scales=np.array([1, 1, 0.31415926, 1], np.float32)))
 
 
+def test_an_axis_that_is_a_vector_of_one_is_a_number() -> None:
+    proto = parsed("""g (float[n, 3] x) => (float[n, 3] y) {
+        steps = CumSum (times, axis)  y = Add (x, steps) }""",
+        times=np.array([1, 2, 4], np.float32), axis=np.array([0]))  # fmt: skip
+    model, x = oc.from_onnx(proto, threads=1), drawn(1, 2, 3)
+    np.testing.assert_allclose(model({"x": x})["y"], x + np.array([1, 3, 7], np.float32), rtol=1e-6)
+
+
 def test_a_scan_of_known_length_is_its_steps() -> None:
     text = """g (float[b] start, float[4, b] x) => (float[b] last, float[4, b] all)
     { last, all = Scan <num_scan_inputs = 1, body =

@@ -69,6 +69,77 @@ from_onnx: cannot take one node of g
     )
 
 
+JOINED = """g (float[a, s, 4] x, float[b, 4] y, float[c, t, 4] z) => (float[p, q, 4] o, float[e, f, 4] j) {
+    wide = Unsqueeze (y, one)  u = Add (x, wide)  j = Concat <axis = 1> (u, z)  o = Mul (u, x) }"""
+
+
+def test_sizes_that_nodes_take_as_equal_alone_are_one() -> None:
+    proto = parsed(JOINED, one=np.array([1]))
+    sizes = ((1, 1, 1), (3, 2, 5), (2, 7, 3))
+    feeds = [{"x": drawn(1, b, s, 4), "y": drawn(2, b, 4), "z": drawn(3, b, t, 4)} for b, s, t in sizes]  # fmt: skip
+    model = each(proto, feeds)
+    assert {*bounds(model)} == {"a", "s", "t"}
+    with pytest.raises(oc.CallError) as refused:
+        model({"x": drawn(1, 2, 3, 4), "y": drawn(2, 3, 4), "z": drawn(3, 2, 2, 4)})
+    assert (
+        str(refused.value)
+        == """run: cannot take y of shape (3, 4)
+  at       input y: float32[a, 4]
+  because  axis 0 is 2 at a = 2, not 3"""
+    )
+    assert bounds(oc.from_onnx(proto, sizes={"b": (2, 9)}))["b"] == (2, 9)
+    with pytest.raises(oc.DescribeError, match="axis 0 of x is a, axis 0 of reshape is b"):
+        oc.from_onnx(proto, sizes={"a": (1, 9), "b": (1, 9)})
+
+
+def test_sizes_at_several_places_are_one() -> None:
+    products = parsed("""g (float[a, s, 4] x, float[b, t, 4] y) => (float[p, q, 4] o) {
+        turned = Transpose <perm = [0, 2, 1]> (y)  w = MatMul (x, turned)  o = MatMul (w, x) }""")
+    feeds = [{"x": drawn(1, b, s, 4), "y": drawn(2, b, s, 4)} for b, s in ((1, 1), (3, 2))]
+    assert {*bounds(each(products, feeds))} == {"a", "s"}
+    shaped = parsed("""g (float[a, 4] x, float[b, 3] y) => (float[p, 2, 2] o) {
+        first = Shape <end = 1> (y)  to = Concat <axis = 0> (first, two, two)  o = Reshape (x, to) }""",
+        two=np.array([2]))  # fmt: skip
+    feeds = [{"x": drawn(1, b, 4), "y": drawn(2, b, 3)} for b in (1, 5)]
+    assert {*bounds(each(shaped, feeds))} == {"a"}
+
+
+def test_a_size_that_is_the_sum_of_others_is_that() -> None:
+    proto = parsed("""g (float[b, past, 4] k, float[b, new, 4] x, float[b, total] mask)
+        => (float[b, p, 4] all, float[b, q, r] scores) {
+        all = Concat <axis = 1> (k, x)  turned = Transpose <perm = [0, 2, 1]> (all)
+        raw = MatMul (x, turned)  wide = Unsqueeze (mask, one)  scores = Add (raw, wide) }""",
+        one=np.array([1]))  # fmt: skip
+    feeds = [
+        {"k": drawn(1, b, past, 4), "x": drawn(2, b, new, 4), "mask": drawn(3, b, past + new)}
+        for b, past, new in ((1, 1, 1), (2, 5, 1), (3, 2, 4))
+    ]
+    model = each(proto, feeds)
+    assert {*bounds(model)} == {"b", "past", "new"}
+    with pytest.raises(oc.CallError, match="axis 1 is 7 at new = 1, past = 6, not 6"):
+        model({**feeds[1], "k": drawn(1, 2, 6, 4)})
+
+
+@pytest.mark.parametrize(("start", "least"), [("Sub (one, n)", 2), ("Sub (n, three)", 3)])
+def test_a_size_is_large_enough_for_a_place_on_one_side_of_0(start: str, least: int) -> None:
+    proto = parsed(f"""g (float[b, n] x) => (float[b, p] y) {{
+        n = Shape <start = 1> (x)  from = {start}  end = Add (n, one)
+        y = Slice (x, from, end, one) }}""", one=np.array([1]), three=np.array([3]))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, 2, n)} for n in (least, least + 1, 9)])
+    assert bounds(model)["n"][0] == least
+
+
+@pytest.mark.parametrize("by", [-2, 2])
+def test_a_number_of_places_around_an_axis_is_less_than_its_extent(by: int) -> None:
+    proto = parsed("""g (float[b, n] x) => (float[b, m] y) {
+        n = Shape <start = 1> (x)  place = Mod (by, n)  first = Slice (x, zero, place, one)
+        last = Slice (x, place, n, one)  y = Concat <axis = 1> (last, first) }""",
+        by=np.array([by]), zero=np.array([0]), one=np.array([1]))  # fmt: skip
+    feeds = [{"x": drawn(1, b, n)} for b, n in ((1, abs(by) + (by > 0)), (3, 5))]
+    model = each(proto, feeds)
+    np.testing.assert_array_equal(model(feeds[1])["y"], np.roll(feeds[1]["x"], -by, 1))
+
+
 def test_an_axis_that_is_taken_apart_is_of_a_number() -> None:
     proto = parsed("""g (float[b, n] x) => (float[p] y) {
         parts = SplitToSequence <axis = 1, keepdims = 0> (x)  y = SequenceAt (parts, place) }""",
@@ -98,6 +169,40 @@ def test_an_image_that_is_halved_doubled_and_joined_is_even(up: str) -> None:
     model = each(proto, [{"x": drawn(1, b, 2, h, w)} for b, h, w in ((1, 2, 4), (3, 6, 2))])
     with pytest.raises(oc.CallError):
         model({"x": drawn(1, 1, 2, 3, 4)})
+
+
+def test_an_image_that_is_halved_three_times_is_a_multiple_of_eight() -> None:
+    proto = parsed("""g (float[1, 2, h, 8] x) => (float[1, 2, p, 4] y) {
+        half = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)
+        quarter = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (half)
+        eighth = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (quarter)
+        again = Resize <mode = "nearest"> (eighth, , scales)  y = Add (quarter, again) }""",
+        scales=np.array([1, 1, 2, 2], np.float32))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, 1, 2, h, 8)} for h in (8, 24)])
+    with pytest.raises(oc.CallError):
+        model({"x": drawn(1, 1, 2, 12, 8)})
+
+
+def test_floats_are_counted_up_to_a_size() -> None:
+    proto = parsed("""g (float[b, n] x) => (float[b, n] y, float[n] z) {
+        shape = Shape (x)  n = Gather <axis = 0> (shape, last)  float = Cast <to = 1> (n)
+        up = Range (zero, float, one)  y = Add (x, up)
+        half = Div (up, two)  z = Mul (half, float) }""",
+        last=np.array(1), zero=np.float32(0), one=np.float32(1), two=np.float32(2))  # fmt: skip
+    each(proto, [{"x": drawn(1, b, n)} for b, n in ((1, 1), (2, 7))])
+    down = parsed("""g (float[b, n] x) => (float[b, n] y) {
+        shape = Shape (x)  n = Gather <axis = 0> (shape, last)  float = Cast <to = 1> (n)
+        up = Range (zero, float, half)  y = Add (x, up) }""",
+        last=np.array(1), zero=np.float32(0), half=np.float32(0.5))  # fmt: skip
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(down)
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  Range up: a range of float32 from 0 to n by 0.5
+  help     ends and a step that are whole numbers, the step no size"""
+    )
 
 
 @pytest.mark.every(2)

@@ -1,22 +1,31 @@
-"""Sizes that make a node fit which is refused without: no longer than a table that is read, a multiple of what it is halved by, or
-a number.
+"""Sizes that make a node fit which is refused without: no longer than a table that is read, a multiple of what it is halved by,
+a number, or equal to others.
 
 A table of 64 places gives ``min(n, 64)`` rows, and what these are added to has n: it runs up to 64. An image that is halved and
 doubled has ``2*(h//2)`` rows, and what it is joined to has h: it runs where h is even. An exporter that was told that every axis
-varies calls the channels of an image c, and the weights are of 3: it runs where c is 3.
+varies calls the channels of an image c, and the weights are of 3: it runs where c is 3. One that was told of each input apart calls
+the batch of words b, and that of their masks d: it runs where d is b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import permutations, product
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations, product, zip_longest
+from typing import TypeAlias
+
+import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
-from offcut.plugins.onnx.context import Context, Scaled
+from offcut.plugins.onnx.context import Context, Scaled, plain
 from offcut.plugins.onnx.negative import INT_MAX
-from offcut.plugins.onnx.operands import Known, Operand
+from offcut.plugins.onnx.operands import Known, Operand, known
+
+MOST_FACTOR = 4096
+"""Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
 
 
 class Capped(Exception):
@@ -35,14 +44,23 @@ class Settled(Exception):
         self.size, self.number = size, number
 
 
-def settle_sizes(
-    g: Context,
-    operands: Sequence[Operand | None],
-    taken: Callable[[Context, Sequence[Operand | None]], bool],
-) -> None:
-    """Look for a size that is a number, where a node is refused.
+class Joined(Exception):
+    """Sizes may be equal to extents alone: the import is done again with that.
 
-    taken  whether the node is, of other operands
+    same  what each is, an index expression of other sizes, by its name
+    """
+
+    def __init__(self, same: Mapping[str, Expr]) -> None:
+        super().__init__(same)
+        self.same = same
+
+
+Taken: TypeAlias = "Callable[[Context, Sequence[Operand | None]], bool]"
+"""Whether a node is taken, of operands in a context of its own."""
+
+
+def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
+    """Look for a size that is a number, where a node is refused.
 
     Raises Settled where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
     and with no other such size or number.
@@ -54,22 +72,70 @@ def settle_sizes(
     found = [
         (name, number)
         for name, number in product(names, numbers)
-        if taken(*_with_number(g, operands, name, number))
+        if taken(*_with(g, operands, {name: Const(number, "index")}))
     ]
     if len(found) == 1:
         raise Settled(*found[0])
 
 
-def _with_number(
-    g: Context, operands: Sequence[Operand | None], name: str, number: int
+def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
+    """Look for sizes that are equal to extents, where a node is refused.
+
+    Raises Joined where the node is taken with extents of its operands that are at one place, counted from the last, in place of the
+    sizes there, as few as do; or with one pair of them, and with no other. A size that somebody bounded stays.
+    """
+    aligned = _aligned(g, operands)
+    if aligned and taken(*_with(g, operands, aligned)):
+        for name in tuple(aligned):
+            fewer = {one: other for one, other in aligned.items() if one != name}
+            if fewer and taken(*_with(g, operands, fewer)):
+                aligned = fewer
+        raise Joined(aligned)
+    every = dict.fromkeys(one for operand in operands for one in _extents(g, operand))
+    pairs = [_joined(g, pair) for pair in combinations(every, 2)]
+    found = [pair for pair in pairs if pair and taken(*_with(g, operands, pair))]
+    if len(found) == 1:
+        raise Joined(found[0])
+
+
+def _aligned(g: Context, operands: Sequence[Operand | None]) -> dict[str, Expr]:
+    """What sizes are, where extents at one place are equal."""
+    found: dict[str, Expr] = {}
+    shapes = [g.shape(one)[::-1] for one in operands if one is not None]
+    for there in zip_longest(*shapes):
+        same = _joined(g, [extents.at(one, found) for one in there if isinstance(one, Expr)])
+        found = {name: extents.at(one, same) for name, one in found.items()} | same
+    return found
+
+
+def _joined(g: Context, every: Iterable[Expr]) -> dict[str, Expr]:
+    """What sizes that nobody bounded are, where all extents are equal: what is no such size, else the first."""
+    first, *others = sorted(dict.fromkeys(every), key=partial(_is_free, g)) or [Const(0, "index")]
+    return {
+        one.name: first
+        for one in others
+        if isinstance(one, Var) and _is_free(g, one) and one.name not in variables(first)
+    }
+
+
+def _is_free(g: Context, extent: Expr) -> bool:
+    """Whether an extent is a size that nobody bounded."""
+    return isinstance(extent, Var) and extent.name in g.free
+
+
+def _with(
+    g: Context, operands: Sequence[Operand | None], put: Mapping[str, Expr]
 ) -> tuple[Context, list[Operand | None]]:
-    """A context of its own, and operands that are alike in it but for the size that is a number."""
-    apart, put = Context("apart"), {name: Const(number, "index")}
+    """A context of its own, and operands that are alike in it but for sizes in whose places others, or numbers, are put."""
+    apart = Context("apart")
     apart.builder.sizes.update(g.builder.sizes)
     apart.free |= g.free
     apart.origins.update(g.origins)
 
     def alike(one: Operand | None) -> Operand | None:
+        if isinstance(one, Known) and one.symbolic:
+            elements = [plain(extents.at(ix.index(element), put)) for element in one.elements]
+            return known(np.reshape(np.array(elements, object), one.array.shape), one.dtype)
         if one is None or isinstance(one, Known):
             return one
         shape = [extents.at(ix.index(extent), put) for extent in g.shape(one)]
@@ -88,14 +154,29 @@ def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
         for part in walk(extent):
             if isinstance(part, Binary) and part.op == "min":
                 _cap(g, part)
-    for one, other in permutations(every, 2):
-        match extents.normal(Binary("-", one, other)):
-            case Binary("%", Var(name), Const() as by):
-                raise Scaled({name: int(by.value)})
-            case Binary("%", Binary("//", Var(name), Const() as part), Const() as by):
-                raise Scaled({name: int(part.value) * int(by.value)})
-            case _:
-                pass
+    for one, other in combinations(every, 2):
+        difference = extents.normal(Binary("-", one, other))
+        for name in sorted(variables(difference) & g.free):
+            factor = _without_rest(difference, name)
+            if factor is not None:
+                raise Scaled({name: factor})
+
+
+def _without_rest(difference: Expr, name: str) -> int | None:
+    """The least factor of a size, among those of the numbers that a difference divides by, for whose multiples it is 0; None for none."""
+    divisors = [
+        int(node.b.value)
+        for node in walk(difference)
+        if isinstance(node, Binary) and node.op in ("//", "%") and isinstance(node.b, Const)
+    ]
+    most = math.prod(divisors)
+    if most > MOST_FACTOR:
+        return None
+    for factor in range(2, most + 1):
+        multiple = Binary("*", Const(factor, "index"), Var(name))
+        if most % factor == 0 and extents.at(difference, {name: multiple}) == Const(0, "index"):
+            return factor
+    return None
 
 
 def _extents(g: Context, operand: Operand | None) -> Iterator[Expr]:

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import onnx
 
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
-from offcut.graph import Bound, Ref
+from offcut.graph import Bound, Ref, extents
 from offcut.graph.passes import drop_dead
-from offcut.plugins.onnx.context import Context, Scaled, arithmetic
+from offcut.plugins.onnx.context import Context, Scaled, arithmetic, plain
 from offcut.plugins.onnx.dtypes import dtype_of
-from offcut.plugins.onnx.fitting import Capped, Settled
+from offcut.plugins.onnx.fitting import Capped, Joined, Settled
 from offcut.plugins.onnx.negative import INT_MAX, Raised
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
 from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
@@ -84,8 +86,9 @@ def imported(
     lows: dict[str, int] = {}
     highs: dict[str, int] = {}
     factors: dict[str, int] = {}
+    same: dict[str, Expr] = {}
     while True:
-        run = _Import(proto, sizes, constants, lows, highs, factors, weights)
+        run = _Import(proto, sizes, constants, lows, highs, factors, same, weights)
         try:
             return run.run()
         except Raised as raised:
@@ -95,6 +98,8 @@ def imported(
         except Settled as settled:
             text, _ = run.context.origins[settled.size]
             sizes = {**sizes, text: settled.number}
+        except Joined as joined:
+            same |= run.of_file(joined.same)
         except Scaled as scaled:
             for name, factor in scaled.factors.items():
                 text, _ = run.context.origins[name]
@@ -149,6 +154,7 @@ class _Import:
     lows     the least value of sizes, where an earlier run found that they need one
     highs    the greatest, likewise
     factors  what a size of the file is a multiple of, likewise: its size here is that part of it
+    same     what a size of the file is, of other sizes of the file, likewise
     weights  initializers whose bytes are not in `proto`, by their places
     """
 
@@ -160,12 +166,13 @@ class _Import:
         lows: Mapping[str, int],
         highs: Mapping[str, int],
         factors: Mapping[str, int],
+        same: Mapping[str, Expr],
         weights: Mapping[int, Array],
     ) -> None:
         self.weights = weights
         self.proto, self.graph = proto, proto.graph
         self.sizes, self.constants = dict(sizes), constants
-        self.lows, self.highs, self.factors = lows, highs, factors
+        self.lows, self.highs, self.factors, self.same = lows, highs, factors, same
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
         self.complaints: list[Complaint] = []
@@ -327,6 +334,9 @@ class _Import:
 
     def size(self, text: str) -> Element:
         """A size by the name that it has in the file."""
+        if text in self.same:
+            of = self.same[text]
+            return plain(extents.at(of, {one: ix.index(self.size(one)) for one in variables(of)}))
         if text not in self.symbols:
             bounds = self.sizes.get(text)
             if isinstance(bounds, int | np.integer) and bounds >= 0:
@@ -350,6 +360,18 @@ class _Import:
             self.context.origins[name] = text, factor
             self.symbols[text] = arithmetic("*", factor, made)
         return self.symbols[text]
+
+    def of_file(self, same: Mapping[str, Expr]) -> dict[str, Expr]:
+        """What sizes are, those of the file in place of those here."""
+        origins = self.context.origins
+        own: dict[str, Expr] = {
+            name: Binary("//", Var(text), Const(factor, "index"))
+            for name, (text, factor) in origins.items()
+        }
+        return {
+            origins[name][0]: Binary("*", Const(origins[name][1], "index"), extents.at(one, own))
+            for name, one in same.items()
+        }
 
     def _all_named(self) -> None:
         for name in self.sizes:

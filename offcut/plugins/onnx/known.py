@@ -34,6 +34,12 @@ DRAWN = frozenset(
 )
 """Operators that give something else at every call."""
 
+EXACT = ("int32", "int64", "float32", "float64")
+"""Element types that an index expression is cast to as it is."""
+
+NUMBERS = {"CumSum": 1}
+"""The input that is a number, which exporters write as a vector of one and onnxruntime takes."""
+
 
 def evaluated(context: Context, call: Call) -> tuple[Known, ...] | None:
     """What a node gives whose inputs are all known; None where only a call can tell.
@@ -90,7 +96,13 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
     given = [
         name for name, one in zip(call.proto.input, call.inputs, strict=True) if one is not None
     ]
-    feeds = dict(zip(given, (one.array for one in operands), strict=True))
+    arrays = [
+        one.array.reshape(())
+        if place == NUMBERS.get(call.op) and one.array.size == 1
+        else one.array
+        for place, one in enumerate(operands)
+    ]
+    feeds = dict(zip(given, arrays, strict=True))
     names = list(dict.fromkeys(given))
     node = type(call.proto)()
     node.CopyFrom(call.proto)
@@ -108,10 +120,10 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
         raise Refused(f"its inputs are known, and the reference evaluator says: {error}") from None
     if not all(isinstance(one, np.ndarray | np.generic) for one in made):
         raise Refused("it gives a sequence, a map or an optional", "tensors are taken")
-    arrays = iter(map(np.asarray, made))
+    results = iter(map(np.asarray, made))
     return tuple(
         Known(array, str(array.dtype))
-        for array in (next(arrays) if name else np.zeros(0) for name in node.output)
+        for array in (next(results) if name else np.zeros(0) for name in node.output)
     )
 
 
@@ -204,9 +216,7 @@ def _cast(context: Context, call: Call) -> Known | None:
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
     assert isinstance(first, Known)
-    if dtype in ("int32", "int64") and "int" in first.dtype:
-        return Known(first.array, dtype)
-    return None
+    return Known(first.array, dtype) if dtype in EXACT and first.dtype in EXACT else None
 
 
 def _element_wise(
@@ -246,11 +256,24 @@ def _modulo(context: Context, call: Call) -> Known | None:
     signed = bool(call.get("fmod", 0))
 
     def remainder(context: Context, a: Element, b: Element) -> Element | None:
-        if not isinstance(b, int) or b <= 0 or (signed and context.bounds(a)[0] < 0):
+        if signed and context.bounds(a)[0] < 0:
             return None
-        return arithmetic("%", a, b)
+        if isinstance(b, int):
+            return arithmetic("%", a, b) if b > 0 else None
+        return _remainder_by(context, a, b)
 
     return _element_wise(remainder)(context, call)
+
+
+def _remainder_by(context: Context, a: Element, b: Element) -> Element | None:
+    """The remainder by a size, which is large enough that it is the dividend, or that and the size where the dividend is below 0."""
+    low, high = context.bounds(a)
+    if low >= 0:
+        raise_sizes(context, extent(b, arithmetic("*", -1, a), -1))
+        return a if context.bounds(extent(a, arithmetic("*", -1, b)))[1] < 0 else None
+    around = extent(a, b)
+    raise_sizes(context, around)
+    return around if high < 0 <= context.bounds(around)[0] else None
 
 
 def _extreme(op: str) -> Callable[[Context, Element, Element], Element]:

@@ -160,11 +160,18 @@ def _sliced(g: Context, x: Operand, axis: int, start: Element, end: Element, ste
 
 
 def _inside(g: Context, value: Element, whole: Element, low: Element, high: Element) -> Element:
-    """A place, counted from the end where it is below 0, moved between two ends."""
+    """A place, counted from the end where it is below 0, moved between two ends.
+
+    Sizes are large enough that it is on one side of 0: of ``n - 4`` that it is not below, of ``1 - n`` that it is.
+
+    Raises Refused where no size does that.
+    """
     floor, top = g.bounds(value)
     if top < 0:
         value = extent(value, whole)
     elif floor < 0:
+        raise_sizes(g, value)
+        raise_sizes(g, extent(arithmetic("*", -1, value), -1))
         raise Refused(f"a place of {said(value)}, which may be below 0 or not")
     return _clipped(g, _clipped(g, value, high, "min"), low, "max")
 
@@ -276,8 +283,14 @@ def _range(g: Context, call: Call) -> Results:
         g.elements(call[n], name)[0] for n, name in enumerate(("start", "limit", "delta"))
     )
     dtype = g.dtype(call[0])
-    if isinstance(delta, Expr) or "int" not in dtype:
-        raise Refused(f"a range of {dtype} by {said(delta)}", "a step that is a whole number")
+    start, limit, delta = map(_whole, (start, limit, delta))
+    if isinstance(delta, Expr) or not all(
+        isinstance(one, int | Expr) for one in (start, limit, delta)
+    ):
+        raise Refused(
+            f"a range of {dtype} from {said(start)} to {said(limit)} by {said(delta)}",
+            "ends and a step that are whole numbers, the step no size",
+        )
     span = extent(limit, arithmetic("*", -1, start))
     if delta < 0:
         span = arithmetic("*", -1, span)
@@ -289,6 +302,11 @@ def _range(g: Context, call: Call) -> Results:
     if start == 0:
         return counted
     return g.binary("add", counted, known(start, dtype))
+
+
+def _whole(value: Any) -> Any:
+    """A float that is a whole number as that."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _eye_like(g: Context, call: Call) -> Results:

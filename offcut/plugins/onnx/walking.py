@@ -19,7 +19,7 @@ from offcut.plugins.onnx.context import Context, Scaled
 from offcut.plugins.onnx.contributed import CONTRIBUTED
 from offcut.plugins.onnx.dtypes import code_of, name_of
 from offcut.plugins.onnx.elementwise import Operator
-from offcut.plugins.onnx.fitting import Capped, Settled, fit_sizes, settle_sizes
+from offcut.plugins.onnx.fitting import Capped, Joined, Settled, fit_sizes, join_sizes, settle_sizes
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
 from offcut.plugins.onnx.negative import Raised
@@ -81,7 +81,9 @@ class Walk:
                     made = self.node(node, given, scope)
                 except Refused as refused:
                     fit_sizes(self.context, given)
-                    settle_sizes(self.context, given, partial(self.taken, node, scope))
+                    taken = partial(self.taken, node, scope)
+                    settle_sizes(self.context, given, taken)
+                    join_sizes(self.context, given, taken)
                     place = f"{scope.within}{node.name or node.output[0]}"
                     self.complaints.append(
                         Complaint(place, node.op_type, refused.because, refused.help)
@@ -100,7 +102,7 @@ class Walk:
             every = context.builder.sizes
             every[raised.size] = replace(every[raised.size], min=raised.low)
             return self.taken(node, scope, context, given)
-        except (Refused, Capped, Scaled, Settled):
+        except (Refused, Capped, Joined, Scaled, Settled):
             return False
         return True
 
