@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import offcut as oc
-from offcut.errors import CallError, DescribeError
+from offcut.errors import CallError, DescribeError, InternalError
 from offcut.plugins.torch.traced import Guard
 from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, held, mlp
 
@@ -388,6 +388,17 @@ def test_a_module_that_cannot_be_exported_is_refused() -> None:
 from_torch: cannot export Linear
   because  TypeError: too many positional arguments"""
     )
+
+
+def test_a_bug_of_ours_that_is_met_while_torch_traces_is_told_as_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise InternalError("a size without a name")
+
+    monkeypatch.setattr(torch.export, "export", broken)
+    with pytest.raises(InternalError, match="a size without a name"):
+        oc.from_torch(mlp(), (torch.randn(3, 40),))
 
 
 def test_a_module_that_writes_to_its_buffers_is_refused() -> None:

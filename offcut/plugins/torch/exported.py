@@ -15,7 +15,7 @@ from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
 
 from offcut.core.program import Size
-from offcut.errors import CallError, DescribeError
+from offcut.errors import CallError, DescribeError, InternalError
 from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.ahead import helper_in_advance
 from offcut.plugins.torch.apart import taken_apart
@@ -293,6 +293,8 @@ def _exported(
             dynamic_shapes = _settled(given, dynamic_shapes)
         with torch.no_grad(), oblivious(), whole(), branches() as conditions:
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes), conditions
+    except InternalError:
+        raise
     except Exception as failed:
         first = str(failed).strip().splitlines()
         raise DescribeError(
