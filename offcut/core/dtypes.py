@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
-INTEGERS = ("int64", "int32", "int8", "uint8")
+SIGNED = ("int64", "int32", "int16", "int8")
+UNSIGNED = ("uint64", "uint32", "uint16", "uint8")
+INTEGERS = (*SIGNED, *UNSIGNED)
+PLACES = tuple(one for one in INTEGERS if one != "uint64")
+"""The integers that operators take as places along an axis: int64 holds them."""
 NUMBERS = (*FLOATS, *INTEGERS)
 DTYPES = (*NUMBERS, "bool")
 
@@ -20,7 +24,11 @@ ITEM_BYTES = {
     "bfloat16": 2,
     "int64": 8,
     "int32": 4,
+    "int16": 2,
     "int8": 1,
+    "uint64": 8,
+    "uint32": 4,
+    "uint16": 2,
     "uint8": 1,
     "bool": 1,
 }

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from offcut.core.accesses import touched
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, UNSIGNED
 from offcut.core.expr import Cast, Const, Expr, Load, children, dtype_of, rebuild, variables
 from offcut.core.plain import loops_of
 from offcut.core.program import (
@@ -50,8 +50,7 @@ _SIMPLER_TYPES = {
     "float64": "float32",
     "float32": "int32",
     "int64": "int32",
-    "int8": "int32",
-    "uint8": "int32",
+    **dict.fromkeys(("int16", "int8", *UNSIGNED), "int32"),
     "bool": "int32",
 }
 

@@ -13,8 +13,9 @@ from functools import reduce
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.dtypes import identity, neutral
+from offcut.core.dtypes import NUMBERS, identity, neutral
 from offcut.core.expr import (
+    BITWISE,
     Const,
     Expr,
     Load,
@@ -41,7 +42,8 @@ RESERVED = frozenset(
         *("and", "or", "not", "true", "false", "inf", "nan"),
         *("min", "max", "exp", "tanh", "erf", "sqrt", "abs", "log", "sum"),
         *("log1p", "sin", "cos", "floor", "ceil", "round", "pow"),
-        *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8"),
+        *BITWISE,
+        *NUMBERS,
     )
 )
 

@@ -123,8 +123,7 @@ def where(condition: Value, a: Any, b: Any) -> Value:
 def index(value: Any) -> Value:
     """`value`, an integer element, as an index: ``table[index(ids[i]), j]``.
 
-    value   an element of int64, int32, int8 or uint8; a coordinate, a size or an int is an index as
-            it is
+    value   an element of integers; a coordinate, a size or an int is an index as it is
 
     No proof knows what an array holds, so that the kernel itself compares such an index with the
     extents of what it reads: one below 0 or not below the extent is refused by CallError. Only the

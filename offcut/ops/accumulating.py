@@ -41,7 +41,7 @@ def accumulated(
                 NaN, the last
 
     Sums and products of float32 are accumulated in float64, those of bfloat16 and float16 in float32, and each
-    is rounded once; int8, uint8 and bool give int32. Extremes behind a NaN are NaN.
+    is rounded once; integers of 8 and 16 bits and bool give int32. Extremes behind a NaN are NaN.
 
     Raises DescribeError where there is no such axis or reduction, or `x` is computed.
     """

@@ -39,7 +39,7 @@ def fold(
     padding    left out of the image: an int, one for each, or (before, after) for each; what windows put outside of the
                image is left out
 
-    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32. Torch: `fold`, ONNX: `Col2Im`.
+    bfloat16 and float16 are accumulated in float32 and rounded once; integers of 8 and 16 bits and bool give int32. Torch: `fold`, ONNX: `Col2Im`.
 
     Raises DescribeError where the rank or an argument does not fit.
     """

@@ -14,7 +14,10 @@ from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import is_one_of, several
 
-SMALL = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32"}
+SMALL = {
+    **dict.fromkeys(("float16", "bfloat16"), "float32"),
+    **dict.fromkeys(("int16", "int8", "uint16", "uint8"), "int32"),
+}
 """The type that sums of a small type are accumulated in; other types are their own."""
 
 

@@ -26,7 +26,7 @@ def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, *, name: str | Non
     axis       one axis, several, or None for all; negative ones count from the last
     keepdims   whether a reduced axis stays, of extent 1
 
-    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32.
+    bfloat16 and float16 are accumulated in float32 and rounded once; integers of 8 and 16 bits and bool give int32.
 
     Raises DescribeError where there is no such axis, or one is named twice.
     """

@@ -29,7 +29,7 @@ def cumsum(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
     x      of any element type, with at least one axis
     axis   negative ones count from the last
 
-    bfloat16 and float16 are accumulated in float32 and rounded once; int8, uint8 and bool give int32. The
+    bfloat16 and float16 are accumulated in float32 and rounded once; integers of 8 and 16 bits and bool give int32. The
     order of the additions depends on i alone.
 
     Raises DescribeError where there is no such axis.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Binary, Cast, Const, Expr, Var, children, dtype_of
 from offcut.core.intervals import combined
 from offcut.core.text.printer import format_expr
@@ -20,7 +21,7 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[int, int]], at: str) -> tupl
         case Var(name):
             low, high = ranges[name]
         case Cast(a, _):
-            high = 2**31 if dtype_of(a) != "int64" else INDEX_LIMIT // 2
+            high = INDEX_LIMIT // 2 if ITEM_BYTES.get(dtype_of(a), 8) == 8 else 2**32
             low = -high
         case Binary(op, a, b):
             low, high = combined(op, interval(a, ranges, at), interval(b, ranges, at))

@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.dtypes import numpy_dtype
-
-FLOATS, INTEGERS = (
-    ("float32", "float64", "bfloat16", "float16"),
-    ("int8", "uint8", "int32", "int64"),
-)
+from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 
 
 def around_the_ends() -> list[float]:
     """Values about the ends of every integer type, and what is no number."""
     found = [0.0, -0.0, 0.5, -0.5, 0.99, -0.99, 3.7, -3.7, 1e30, -1e30, np.inf, -np.inf, np.nan]
-    for bits, away in product((7, 8, 31, 32, 63), (-1.5, -1, -0.75, -0.5, 0, 0.5, 0.75, 1, 1.5)):
+    for bits, away in product(
+        (7, 8, 15, 16, 31, 32, 63, 64), (-1.5, -1, -0.75, -0.5, 0, 0.5, 0.75, 1, 1.5)
+    ):
         found += [2.0**bits + away, -(2.0**bits) + away]
-    for end in (2.0**31, -(2.0**31), 2.0**63, -(2.0**63)):
+    for end in (2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 2.0**64):
         found += [float(np.nextafter(end, 0)), float(np.nextafter(np.float32(end), np.float32(0)))]
     return found
 

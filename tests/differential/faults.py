@@ -368,7 +368,7 @@ FAULTS = (
     Fault(
         "bytes without a sign are extended with one",
         "backends.llvm.elements",
-        'word = "trunc" if wide_bits < narrow else "zext" if old in ("uint8", "bool") else "sext"',
+        'word = "trunc" if wide_bits < narrow else "zext" if old in _FROM_ZERO else "sext"',
         'word = "trunc" if wide_bits < narrow else "sext"',
     ),
     Fault(
@@ -624,7 +624,7 @@ FAULTS = (
     Fault(
         "a byte becomes a float with its sign",
         "backends.llvm.elements",
-        'word = "uitofp" if old in ("uint8", "bool") else "sitofp"',
+        'word = "uitofp" if old in _FROM_ZERO else "sitofp"',
         'word = "sitofp"',
     ),
     Fault(
@@ -907,7 +907,7 @@ FAULTS = (
     Fault(
         "bytes are compared with a sign",
         "backends.llvm.elements",
-        'sign = "u" if dtype in ("uint8", "bool") else "s"\n        words',
+        'sign = "u" if dtype in _FROM_ZERO else "s"\n        words',
         'sign = "s"\n        words',
     ),
     Fault(

@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import INTEGERS, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")
@@ -96,7 +96,7 @@ def test_an_index_outside_the_table_is_refused_at_the_call(wrong: int) -> None:
         op.kernel(floats("t", 7, 19), numbers)
 
 
-@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", INTEGERS)
 def test_an_element_of_any_integer_type_is_an_index(dtype: str) -> None:
     table, ids = oc.placeholder((n, m), name="T"), oc.placeholder((b,), dtype, "I")
 

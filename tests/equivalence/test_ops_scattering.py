@@ -66,15 +66,18 @@ def test_rows_go_to_places_of_several_axes(columns: int, reduction: str | None) 
         op.check([a, i, u], exact, interpreted=(length, count) == (15, 3))
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int8", "int32"])
-def test_elements_of_any_type_are_put(dtype: str) -> None:
-    x, ids = oc.placeholder((n,), dtype, "X"), oc.placeholder((m,), "uint8", "I")
+@pytest.mark.parametrize(
+    ("dtype", "index"),
+    [*(("bfloat16", "uint8"), ("float64", "uint32"), ("int8", "uint16"), ("uint64", "int16"))],
+)
+def test_elements_of_any_type_are_put(dtype: str, index: str) -> None:
+    x, ids = oc.placeholder((n,), dtype, "X"), oc.placeholder((m,), index, "I")
     updates = oc.placeholder((m,), dtype, "U")
     op = Operator(ops.scatter_elements(x, ids, updates), [x, ids, updates])
     a, u = (integers(s, "int8", c).astype(numpy_dtype(dtype)) for s, c in (("a", 17), ("u", 5)))
     exact = a.copy()
     exact[[3, 0, 16, 3]] = u[[0, 1, 2, 4]]
-    op.check([a, np.array([3, 0, 16, 200, 3], "uint8"), u], exact, interpreted=True)
+    op.check([a, np.array([3, 0, 16, 200, 3], index), u], exact, interpreted=True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import PLACES, UNSIGNED, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 LAST = 2**31 - 1
@@ -23,11 +23,11 @@ b, m, n = (oc.dim(name, max=4096) for name in "bmn")
 def numbers(count: int, dtype: str, *shape: int) -> Array:
     """Numbers from -count to count - 1; from 0 on where the type has no sign."""
     found = integers("i", "int32", *shape) % max(2 * count, 1) - count
-    return (found % max(count, 1) if dtype == "uint8" else found).astype(dtype)
+    return (found % max(count, 1) if dtype in UNSIGNED else found).astype(dtype)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", PLACES)
 def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
     x, ids = oc.placeholder((m, n, 3), name="X"), oc.placeholder((b, 2), dtype, "I")
     op = Operator(ops.take(x, ids, axis), [x, ids])

@@ -15,7 +15,7 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import NUMBERS, numpy_dtype
 
 m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
 X, Y = oc.placeholder((m, n), name="X"), oc.placeholder((m, n), name="Y")
@@ -291,11 +291,11 @@ def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
         assert np.all(np.abs(found.astype("float64") - exact) <= accumulated + step * abs(exact))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "uint32", "int64"])
 def test_a_contraction_of_integers_is_exact(dtype: str) -> None:
     k = oc.dim("k", max=4096)
     q = oc.reduce_axis(k, "q")
-    wide = "int64" if dtype == "int64" else "int32"
+    wide = "int64" if dtype in ("int64", "uint32") else "int32"
     L, R = oc.placeholder((m, k), dtype, name="L"), oc.placeholder((k, n), dtype, name="R")
     Z = pointwise(lambda i, j: oc.sum(oc.cast(L[i, q], wide) * oc.cast(R[q, j], wide), q))
     kernels = {s: build(Z, inputs=[L, R], strategy=s) for s in ("auto", "shift", "pad")}
@@ -311,7 +311,7 @@ def test_a_contraction_of_integers_is_exact(dtype: str) -> None:
 
 
 def test_integers_floor_wrap_and_compare_as_numpy() -> None:
-    for dtype in ("int8", "uint8", "int32"):
+    for dtype in ("int8", "uint8", "int16", "int32", "uint16", "uint32"):
         P, Q = oc.placeholder((n,), dtype, name="P"), oc.placeholder((n,), dtype, name="Q")
         fns: Sequence[tuple[Callable[[Any, Any], Any], Callable[[Array, Array], Array]]] = [
             (lambda a, b: a // 7, lambda a, b: a // 7),
@@ -339,7 +339,7 @@ def test_integers_floor_wrap_and_compare_as_numpy() -> None:
 
 
 def test_casts_between_all_types_are_numpys() -> None:
-    names = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8")
+    names = NUMBERS
     values = np.array([0, 1, 2.5, 100.75, 127, 3.99, 64, 7.5, 9, 10, 11, 12, 13, 14, 15, 16, 1.25])
     for source in names:
         P = oc.placeholder((n,), source, name="P")

@@ -310,7 +310,7 @@ SHAPES = [
         (
             "placeholder: cannot hold 'float8'\n"
             "  at       tensor A\n"
-            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool"
+            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool"
         ),
     ),
     (
@@ -470,14 +470,14 @@ VALUES = [
         lambda: row(lambda i: A[i, 0] << 2),
         (
             "compute: cannot take shl of float32 A[i, 0] and 2.0\n"
-            "  because  bits are of elements of int64, int32, int8, uint8"
+            "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
         ),
     ),
     (
         lambda: row(lambda i: i >> 1),
         (
             "compute: cannot take shr of index i and 1\n"
-            "  because  bits are of elements of int64, int32, int8, uint8\n"
+            "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8\n"
             '  help     cast(x, "int64") of a coordinate or a size'
         ),
     ),
@@ -489,21 +489,21 @@ VALUES = [
         lambda: row(lambda i: A[oc.index(A[i, 0]), 0]),
         (
             "index: cannot take float32 A[i, 0] as an index\n"
-            "  because  an index is made of int64, int32, int8, uint8"
+            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
         ),
     ),
     (
         lambda: row(lambda i: A[oc.index(i < n), 0]),
         (
             "index: cannot take bool i < n as an index\n"
-            "  because  an index is made of int64, int32, int8, uint8"
+            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
         ),
     ),
     (
         lambda: row(lambda i: A[oc.index(1.5), 0]),
         (
             "index: cannot take 1.5 as an index\n"
-            "  because  an index is made of int64, int32, int8, uint8"
+            "  because  an index is made of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
         ),
     ),
     (
@@ -533,7 +533,7 @@ VALUES = [
         lambda: oc.cast(1.0, "float8"),
         (
             "cast: cannot convert to 'float8'\n"
-            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool"
+            "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool"
         ),
     ),
     (

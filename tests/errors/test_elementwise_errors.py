@@ -132,13 +132,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.cast(A, "float8"),
         "cast: cannot give 'float8'\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool",
     ),
     "a sum of conditions": (
         lambda: ops.add(M, True),
         "add: cannot take x of bool\n"
         "  at       M: bool[n, 24]\n"
-        "  because  x is of float64, float32, float16, bfloat16, int64, int32, int8, uint8",
+        "  because  x is of float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8",
     ),
     "an integer beside conditions": (
         lambda: ops.logical_and(M, 1),

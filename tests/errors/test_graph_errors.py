@@ -45,7 +45,7 @@ REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
     "an element type that is none": (
         lambda made, x: made.input("y", "float31", (4,)),
         "graph: cannot hold 'float31'\n  at       y\n  because  element types are float64, float32, float16, "
-        "bfloat16, int64, int32, int8, uint8, bool",
+        "bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool",
     ),
     "a size of no value": (
         lambda made, x: made.size("m", 5, 2),

@@ -89,7 +89,7 @@ REFUSED = {
     "an element type that there is not": (
         LIKE + '[[unit]]\nname = "fma float32"\nof = ["float32", "float8"]\n',
         ":5  unit.0.of.1",
-        "element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool, got 'float8'",
+        "element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool, got 'float8'",
     ),
     "a unit of nothing": (
         LIKE + '[[unit]]\nname = "fma float32"\nof = []\n',

@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dense(L, J, given("B", 40)),
         "dense: cannot take bias of float32\n"
         "  at       B: float32[40]\n"
-        "  because  bias is of int32, int8, uint8",
+        "  because  bias is of int32, int16, int8, uint16, uint8",
     ),
     "a residual of another shape": (
         lambda: ops.dense(A, W, residual=given("S", m, 40)),
@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.dense(A, W, dtype="half"),
         "dense: cannot give 'half'\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool",
     ),
     "floats where integers are multiplied": (
         lambda: ops.dense_quantized(A, J, 0.1, 0.1),
@@ -409,7 +409,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.matmul(A, W, dtype=np.zeros(2)),  # type: ignore[arg-type]
         "matmul: cannot give array([0., 0.])\n"
         "  at       argument dtype\n"
-        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool",
+        "  because  element types are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool",
     ),
     "quantizing to an array": (
         lambda: ops.quantize(A, 0.1, dtype=np.zeros(2)),  # type: ignore[arg-type]

@@ -243,7 +243,7 @@ parse: cannot call `cosh`
   at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
   help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
-  help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool, index""",
+  help     element types: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool, index""",
     ),
     "a function has too many arguments": (
         "C[0] = exp(1.0, 2.0)",
@@ -432,7 +432,7 @@ DECLARATIONS = {
 parse: cannot declare buffer A of `f32`
   at       line 1, column 10: input A: f32[4]
   because  there is no element type of that name
-  help     element types: float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool""",
+  help     element types: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool""",
     ),
     "a buffer is declared twice": (
         "input A: float32[4]\noutput A: float32[4]",

@@ -63,7 +63,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.one_hot(A, 3),
         "one_hot: cannot take indices of float32\n"
         "  at       A: float32[n, 24]\n"
-        "  because  indices is of int64, int32, int8, uint8",
+        "  because  indices is of int64, int32, int16, int8, uint32, uint16, uint8",
     ),
     "groups that leave a rest": (
         lambda: ops.groupnorm(X, 4),
@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.take(A, ROW),
         "take: cannot take indices of float32\n"
         "  at       R: float32[40]\n"
-        "  because  indices is of int64, int32, int8, uint8",
+        "  because  indices is of int64, int32, int16, int8, uint32, uint16, uint8",
     ),
     "indices of another rank": (
         lambda: ops.take_along_axis(A, IDS, 0),

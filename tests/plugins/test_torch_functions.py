@@ -62,6 +62,21 @@ def integers(dtype: torch.dtype) -> Given:
     return given
 
 
+def narrow(x: torch.Tensor, i: torch.Tensor) -> Results:
+    """Of 16 bits, and of types without a sign that torch has in parts."""
+    y = i.to(torch.int16)
+    byte = (i % 251).to(torch.uint8)
+    unsigned = [i.abs().to(dtype) for dtype in (torch.uint16, torch.uint32, torch.uint64)]
+    return (
+        *(y + y, y * 3 - 1, y // 7, y % 5, y.abs(), -y, y > 3, y.amax(-1), y.sum(), y.cumsum(1)),
+        *(byte // 7, torch.div(byte, 7, rounding_mode="trunc"), byte // (byte + 1)),
+        *(torch.maximum(y, y.flip(1)), torch.where(y > 2, y, 9), x.to(torch.int16), y * x),
+        *(one.to(torch.int64) + 1 for one in unsigned),
+        *(one.to(torch.float32) for one in unsigned),
+        *unsigned,
+    )
+
+
 def elementary(x: torch.Tensor, y: torch.Tensor) -> Results:
     far = torch.where(y > 1, torch.inf, torch.where(y < -1.5, torch.nan, x * 1e30))
     return (
@@ -76,6 +91,14 @@ def elementary(x: torch.Tensor, y: torch.Tensor) -> Results:
             torch.sinc(x),
         ),
     )
+
+
+def gammas(x: torch.Tensor, y: torch.Tensor) -> Results:
+    """Of large and small numbers, of those of either sign between whole ones, and of what is special."""
+    far = torch.where(y > 1, torch.inf, torch.where(y < -1.5, -torch.inf, y.round()))
+    near = torch.where(x > 0, 1, 2) + (y * 64).round() / 2**20
+    every = torch.cat([x.abs() * 30, x.abs() * 1e27, (x * 9).round() + 0.375, far, near])
+    return torch.lgamma(every), torch.digamma(every), torch.lgamma(near) * 2**15
 
 
 def double(x: torch.Tensor, y: torch.Tensor) -> Results:
@@ -110,9 +133,11 @@ def floats(*shape: int) -> torch.Tensor:
 
 CASES: dict[str, tuple[Callable[..., Results], Given]] = {
     f"bits of {str(dtype).removeprefix('torch.')}": (bits, integers(dtype))
-    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64)
+    for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 } | {
+    "narrow": (narrow, lambda b, n: (floats(b, n) * 300, torch.randint(-40000, 40000, (b, n)))),
     "elementary": (elementary, lambda b, n: (floats(b, n), floats(b, n))),
+    "gammas": (gammas, lambda b, n: (floats(b, n), floats(b, n))),
     "double": (double, lambda b, n: (floats(b, n), floats(b, n))),
     "images": (images, lambda b, n: (floats(b, 4, n, n + 1), floats(4, 3, 2, 3, 3))),
     "matrices": (matrices, lambda b, n: (floats(b, 6, 5),)),
@@ -148,9 +173,9 @@ def close(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], own: Res
         )
 
 
-OF_SOMETHING = ("images",)
+OF_SOMETHING = ("images", "narrow")
 """Cases that torch refuses of nothing."""
-SLOW = ("bits of int8", "bits of int64")
+SLOW = ("gammas", "bits of int8", "bits of int32", "bits of int64")
 
 
 @pytest.mark.parametrize("name", [slow(name) if name in SLOW else name for name in CASES])

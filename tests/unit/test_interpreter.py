@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import offcut as oc
 from offcut import parse
-from offcut.core.dtypes import NUMBERS, numpy_dtype
+from offcut.core.dtypes import NUMBERS, UNSIGNED, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
 from offcut.core.index import const
 from offcut.core.interpret import interpreter
@@ -190,7 +190,7 @@ def test_values_are_computed_in_their_element_type() -> None:
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_division_floors_and_its_rest_is_not_negative(dtype: str) -> None:
-    numbers = range(8) if dtype == "uint8" else range(-7, 8)
+    numbers = range(8) if dtype in UNSIGNED else range(-7, 8)
     assert values(dtype, "A[i]//3", numbers).tolist() == [v // 3 for v in numbers]
     assert values(dtype, "A[i] % 3", numbers).tolist() == [v % 3 for v in numbers]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import offcut
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
 from offcut.backends.cpu.c_names import is_word
+from offcut.core.dtypes import INTEGERS
 
 BROKEN_FACT = 2
 """What the function for dense arrays returns where a size breaks a fact of the signature."""
@@ -22,10 +23,7 @@ _C_TYPE = {
     "float32": "float",
     "float16": "uint16_t",
     "bfloat16": "uint16_t",
-    "int64": "int64_t",
-    "int32": "int32_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
+    **{name: f"{name}_t" for name in INTEGERS},
     "bool": "uint8_t",
 }
 

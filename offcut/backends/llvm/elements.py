@@ -17,7 +17,7 @@ import numpy as np
 
 from offcut.backends.llvm import vector_math, wide_math
 from offcut.backends.llvm.ir import Function
-from offcut.core.dtypes import FLOATS, ITEM_BYTES, numpy_dtype
+from offcut.core.dtypes import FLOATS, ITEM_BYTES, UNSIGNED, numpy_dtype
 
 STORED = {
     "float64": "double",
@@ -26,12 +26,17 @@ STORED = {
     "bfloat16": "i16",
     "int64": "i64",
     "int32": "i32",
+    "int16": "i16",
     "int8": "i8",
+    "uint64": "i64",
+    "uint32": "i32",
+    "uint16": "i16",
     "uint8": "i8",
     "index": "i64",
     "bool": "i8",
 }
 SMALL_FLOATS = ("float16", "bfloat16")
+_FROM_ZERO = (*UNSIGNED, "bool")
 _INTRINSIC = {"float": "f32", "double": "f64"}
 _ONE_INSTRUCTION = {
     "abs": "fabs",
@@ -114,7 +119,7 @@ class Elements:
                 word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.f.let(f"{word} {kind} {a}, {b}")
             return self.rounded(result, dtype)
-        unsigned = dtype == "uint8"
+        unsigned = dtype in UNSIGNED
         if op in ("//", "%") and not b.startswith("splat"):
             # Lanes that are off may divide by anything, and a division by zero traps.
             b = self.binary("max", dtype, b, self.constant(1, dtype))
@@ -143,7 +148,7 @@ class Elements:
         kind, last = self.kind(dtype), self.constant(self._bits(dtype) - 1, dtype)
         name = f"llvm.umin.v{self.lanes}{STORED[dtype]}"
         near = self.f.call(kind, name, f"{kind} {b}, {kind} {last}", f"{kind}, {kind}")
-        if op == "shr" and dtype != "uint8":
+        if op == "shr" and dtype not in UNSIGNED:
             return self.f.let(f"ashr {kind} {a}, {near}")
         word = "lshr" if op == "shr" else "shl"
         moved = self.f.let(f"{word} {kind} {a}, {near}")
@@ -211,7 +216,7 @@ class Elements:
         """``neg abs sqrt floor ceil round`` and the functions of `a`."""
         kind = self.kind(dtype)
         if dtype not in FLOATS:
-            if op == "abs" and dtype == "uint8":
+            if op == "abs" and dtype in UNSIGNED:
                 return a
             negated = self.f.let(f"sub {kind} zeroinitializer, {a}")
             if op == "neg":
@@ -272,7 +277,7 @@ class Elements:
         if dtype in FLOATS:
             words = {"<": "olt", "<=": "ole", ">": "ogt", ">=": "oge", "==": "oeq", "!=": "une"}
             return self.f.let(f"fcmp {words[op]} {kind} {a}, {b}")
-        sign = "u" if dtype in ("uint8", "bool") else "s"
+        sign = "u" if dtype in _FROM_ZERO else "s"
         words = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
         word = {"==": "eq", "!=": "ne"}.get(op) or sign + words[op]
         return self.f.let(f"icmp {word} {kind} {a}, {b}")
@@ -296,18 +301,18 @@ class Elements:
         if old in FLOATS:
             return self._truncated(a, old, new)
         if new in FLOATS:
-            word = "uitofp" if old in ("uint8", "bool") else "sitofp"
+            word = "uitofp" if old in _FROM_ZERO else "sitofp"
             return self.rounded(self.f.let(f"{word} {before} {a} to {after}"), new)
         narrow, wide_bits = self._bits(old), self._bits(new)
         if narrow == wide_bits:
             return a
-        word = "trunc" if wide_bits < narrow else "zext" if old in ("uint8", "bool") else "sext"
+        word = "trunc" if wide_bits < narrow else "zext" if old in _FROM_ZERO else "sext"
         return self.f.let(f"{word} {before} {a} to {after}")
 
     def _truncated(self, a: str, old: str, new: str) -> str:
         """A float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
         wide = "float64" if old == "float64" else "float32"
-        unsigned, bits = new == "uint8", self._bits(new)
+        unsigned, bits = new in UNSIGNED, self._bits(new)
         least, above = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
         low = self.compare("<", wide, a, self.constant(least, wide))
         high = self.compare(">=", wide, a, self.constant(above, wide))

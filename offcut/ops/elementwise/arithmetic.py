@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, UNSIGNED, numpy_dtype
 from offcut.core.whole import whole
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor
@@ -64,7 +64,7 @@ def floor_divide(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 def _quotient(x: Value, y: Value) -> Value:
     divisor, rest = _divided(x, y)
     down = x // divisor
-    if x.dtype != "uint8":
+    if x.dtype not in UNSIGNED:
         least = _least(x)
         beyond = functions.where(x > 0, -1, functions.where(x == least, cast(1, x.dtype), 0))
         up = -functions.where(rest != 0, down + 1, down)
@@ -74,7 +74,7 @@ def _quotient(x: Value, y: Value) -> Value:
 
 def _divided(x: Value, y: Value) -> tuple[Value, Value]:
     """The size of `y`, at least 1, and what is left of `x`, at least 0, where it is taken away."""
-    divisor = functions.maximum(y if x.dtype == "uint8" else functions.absolute(y), 1)
+    divisor = functions.maximum(y if x.dtype in UNSIGNED else functions.absolute(y), 1)
     return divisor, x % divisor
 
 
@@ -111,7 +111,7 @@ def _remainder(x: Value, y: Value) -> Value:
     if x.dtype in FLOATS:
         return x % y
     _, rest = _divided(x, y)
-    if x.dtype == "uint8":
+    if x.dtype in UNSIGNED:
         return rest
     least = _least(x)
     beyond = functions.where(x > 0, x + y, functions.where(x == least, 0, x))

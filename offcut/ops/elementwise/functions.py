@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offcut.core.dtypes import FLOATS, NUMBERS
+from offcut.core.dtypes import FLOATS, NUMBERS, UNSIGNED
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
@@ -93,7 +93,7 @@ def sign(x: Tensor, *, name: str | None = None) -> Tensor:
 
 def _sign(x: Value) -> Value:
     above = functions.where(x > 0, 1, x)
-    return above if x.dtype == "uint8" else functions.where(x < 0, -1, above)
+    return above if x.dtype in UNSIGNED else functions.where(x < 0, -1, above)
 
 
 def erf(x: Tensor, *, name: str | None = None) -> Tensor:

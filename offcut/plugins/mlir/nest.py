@@ -17,6 +17,7 @@ DTYPES: dict[Attribute, str] = {
     builtin.bf16: "bfloat16",
     builtin.i64: "int64",
     builtin.i32: "int32",
+    builtin.IntegerType(16): "int16",
     builtin.IntegerType(8): "int8",
     builtin.i1: "bool",
     builtin.IndexType(): "index",

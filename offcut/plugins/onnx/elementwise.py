@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
@@ -65,7 +65,7 @@ def divide(g: Context, call: Call) -> Results:
     if g.is_float(a):
         return g.binary("divide", a, b)
     found = g.binary("floor_divide", a, b)
-    if g.dtype(a) == "uint8":
+    if g.dtype(a) in UNSIGNED:
         return found
     rounded = g.binary("not_equal", g.binary("multiply", found, b), a)
     below = g.binary("logical_and", g.binary("less", found, number(g, found, 0)), rounded)
@@ -76,8 +76,8 @@ def _power(g: Context, call: Call) -> Results:
     x, exponent = call[0], call[1]
     if g.is_float(x):
         return g.binary("power", x, g.cast(exponent, g.dtype(x)))
-    if g.is_float(exponent) or g.dtype(x) == "int64":
-        raise Refused(f"{g.dtype(x)} to the power of {g.dtype(exponent)}", "a base of floats")
+    if not g.is_float(exponent) and ITEM_BYTES[g.dtype(x)] == 8:
+        raise Refused(f"{g.dtype(x)} to the power of {g.dtype(exponent)}", "an exponent of floats")
     made = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
     return g.cast(made, g.dtype(x))
 

@@ -14,7 +14,7 @@ from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results,
 from offcut.plugins.onnx.products import multiplied, without_zero
 from offcut.plugins.onnx.windows import convolved, window_sizes, windows_of
 
-RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
+RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
 
 
 def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
@@ -55,7 +55,7 @@ def quantized(
 ) -> Operand:
     """``clip(round(x / scale) + zero)``, ties to the even integer."""
     if dtype not in RANGES:
-        raise Refused(f"it gives {dtype}", "int8 or uint8")
+        raise Refused(f"it gives {dtype}", ", ".join(RANGES))
     scale = g.cast(_along(g, scale, x, axis), g.dtype(x))
     made: Operand = g.op("round", g.binary("divide", x, scale))
     if zero is not None and not (isinstance(zero, Known) and not zero.array.any()):

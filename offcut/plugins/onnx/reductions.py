@@ -82,9 +82,10 @@ def _product(g: Context, call: Call) -> Results:
     shape = list(g.shape(x))
     for axis in axes:
         count = g.whole(shape[axis], "the extent whose product is taken")
-        if not 1 <= count <= MOST:
-            raise Refused(f"a product of {count} elements", f"1 to {MOST}")
-        total = g.slice(x, axis, 0, 1)
+        if count > MOST:
+            raise Refused(f"a product of {count} elements", f"{MOST} at most")
+        one = g.full([*shape[:axis], 1, *shape[axis + 1 :]], 1, g.dtype(x))
+        total = g.slice(x, axis, 0, 1) if count else one
         for place in range(1, count):
             total = g.binary("multiply", total, g.slice(x, axis, place, place + 1))
         x, shape[axis] = total, 1

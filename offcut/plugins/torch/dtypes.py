@@ -18,7 +18,11 @@ NAMES: Mapping[Any, str] = {
     torch.float16: "float16",
     torch.int64: "int64",
     torch.int32: "int32",
+    torch.int16: "int16",
     torch.int8: "int8",
+    torch.uint64: "uint64",
+    torch.uint32: "uint32",
+    torch.uint16: "uint16",
     torch.uint8: "uint8",
     torch.bool: "bool",
 }

@@ -129,7 +129,7 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
         return div(t, x, y)
     if rounding_mode == "floor":
         return floor_divide(t, x, y)
-    if t.result.startswith("int"):
+    if "int" in t.result:
         return _whole_quotient(t, x, y)
     if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result} towards 0")
@@ -151,7 +151,7 @@ def _whole_quotient(t: Translation, x: Operand, y: Operand) -> Any:
 @takes("floor_divide", "floor_divide.Scalar")
 def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
     """Of floats: what is left without the remainder, which is rounded once, as torch does it."""
-    if t.result.startswith("int"):
+    if "int" in t.result:
         return binary(t, "floor_divide", x, y)
     if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result}")

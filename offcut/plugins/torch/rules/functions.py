@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.expr import Expr
-from offcut.graph import Ref, inverses, tails
+from offcut.graph import Ref, gamma, inverses, tails
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -117,6 +117,7 @@ for _theirs, _formula in (
     *(("acosh", inverses.area_cosine), ("asinh", inverses.area_sine)),
     *(("atanh", inverses.area_tangent), ("atan2", inverses.arctangent_of)),
     *(("erfc", tails.complementary_error), ("special_erfcx", tails.scaled_complementary_error)),
+    *(("lgamma", gamma.log_gamma), ("digamma", gamma.digamma)),
 ):
     takes(_theirs)(_in_double(_formula))
 

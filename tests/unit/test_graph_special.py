@@ -1,0 +1,37 @@
+"""Functions that hosts have and offcut composes, in float64 by the interpreter, against scipy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from offcut.graph import Builder, Ref, gamma, interpreted, tails
+
+FORMULAS: dict[str, tuple[Callable[..., Ref], Callable[[Any], Any]]] = {
+    "the rest of the error function": (tails.complementary_error, special.erfc),
+    "the same times exp(x**2)": (tails.scaled_complementary_error, special.erfcx),
+    "the logarithm of gamma": (gamma.log_gamma, special.gammaln),
+    "its derivative": (gamma.digamma, special.digamma),
+}
+ANY = [0.0, -0.0, 0.5, 1e-30, 25.0, 1e5, np.inf, np.nan, -1.0, -2.0, -7.0]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_a_formula_is_more_exact_than_float32_is_told_apart(name: str) -> None:
+    formula, exactly = FORMULAS[name]
+    builder = Builder("one")
+    x = builder.input("x", "float64", (builder.size("n"),))
+    builder.output(formula(builder.node, x))
+    rng = np.random.default_rng(0)
+    between = np.arange(-9, 9) + rng.uniform(0.1, 0.9, 18)
+    near = np.repeat([1.0, 2.0, 1.4616321449683622], 40) + rng.uniform(-1e-5, 1e-5, 120)
+    given = np.concatenate([rng.uniform(0, 25, 500), rng.uniform(0, 3, 500), between, near, ANY])
+    with np.errstate(all="ignore"):
+        (found,) = interpreted(builder.bound, {"x": given}).values()
+        exact = exactly(given)
+    zeros = 1e-14 if "gamma" in name or "derivative" in name else 0  # they cancel about them
+    np.testing.assert_allclose(found, exact, rtol=3e-9, atol=zeros)
