@@ -150,8 +150,9 @@ def concat(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
 @takes("stack")
 def stack(t: Translation, parts: Sequence[Ref], axis: int = 0) -> Any:
     place = axis % (t.rank(parts[0]) + 1)
-    own = t.shape(parts[0])
-    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in parts]
+    own = (*t.extents[:place], *t.extents[place + 1 :])
+    rows = [t.restated(one, own) for one in parts]  # equal, as torch says
+    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in rows]
     return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
 
 
@@ -249,14 +250,16 @@ def select_scatter(t: Translation, x: Ref, source: Ref, axis: int, number: Any) 
 
 def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
     """`x` with a part of an axis, from `start` on, that is `source` instead."""
-    own, extent = t.shape(source)[axis], t.shape(x)[axis]
+    shape = t.shape(x)
+    own, extent = t.shape(source)[axis], shape[axis]
     stop = plain(normal(Binary("+", ix.index(start), own)))
-    parts = [t.as_result(source)]
+    parts = [t.restated(t.as_result(source), (*shape[:axis], own, *shape[axis + 1 :]))]
     if start != 0:
         parts.insert(0, t.slice(x, axis, 0, start))
     if stop != plain(extent):
         parts.append(t.slice(x, axis, stop, plain(extent)))
-    return parts[0] if len(parts) == 1 else t.node("concat", parts, axis=axis)
+    found = parts[0] if len(parts) == 1 else t.node("concat", parts, axis=axis)
+    return t.restated(found, shape)
 
 
 def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:
