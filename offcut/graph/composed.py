@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr
+from offcut.core.program import Size
 from offcut.graph.graph import Ref
 from offcut.graph.sizes import extents
 
@@ -20,6 +21,18 @@ Several: TypeAlias = Callable[..., Any]
 
 SHORT = 64
 """Elements along an axis, of which each is compared with all; in longer ones, runs of them are merged."""
+
+
+def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
+    """An index expression as an array without axes; what is above 0 less what is below, where bounds of sizes do not tell."""
+    low, high = extents.span(size, sizes)
+    if low >= 0:
+        return counted(make, size, dtype)
+    below = extents.normal(Binary("-", Const(0, "index"), size))
+    if high <= 0:
+        return make("negative", counted(make, below, dtype))
+    above, under = (extents.normal(Binary("max", one, Const(0, "index"))) for one in (size, below))
+    return make("subtract", counted(make, above, dtype), counted(make, under, dtype))
 
 
 def counted(make: Make, extent: Extent, dtype: str) -> Ref:

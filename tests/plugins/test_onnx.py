@@ -417,6 +417,21 @@ def test_a_symbolic_image_is_stretched_by_a_fraction() -> None:
         oc.from_onnx(parsed(text, scales=np.array([1, 1, 0.31415926, 1], np.float32)))
 
 
+@pytest.mark.parametrize(
+    "how",
+    [
+        "",
+        "dilations = [2, 1, 1],",
+        "pads = [1, 0, 1, 1, 0, 1],",
+        "pads = [1, 0, 1, 1, 0, 1], count_include_pad = 1,",
+    ],
+)
+def test_volumes_of_any_size_are_averaged(how: str) -> None:
+    proto = parsed(f"""g (float[b, 2, 5, h, w] x) => (float[b, 2, p, q, r] y) {{
+        y = AveragePool <{how} kernel_shape = [3, 1, 2]> (x) }}""")
+    each(proto, [{"x": drawn(1, b, 2, 5, h, w)} for b, h, w in ((1, 2, 2), (3, 4, 5))])
+
+
 def test_an_axis_that_is_a_vector_of_one_is_a_number() -> None:
     proto = parsed("""g (float[n, 3] x) => (float[n, 3] y) {
         steps = CumSum (times, axis)  y = Add (x, steps) }""",

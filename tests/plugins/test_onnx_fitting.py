@@ -34,6 +34,15 @@ def test_a_length_runs_up_to_the_table_that_is_added_to_it() -> None:
         model({"x": drawn(2, 1, 13, 4)})
 
 
+def test_what_is_divided_by_its_last_row_has_one() -> None:
+    proto = parsed("""g (float[b, h, 4] x) => (float[b, r, 4] y) {
+        turned = Transpose <perm = [0, 2, 1]> (x)  eighth = MaxPool <kernel_shape = [8], strides = [8]> (turned)
+        rows = Transpose <perm = [0, 2, 1]> (eighth)  last = Slice (rows, from, end, axis)
+        y = Div (rows, last) }""", **{"from": np.array([-1]), "end": np.array([1000])}, axis=np.array([1]))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, b, h, 4)} for b, h in ((1, 8), (2, 31), (3, 40))])
+    assert bounds(model)["h"][0] == 8
+
+
 def test_a_length_that_is_bounded_beyond_the_table_is_refused() -> None:
     proto = parsed(PLACES, table=drawn(1, 12, 4), one=np.array(1))
     with pytest.raises(oc.DescribeError) as refused:

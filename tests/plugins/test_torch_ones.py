@@ -142,7 +142,22 @@ class Turned(nn.Module):
         return torch.matmul(p, q.transpose(2, 3)).masked_fill(torch.ones(n, n).triu(1) > 0, 0.0)
 
 
-@pytest.mark.parametrize("model", [Products(), Rows(), Turned()], ids=lambda m: type(m).__name__)
+class Features(nn.Module):
+    """A layer for each feature of a series, and one for all, after temporal fusion transformers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.ModuleList([nn.Linear(1, 8) for _ in range(16)])
+        self.layer = nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = [layer(x[..., n : n + 1]) for n, layer in enumerate(self.each)]
+        return self.layer(torch.stack(parts, -1).mean(-1))
+
+
+@pytest.mark.parametrize(
+    "model", [Products(), Rows(), Turned(), Features()], ids=lambda m: type(m).__name__
+)
 def test_what_torch_asks_about_sizes_of_one_needs_one_graph(model: nn.Module) -> None:
     calls = [(torch.randn(b, n, 16),) for b, n in (*SIZES, (3, 1))]
     assert ours_in_one_graph(model.eval(), calls)

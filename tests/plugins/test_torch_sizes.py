@@ -1,6 +1,7 @@
 """Sizes of 0 and 1: which of them are sizes, and what they are where they are none."""
 
 from collections.abc import Iterator
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -337,6 +338,97 @@ def test_an_element_that_is_picked_is_there() -> None:
     held(model, Picked(), [(torch.rand(shape),) for shape in ((1, 9, 3), (2, 1, 7))])
     with pytest.raises(IndexError, match="out of range"):
         model(torch.rand(2, 5, 2))
+
+
+class Differences(nn.Module):
+    """Numbers that are differences of sizes, below 0 in some calls, and what is cut off along such diagonals."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n, m = x.shape[0], y.shape[0]
+        table = torch.arange(1.0, 50.0).reshape(7, 7)
+        return x * max(n - 1, 1) + (n - m), y / max(m - 2, 1), table.tril(n - m), table.triu(n - 3)
+
+
+def test_a_number_is_a_difference_of_sizes() -> None:
+    model = oc.from_torch(Differences(), (torch.rand(3, 4), torch.rand(5)))
+    assert model.report.endswith("0 operators by torch")
+    for n, m in ((3, 5), (7, 2), (4, 4), (1, 6), (6, 1)):
+        x, y = torch.rand(n, 4), torch.rand(m)
+        for found, wanted in zip(model(x, y), Differences()(x, y), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
+class Numbered(nn.Module):
+    """The parts of an image that shifted windows see apart, numbered as Swin does."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        numbers = torch.zeros(1, x.shape[1], x.shape[2], 1)
+        parts = slice(0, -4), slice(-4, -2), slice(-2, None)
+        for n, (rows, columns) in enumerate(product(parts, parts)):
+            numbers[:, rows, columns, :] = n
+        return numbers + x
+
+
+def test_parts_that_are_written_from_the_end_are_ours() -> None:
+    run = torch.compile(Numbered(), backend="offcut", dynamic=True)
+    shapes = (2, 8, 9, 3), (1, 12, 8, 2), (3, 4, 7, 3)
+    held(run, Numbered(), [(torch.rand(shape),) for shape in shapes])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+    held(run, Numbered(), [(torch.rand(2, 2, 3, 1),)])  # parts overlap: by torch
+
+
+class Lagged(nn.Module):
+    """Parts of a series as long as another, that end one step before the other, as forecasts read it."""
+
+    def forward(self, past: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        whole, length = torch.cat([past, new], 1), past.shape[1]
+        return torch.stack([whole[:, -length - lag : -lag] for lag in (1, 2)], -1)
+
+
+def test_parts_that_are_as_long_as_torch_says_are_stacked() -> None:
+    run = torch.compile(Lagged(), backend="offcut", dynamic=True)
+    shapes = ((3, 5), (3, 4)), ((1, 7), (1, 3)), ((2, 4), (2, 9)), ((3, 2), (3, 2))
+    held(run, Lagged(), [tuple(map(torch.rand, each)) for each in shapes])
+    assert programs()[-1].left == []
+
+
+class Coordinates(nn.Module):
+    """An image beside the places of its rows and columns."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        _, _, h, w = x.shape
+        rows = torch.linspace(-1, 1, h, dtype=x.dtype).view(h, 1)
+        columns = torch.linspace(0.5, w - 0.5, steps=w, dtype=x.dtype)
+        return x * rows + columns + torch.linspace(0, 1, 3, dtype=x.dtype).view(3, 1, 1)
+
+
+def test_as_many_numbers_as_a_size_says_need_one_graph() -> None:
+    theirs = torch.linspace
+    calls = [(torch.rand(b, 3, h, w),) for b, h, w in ((2, 8, 9), (1, 5, 4), (3, 1, 6), (2, 2, 1))]
+    held(torch.compile(Coordinates(), backend="offcut", dynamic=True), Coordinates(), calls)
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+    model = oc.from_torch(Coordinates(), calls[0])
+    held(model, Coordinates(), calls)
+    assert model.report.endswith("0 operators by torch")
+    assert torch.linspace is theirs
+
+
+class Modulated(nn.Module):
+    """A convolution whose weights each sample has of its own, as StyleGAN writes it."""
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        b, c, *image = x.shape
+        together, each = x.reshape(1, b * c, *image), w.reshape(b * 5, c, 3, 3)
+        return nn.functional.conv2d(together, each, groups=b).reshape(b, 5, -1)
+
+
+def test_groups_as_many_as_a_size_are_those_of_torch() -> None:
+    inputs = torch.rand(3, 2, 6, 6), torch.rand(3, 5, 2, 3, 3)
+    model = oc.from_torch(Modulated(), inputs)
+    assert "1 × aten.conv2d.default: how many groups it has is a size" in model.report
+    held(model, Modulated(), [inputs, (torch.rand(1, 2, 5, 7), torch.rand(1, 5, 2, 3, 3))])
 
 
 class Windowed(nn.Module):

@@ -352,6 +352,7 @@ def _rewritten(terms: Terms) -> Iterator[Terms]:
         joined = _extreme_of_sums(terms, factors, count)
         if joined is not None:
             yield joined
+        yield from _without_equal_extremes(terms, factors, count)
 
 
 def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Terms | None:
@@ -366,6 +367,23 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
             return _terms(Binary(turned, *map(_written, sides)))
         case _:
             return None
+
+
+def _without_equal_extremes(terms: Terms, factors: tuple[Expr, ...], count: int) -> Iterator[Terms]:
+    """``max(a + e, b + e) - max(a, b)`` as e; so with ``min``."""
+    match factors:
+        case (Binary("min" | "max" as op, a, b),) if count > 0:
+            pass
+        case _:
+            return
+    for other, times in terms.items():
+        match other:
+            case (Binary(less, c, d),) if less == op and times == -count:
+                more = _terms(Binary("-", a, c))
+                if more == _terms(Binary("-", b, d)):
+                    yield _with(terms, {factors: -count, other: count}, _times(more, count))
+            case _:
+                pass
 
 
 def _instead(atom: Expr, count: int) -> Iterator[Terms]:

@@ -13,7 +13,7 @@ from offcut.core.dtypes import DTYPES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
-from offcut.graph.composed import counted
+from offcut.graph.composed import of_size
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.dtypes import not_ours
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
@@ -105,16 +105,7 @@ class Context:
         return self.ref(self.reshape(joined, operand.array.shape))
 
     def _of_size(self, size: Expr, dtype: str) -> Ref:
-        """An index expression as an array without axes; what is above 0 less what is below, where that is not seen."""
-        low, high = self.bounds(size)
-        ends = size, plain(Binary("-", Const(0, "index"), size))
-        if low >= 0:
-            return counted(self.op, size, dtype)
-        if high > 0:
-            above, below = (arithmetic("max", end, 0) for end in ends)
-            both = counted(self.op, above, dtype), counted(self.op, below, dtype)
-            return self.op("subtract", *both)
-        return self.op("negative", counted(self.op, ends[1], dtype))
+        return of_size(self.op, extents.normal(size), dtype, tuple(self.builder.sizes.values()))
 
     # -- what is known of it
 

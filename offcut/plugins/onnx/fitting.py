@@ -21,7 +21,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
 from offcut.plugins.onnx.context import Context, Scaled, plain
-from offcut.plugins.onnx.negative import INT_MAX
+from offcut.plugins.onnx.negative import INT_MAX, raise_sizes
 from offcut.plugins.onnx.operands import Known, Operand, known
 
 MOST_FACTOR = 4096
@@ -147,7 +147,7 @@ def _with(
 def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
     """Look for sizes that would make extents of operands equal, where a node is refused.
 
-    Raises Capped for a size that nobody bounded, or Scaled.
+    Raises Capped or Raised for a size that nobody bounded, or Scaled.
     """
     every = dict.fromkeys(one for operand in operands for one in _extents(g, operand))
     for extent in every:
@@ -190,9 +190,13 @@ def _extents(g: Context, operand: Operand | None) -> Iterator[Expr]:
 
 
 def _cap(g: Context, least: Binary) -> None:
-    """Raises Capped where a minimum of an extent of one free size and a number is the extent up to some size."""
+    """Raises Capped where a minimum of an extent of one free size and a number is the extent up to some size; Raised where the number is
+    1, of one of the last elements: there is one.
+    """
     for extent, number in ((least.a, least.b), (least.b, least.a)):
         names = variables(extent) & g.free
+        if number == Const(1, "index"):
+            raise_sizes(g, plain(Binary("-", extent, number)))
         if not isinstance(number, Const) or len(names) != 1 or variables(extent) != names:
             continue
         (name,) = names

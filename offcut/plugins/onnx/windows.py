@@ -336,7 +336,7 @@ def _average_pool(g: Context, call: Call) -> Results:
     x = call[0]
     placed, kept = _pool(g, call, x)
     inside = bool(call.get("count_include_pad", 0))
-    plain = all(one == 1 for one in placed.dilations) and len(placed.sizes) < 3
+    plain = all(one == 1 for one in placed.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
         return _kept(g, pooled(g, x, placed, "avg_pool2d", count_include_pad=inside), kept)
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
@@ -362,8 +362,11 @@ def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) ->
     """
     total: Any = np.ones(())
     for n, whole in enumerate(g.shape(x)[2:]):
-        size = g.whole(whole, "a spatial extent, where windows are averaged so,")
         before, after = (0, 0) if counted is None else (counted.before[n], counted.after[n])
+        if (before, after) == (placed.before[n], placed.after[n]):  # all of each window
+            total = total[..., None] * np.array([placed.sizes[n]])
+            continue
+        size = g.whole(whole, "a spatial extent, where windows are averaged so,")
         span = size + placed.before[n] + placed.after[n]
         reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
         starts = np.arange(0, span - reach + 1, placed.strides[n]) - placed.before[n]

@@ -20,6 +20,7 @@ from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
 from offcut.plugins.torch import unguarded
+from offcut.plugins.torch.unguarded.spaced import counting
 
 _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
@@ -118,6 +119,7 @@ def oblivious() -> Iterator[None]:
     """These settings, inside."""
     Oblivious.enter()
     try:
-        yield
+        with counting():
+            yield
     finally:
         Oblivious.leave()

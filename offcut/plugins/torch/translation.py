@@ -18,7 +18,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph import Builder, Ref
-from offcut.graph.composed import counted
+from offcut.graph.composed import of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
 from offcut.graph.sizes.extents import normal
@@ -295,7 +295,7 @@ class Translation:
     def scalar(self, value: Any, dtype: str) -> Ref:
         """A number or a size as an array without axes."""
         if isinstance(value, Expr):
-            return counted(self.node, value, dtype)
+            return of_size(self.node, value, dtype, tuple(self.builder.sizes.values()))
         made = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
         found: Ref = self.builder.constant(
             self.builder.fresh("number"), made.astype(numpy_dtype(dtype))

@@ -35,9 +35,11 @@ def convolution(
     dilation: Any,
     transposed: bool,
     output_padding: Any,
-    groups: int,
+    groups: Any,
     *_: Any,
 ) -> Any:
+    if not isinstance(groups, int):
+        raise Left("how many groups it has is a size")
     axes = t.rank(w) - 2
     if t.rank(x) != axes + 2:
         batch = t.reshape(x, (1, *t.shape(x)))

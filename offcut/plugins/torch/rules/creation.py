@@ -70,12 +70,12 @@ takes("triu_indices")(_triangle_places(np.triu_indices))
 
 
 @takes("tril")
-def tril(t: Translation, x: Ref, diagonal: int = 0) -> Any:
+def tril(t: Translation, x: Ref, diagonal: Any = 0) -> Any:
     return _triangle(t, x, "greater_equal", diagonal)
 
 
 @takes("triu")
-def triu(t: Translation, x: Ref, diagonal: int = 0) -> Any:
+def triu(t: Translation, x: Ref, diagonal: Any = 0) -> Any:
     return _triangle(t, x, "less_equal", diagonal)
 
 
@@ -85,12 +85,13 @@ def filled(t: Translation, value: Any) -> Any:
     return t.node("broadcast_to", number, t.extents) if t.extents else number
 
 
-def _triangle(t: Translation, x: Ref, op: str, diagonal: int) -> Any:
+def _triangle(t: Translation, x: Ref, op: str, diagonal: Any) -> Any:
     """The elements for which ``op(row + diagonal, column)``; elsewhere 0."""
     rows, columns = t.shape(x)[-2:]
     row = t.reshape(t.node("iota", plain(rows), "int32"), (rows, 1))
     column = t.node("iota", plain(columns), "int32")
-    inside = t.node(op, t.node("add", row, diagonal) if diagonal else row, column)
+    moved = row if diagonal == 0 else t.node("add", row, t.scalar(diagonal, "int32"))
+    inside = t.node(op, moved, column)
     if t.result == "bool":
         return t.node("logical_and", truth(t, x), inside)
     return t.node("where", inside, x, 0.0 if "float" in t.result else 0)

@@ -152,8 +152,9 @@ def concat(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
 @takes("stack")
 def stack(t: Translation, operands: Sequence[Ref], axis: int = 0) -> Any:
     place = axis % (t.rank(operands[0]) + 1)
-    own = t.shape(operands[0])
-    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in operands]
+    own = (*t.extents[:place], *t.extents[place + 1 :])
+    rows = [t.restated(one, own) for one in operands]  # equal, as torch says
+    each = [t.reshape(one, (*own[:place], 1, *own[place:])) for one in rows]
     return each[0] if len(each) == 1 else t.node("concat", each, axis=place)
 
 
@@ -251,15 +252,16 @@ def select_scatter(t: Translation, x: Ref, source: Ref, axis: int, number: Any) 
 
 def _replaced(t: Translation, x: Ref, source: Ref, axis: int, start: Any) -> Any:
     """`x` with a part of an axis, from `start` on, that is `source` instead."""
-    own, extent = t.shape(source)[axis], t.shape(x)[axis]
-    source = t.restated(source, (*t.shape(x)[:axis], own, *t.shape(x)[axis + 1 :]))
+    shape = t.shape(x)
+    own, extent = t.shape(source)[axis], shape[axis]
     stop = plain(normal(Binary("+", ix.index(start), own)))
-    operands = [t.as_result(source)]
+    operands = [t.restated(t.as_result(source), (*shape[:axis], own, *shape[axis + 1 :]))]
     if start != 0:
         operands.insert(0, t.slice(x, axis, 0, start))
     if stop != plain(extent):
         operands.append(t.slice(x, axis, stop, plain(extent)))
-    return operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
+    found = operands[0] if len(operands) == 1 else t.node("concat", operands, axis=axis)
+    return t.restated(found, shape)
 
 
 def _interleaved(t: Translation, x: Ref, source: Ref, axis: int, start: Any, step: int) -> Any:

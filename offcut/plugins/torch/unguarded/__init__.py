@@ -10,6 +10,7 @@ from torch._C import DispatchKey
 from torch._decomp import decomposition_table
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.tensor import SymNodeVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
@@ -25,6 +26,7 @@ from offcut.plugins.torch.unguarded.norms import group_norm
 from offcut.plugins.torch.unguarded.pooling import average
 from offcut.plugins.torch.unguarded.products import dense, matmul
 from offcut.plugins.torch.unguarded.slices import slice_index
+from offcut.plugins.torch.unguarded.spaced import linspace
 from offcut.plugins.torch.unguarded.squeezed import squeeze
 from offcut.plugins.torch.unguarded.windows import convolution
 
@@ -76,6 +78,9 @@ _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
 }
 """By module or class, and name, what stands for a function that torch calls where it traces."""
 
+_CALLS: Mapping[Any, Callable[..., Any]] = {torch.linspace: linspace}
+"""By function that frames call, what stands for the call."""
+
 _THEIRS = {(module, name): getattr(module, name) for module, name in _FUNCTIONS}
 """Those functions."""
 
@@ -91,6 +96,7 @@ def enter() -> None:
     for op, shape in _SHAPES.items():
         _before[op], op_implementations_dict[op] = op_implementations_dict[op], shape
     decomposition_table.update(_PARTS)
+    TorchInGraphFunctionVariable._get_handlers().update(_CALLS)
 
 
 def leave() -> None:
@@ -103,6 +109,8 @@ def leave() -> None:
     _set(_THEIRS)
     op_implementations_dict.update(_before)
     decomposition_table.update(_THEIR_PARTS)
+    for function in _CALLS:
+        TorchInGraphFunctionVariable._get_handlers().pop(function, None)
     _before.clear()
 
 

@@ -8,15 +8,19 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 
-from offcut.plugins.torch.unguarded.layout import contiguous, reshape
+from offcut.plugins.torch.unguarded.layout import reshape
 
 aten = torch.ops.aten
 
 
 def dense(x: Any, w: Any, bias: Any = None) -> Any:
     """``x @ w.T + bias`` of rows that lie together: those that do not are copied."""
-    key = DispatchKey.CompositeImplicitAutograd
-    return aten.linear.default._op_dk(key, contiguous(x) if x.dim() > 2 else x, w, bias)
+    if x.dim() <= 2 or w.dim() != 2 or (bias is not None and bias.dim() != 1):
+        return aten.linear.default._op_dk(DispatchKey.CompositeImplicitAutograd, x, w, bias)
+    *rows, k = x.shape
+    flat = reshape(x, (math.prod(rows), k))
+    found = flat.mm(w.t()) if bias is None else torch.addmm(bias, flat, w.t())
+    return found.view(*rows, w.shape[0])
 
 
 def matmul(x: Any, y: Any) -> Any:
