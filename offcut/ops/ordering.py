@@ -113,8 +113,9 @@ def merged(
 
     x, axis, descending   as in `sort`
 
-    Runs of 1, 2, 4, … elements are merged in pairs: ``n * log2(n)`` steps for n elements, none of which takes a branch that
-    depends on their order.
+    Of a block of 64 elements each goes behind as many as come before it there, then runs of 64, 128, … elements are merged in
+    pairs: ``64 * n`` comparisons side by side and ``n * log2(n / 64)`` steps for n elements, none of which takes a branch
+    that depends on their order.
 
     Raises DescribeError where there is no such axis, or `x` is computed.
     """
@@ -136,7 +137,17 @@ def merged(
         for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
     )
     a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
-    shown = text.shown(extent)
+    blocks = (extent + BLOCK - 1) // BLOCK
+    keys, ranks = (
+        text.local("keys", key, (blocks, BLOCK)),
+        text.local("ranks", "int32", (blocks, BLOCK)),
+    )
+    shown, many, at = text.shown(extent), text.shown(blocks), f"{BLOCK}*$q + $c"
+    behind_all = str(neutral("max" if descending else "min", key))
+    if x.dtype == "float64" and not descending:
+        behind_all = "nan"
+    one, other = f"{keys}[$q, $r]", f"{keys}[$q, $c]"
+    place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
     count, pair = f"int64({shown})", f"({run} + {run})"
     begin, last = f"int64($q)*{pair}", f"int64({shown}) - int64(1)"
     stop = f"min({begin} + {pair}, {count})"
@@ -145,10 +156,20 @@ def merged(
         earlier = order.before(b, a)
     order.lines(
         text,
-        f"for $t in 0:{shown}",
-        f"  {own}[$t] = {_key(x.dtype, text.given['x'] + order.at('$t'))}",
-        f"  {from_}[$t] = int32($t)",
-        f"{run} = int64(1)",
+        f"for $q in 0:{many}",
+        f"  for $c in 0:{BLOCK}",
+        f"    {keys}[$q, $c] = where({at} < {shown}, {_key(x.dtype, text.given['x'] + order.at(at))}, {behind_all})",
+        f"for $q in 0:{many}",
+        f"  for $c in 0:{BLOCK}",
+        f"    {ranks}[$q, $c] = int32(0)",
+        f"    for $r in 0:{BLOCK}",
+        f"      {ranks}[$q, $c] += {order.first(one, other)} + {order.alike(one, other)} * where($r < $c, int32(1), int32(0))",
+        f"for $q in 0:{many}",
+        f"  for $c in 0:{BLOCK}",
+        f"    if {at} < {shown}",
+        f"      {own}[{place}] = {other}",
+        f"      {from_}[{place}] = int32({at})",
+        f"{run} = int64({BLOCK})",
         "for $l in 0:31",
         f"  if {run} < {count}",
         f"    for $q in 0:index(({count} + {pair} - int64(1)) // max({pair}, int64(1)))",
@@ -185,6 +206,10 @@ def _key(dtype: str, element: str) -> str:
     return f"where({element} == {element}, {finite}, inf)"
 
 
+def _one(condition: str) -> str:
+    return f"where({condition}, int32(1), int32(0))"
+
+
 class _Order:
     """An order of elements along an axis of `x`, NaN being the greatest.
 
@@ -207,6 +232,21 @@ class _Order:
         if self.x.dtype not in FLOATS:
             return f"({less} < {greater})"
         return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
+
+    def first(self, a: str, b: str) -> str:
+        """1 where `a` comes before `b`, 0 where it does not: in a sum of products, so that both are read whatever the other is."""
+        less, greater = (a, b) if self.ascending else (b, a)
+        found = _one(f"{less} < {greater}")
+        if self.x.dtype != "float64":
+            return found
+        return f"({found} + {_one(f'{less} == {less}')} * {_one(f'{greater} != {greater}')})"
+
+    def alike(self, a: str, b: str) -> str:
+        """1 where neither comes before the other, likewise."""
+        found = _one(f"{a} == {b}")
+        if self.x.dtype != "float64":
+            return found
+        return f"({found} + {_one(f'{a} != {a}')} * {_one(f'{b} != {b}')})"
 
     def lines(self, text: Written, *body: str) -> None:
         """Write what is done for each line along the axis."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.core.whole import whole
+from offcut.describe.functions import index, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import min as min_over
-from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -110,7 +112,8 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
         if not values:
             return own, None
         last, place = values[-1][at], places[-1][at]
-        return own, _greater(last, own) | (~_greater(own, last) & (cast(k, "int32") > place))
+        behind = _both(~_greater(own, last), cast(k, "int32") > place)
+        return own, _either(_greater(last, own), behind)
 
     for number in range(count):
 
@@ -122,8 +125,8 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
 
         def first(*at: Value, value: Tensor = value) -> Value:
             own, after = left(at)
-            here = ~_greater(value[at], own) & ~_greater(own, value[at])
-            found = here if after is None else here & after
+            here = _both(~_greater(value[at], own), ~_greater(own, value[at]))
+            found = here if after is None else _both(here, after)
             return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
 
         place = compute(shape, first, f"{name}_place_{number}", letters)
@@ -149,15 +152,17 @@ def _by_rank(
 ) -> tuple[Tensor, Tensor]:
     """The elements that so many come before as their places say."""
     letters = axis_letters(len(x.shape))
-    other, before = reduce_axis(x.shape[position], "r"), _greater if largest else _less
+    other, before = reduce_axis(x.shape[position], "r"), operator.gt if largest else operator.lt
+    key, turn = _ordered(x, position, largest, name)
 
     def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
         return (*at[:position], place, *at[position + 1 :])
 
     def earlier(*at: Value) -> Value:
-        own, its = x[at], x[moved(at, other)]
-        ahead = before(its, own) | (~before(own, its) & (other < at[position]))
-        return sum_over(where(ahead, cast(1, "int32"), 0), axis=other)
+        one = moved(at, other)
+        own, its = key(at), key(one)
+        ahead = _either(before(its, own), _both(its == own, turn(one) < turn(at)))
+        return sum_over(_one(ahead), axis=other)
 
     ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
     shape = (*x.shape[:position], count, *x.shape[position + 1 :])
@@ -165,21 +170,49 @@ def _by_rank(
     def chosen(at: tuple[Value, ...]) -> Value:
         return ranks[moved(at, other)] == cast(at[position], "int32")
 
-    over, end = (max_over, "max") if largest else (min_over, "min")
-    nothing = neutral(end, x.dtype)
-    values = compute(
-        shape,
-        lambda *at: over(where(chosen(at), x[moved(at, other)], nothing), axis=other),
-        name,
-        letters,
-    )
     places = compute(
         shape,
         lambda *at: min_over(where(chosen(at), cast(other, "int32"), 2**31 - 1), axis=other),
         f"{name}_first",
         letters,
     )
-    return values, compute(shape, lambda *at: cast(places[at], "int64"), f"{name}_places", letters)
+    nothing = neutral("max" if largest else "min", x.dtype)
+
+    def value(*at: Value) -> Value:
+        there = places[at] < 2**31 - 1
+        return where(there, x[moved(at, index(where(there, places[at], 0)))], nothing)
+
+    return compute(shape, value, name, letters), compute(
+        shape, lambda *at: cast(places[at], "int64"), f"{name}_places", letters
+    )
+
+
+def _ordered(
+    x: Tensor, position: int, largest: bool, name: str
+) -> tuple[Callable[[tuple[Value, ...]], Value], Callable[[tuple[Value, ...]], Value]]:
+    """What elements are compared by, and of equal ones their turns, as int32: that of a NaN, beside infinity, is behind all that are
+    less, and before them where the greatest come first.
+    """
+
+    def place(at: tuple[Value, ...]) -> Value:
+        return cast(at[position], "int32")
+
+    if x.dtype not in FLOATS:
+        return lambda at: x[at], place
+    letters, wide = axis_letters(len(x.shape)), "float64" if x.dtype == "float64" else "float32"
+    keys = compute(
+        x.shape,
+        lambda *at: where(x[at] == x[at], cast(x[at], wide), inf),
+        f"{name}_keys",
+        letters,
+    )
+
+    def turn(*at: Value) -> Value:
+        number = x[at] == x[at]
+        return where(~number if largest else number, place(at) + -(2**31), place(at))
+
+    turns = compute(x.shape, turn, f"{name}_turns", letters)
+    return lambda at: keys[at], lambda at: turns[at]
 
 
 def _extreme_place(
@@ -221,10 +254,21 @@ def _extreme_place(
     return compute(kept, widened, name, axis_letters(rank))
 
 
+def _one(condition: Value) -> Value:
+    """1 where it holds, else 0."""
+    return where(condition, cast(1, "int32"), 0)
+
+
+def _both(a: Value, b: Value) -> Value:
+    """`a` and `b`, both of which are read: behind ``&`` elements are read one by one, where `a` leaves it open."""
+    return _one(a) * _one(b) > 0
+
+
+def _either(a: Value, b: Value) -> Value:
+    """`a` or `b`, likewise."""
+    return _one(a) + _one(b) > 0
+
+
 def _greater(a: Value, b: Value) -> Value:
     """Whether `a` is greater than `b`, NaN being the greatest."""
-    return (a > b) | ((a != a) & (b == b)) if a.dtype in FLOATS else a > b
-
-
-def _less(a: Value, b: Value) -> Value:
-    return _greater(b, a)
+    return _either(a > b, _both(a != a, b == b)) if a.dtype in FLOATS else a > b

@@ -140,6 +140,7 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
             for dtype in ("float32", "bfloat16", "int8")
         ),
         ("merged", -1, False, "float32"),
+        ("merged", -1, False, "float64"),
         ("merged", 0, True, "bfloat16"),
         ("merged", 0, False, "int8"),
     ],
@@ -149,7 +150,7 @@ def test_all_are_sorted_and_equal_ones_as_they_come(
 ) -> None:
     x = oc.placeholder((m, n), dtype, "X")
     kernel = whole(getattr(ops, op)(x, axis, descending), x)
-    for length, other in [*product(LENGTHS, (1, 17)), (17, 0)]:
+    for length, other in [*product(LENGTHS, (1, 17)), (17, 0), *product((64, 65, 200), (2,))]:
         a = tied(dtype, *((other, length) if axis else (length, other)))
         wide = a.astype("f8")
         key = (-wide if descending else wide, ~np.isnan(wide) if descending else np.isnan(wide))
