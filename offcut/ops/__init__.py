@@ -84,6 +84,7 @@ from offcut.ops.elementwise import (
 from offcut.ops.folding import fold
 from offcut.ops.grouped import grouped_matmul
 from offcut.ops.groups import groupnorm, instancenorm
+from offcut.ops.integer_power import integer_power
 from offcut.ops.lookup import embedding
 from offcut.ops.matmul import matmul
 from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
@@ -154,6 +155,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "instancenorm",
+    "integer_power",
     "interpolate",
     "iota",
     "layernorm",

@@ -7,6 +7,7 @@ eight lines of an array of several run next to each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,13 @@ from offcut.ops.written import Written
 
 FEW = 8  # lines that run next to each other, and elements behind an axis that are worth a vector
 
-_JOINED = {"add": "{} + {}", "mul": "{} * {}", "max": "max({}, {})", "min": "min({}, {})"}
+_JOINED = {
+    "add": "{} + {}",
+    "mul": "{} * {}",
+    "max": "max({}, {})",
+    "min": "min({}, {})",
+    "logaddexp": f"max({{0}}, {{1}}) + where({{0}} == {{1}}, {math.log(2)!r}, log1p(exp(-abs({{0}} - {{1}}))))",
+}
 
 
 def accumulated(
@@ -36,11 +43,11 @@ def accumulated(
 
     x           of any element type, with at least one axis; of numbers for extremes
     axis        negative ones count from the last
-    reduction   "add", "mul", "max" or "min"
+    reduction   "add", "mul", "max", "min", or "logaddexp", ``log(exp(a) + exp(b))`` of floats
     places      for extremes: whether the place of each is a second result, of int64; of equal elements, and of
                 NaN, the last
 
-    Sums and products of float32 are accumulated in float64, those of bfloat16 and float16 in float32, and each
+    Sums, products and logarithms of float32 are accumulated in float64, those of bfloat16 and float16 in float32, and each
     is rounded once; integers of 8 and 16 bits and bool give int32. Extremes behind a NaN are NaN.
 
     Raises DescribeError where there is no such axis or reduction, or `x` is computed.
@@ -61,7 +68,9 @@ def accumulated(
         check_dtype(op, "x", x, NUMBERS)
         nothing = neutral(reduction, x.dtype)
     else:
-        nothing = 0 if reduction == "add" else 1
+        if reduction == "logaddexp":
+            check_dtype(op, "x", x, FLOATS)
+        nothing = {"add": 0, "mul": 1, "logaddexp": -math.inf}[reduction]
         total = {"float32": "float64", "bool": "int32"}.get(x.dtype, wider(x.dtype))
         result = x.dtype if x.dtype in FLOATS else total
     options = (("axis", position, len(x.shape) - 1), ("", reduction, "add"))

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-from offcut.core.dtypes import NUMBERS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import maximum, minimum, reduce_axis, where
 from offcut.describe.functions import min as min_over
@@ -69,7 +69,7 @@ def max_pool2d_places(
     """Where in its image the greatest element of each window is: ``row * columns + column``, of int64.
 
     Arguments are those of `max_pool2d`, whose elements these are the places of. Of equal ones it is the first, of NaN the
-    first NaN; a window of padding alone has the greatest value of the type.
+    last, as in torch; a window of padding alone has the greatest value of the type.
 
     The elements themselves are called ``{name}_values``. Raises DescribeError as `max_pool2d` does.
     """
@@ -84,10 +84,17 @@ def max_pool2d_places(
         rows, columns = _positions(placed, steps, at, last)
         own = x[(at[0], rows, columns, at[-1]) if last else (*at[:2], rows, columns)]
         place = cast(rows, "int64") * cast(placed[1].extent, "int64") + cast(columns, "int64")
-        found = where((own == values[at]) | (own != own), place, most)
+        found = where(own == values[at], place, most)
+        if x.dtype in FLOATS:  # below all others, the last the lowest
+            found = where(own != own, -1 - place, found)
         return min_over(within(placed, (rows, columns), found, most), axis=steps)
 
-    return compute(shape, first, name, letters)
+    if x.dtype not in FLOATS:
+        return compute(shape, first, name, letters)
+    least = compute(shape, first, f"{name}_least", letters)
+    return compute(
+        shape, lambda *at: where(least[at] < 0, -1 - least[at], least[at]), name, letters
+    )
 
 
 def avg_pool2d(

@@ -291,7 +291,9 @@ def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
-def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_of_nan(layout: str) -> None:
+def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_the_last_of_nan(
+    layout: str,
+) -> None:
     first, window = layout == "NCHW", Window((3, 2), (2, 2), ((1, 1), (0, 1)), (1, 2))
     high, across = oc.dim("h", min=2, max=512), oc.dim("w", min=2, max=512)
     x = oc.placeholder((b, 3, high, across) if first else (b, high, across, 3), name="X")
@@ -299,9 +301,9 @@ def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_of_nan(layout:
     op = Operator(ops.max_pool2d_places(x, (3, 2), **around), [x])
     for size in [(2, 2), (2, 5), (9, 8), (16, 33)]:
         a = floats("a", 2, 3, *size).round()
-        a[0, 0, 1, 1] = np.nan
-        values = window.views(np.where(np.isnan(a), np.inf, a), -np.inf).reshape(-1, 6)
+        a[0, 0, :2, 1], a[1, 2, 1, :] = np.nan, np.nan
         inside = np.arange(size[0] * size[1], dtype="int64").reshape(1, 1, *size)
+        values = window.views(np.where(np.isnan(a), 1000 + inside, a), -np.inf).reshape(-1, 6)
         places = window.views(np.broadcast_to(inside, a.shape), -1)
         chosen = values.argmax(1)[:, None]
         wanted = np.take_along_axis(places.reshape(-1, 6), chosen, 1).reshape(places.shape[:-2])

@@ -118,6 +118,23 @@ def test_a_loop_program_joins_elements_of_any_type(dtype: str, reduction: str) -
         op.check([a], over.accumulate(wide, 0), interpreted=True)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("shape", [(b, n), (n, 19)], ids=str)
+def test_a_loop_program_joins_logarithms_of_sums(shape: tuple[Any, ...], dtype: str) -> None:
+    x, axis = oc.placeholder(shape, dtype, "X"), shape.index(n)
+    op = Operator(ops.accumulated(x, axis, "logaddexp"), [x])
+    for rows, length in product((1, 11), (0, 1, 17)):
+        sizes = {b: rows, n: length}
+        a = floats("a", *(sizes.get(extent, 19) for extent in shape), dtype=dtype) * 90
+        lines = np.moveaxis(a, axis, 0)
+        for place, value in enumerate((-np.inf, -np.inf, 3.0, np.inf, np.inf)):
+            lines[place::7, place % lines.shape[1]] = value
+        lines[9:, -1] = np.nan
+        with np.errstate(all="ignore"):
+            exact = np.logaddexp.accumulate(a.astype("f8"), axis)
+        op.check([a], exact, interpreted=length == 17)
+
+
 @pytest.mark.parametrize("shape", [(n,), (9, n), (n, 9)], ids=str)
 @pytest.mark.parametrize("reduction", ["max", "min"])
 def test_the_place_of_an_extreme_is_that_of_the_last(reduction: str, shape: Any) -> None:

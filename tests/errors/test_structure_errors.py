@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "running means": (
         lambda: ops.accumulated(A, reduction="mean"),
-        "accumulated: cannot take reduction='mean'\n  because  reductions are add, mul, max, min",
+        "accumulated: cannot take reduction='mean'\n  because  reductions are add, mul, max, min, logaddexp",
     ),
     "a layout of another rank": (
         lambda: ops.interpolate(X, 2, layout="NWC"),

@@ -182,3 +182,40 @@ def test_windows_of_three_axes_are_laid_over_each_other() -> None:
         block=np.array([2, 1, 3]),
     )
     each(proto, [given(n) for n in (1, 2, 5)])
+
+
+VOLUME = "g (float[n, 1, 8, 8, 8] x) => (float[?, ?, ?, ?, ?] y, int64[?, ?, ?, ?, ?] p)"
+REFUSED = {
+    "g (float[n, 9, 9] x) => (float[n] y) { y = Det(x) }": "the determinant of 9 rows",
+    "g (float[n, 4, 2] x) => (float[?, ?, ?] y) { l = Constant<value_int = 99999999>() y = DFT(x, l) }": (
+        "a transform of 4 elements by a length of 99999999"
+    ),
+    "g (float[n, 4, 2] x) => (float[?, ?, ?] y) { l = Constant<value_int = 4>() a = Constant<value_int = 2>() y = DFT(x, l, a) }": (
+        "a transform along real and imaginary parts"
+    ),
+    "g (float[n, t, 1] x, float[8] w) => (float[?, ?, ?, ?] y) { s = Constant<value_int = 2>() l = Constant<value_int = 4>() y = STFT(x, s, w, l) }": (
+        "a window of 8 elements for frames of 4"
+    ),
+    VOLUME + "{ y, p = MaxPool<kernel_shape = [2, 2, 2]>(x) }": (
+        "the places of what is greatest over three axes"
+    ),
+    "g (float[n, 2, h] x, float[4, 2, 3] w, float[n, 3, p] o) => (float[?, ?, ?] y) { y = DeformConv(x, w, o) }": (
+        "windows of 1 axes"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_taken_is_told_by_its_reason(text: str) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(text))
+    assert f": {REFUSED[text]}\n" in f"{refused.value}\n"
+
+
+def test_bits_of_floats_are_no_integers() -> None:
+    text = "g (float[n] x) => (int32[n] y) { y = BitCast<to = 6>(x) }"
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(text, 26))
+    assert "BitCast y: bits of float32 as int32\n  help     integers of as many bits" in str(
+        refused.value
+    )

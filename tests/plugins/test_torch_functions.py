@@ -69,6 +69,9 @@ def narrow(x: torch.Tensor, i: torch.Tensor) -> Results:
     unsigned = [i.abs().to(dtype) for dtype in (torch.uint16, torch.uint32, torch.uint64)]
     return (
         *(y + y, y * 3 - 1, y // 7, y % 5, y.abs(), -y, y > 3, y.amax(-1), y.sum(), y.cumsum(1)),
+        *(i.view(torch.uint64).to(torch.float64), y.view(torch.uint16).to(torch.int32)),
+        *(byte.view(torch.int8) * 2, (i * 3).view(torch.uint64)),
+        *(i**byte, y ** (y % 7), 3 ** (i % 41), torch.tensor(-1) ** i, (y % 3 - 1) ** -y.abs()),
         *(byte // 7, torch.div(byte, 7, rounding_mode="trunc"), byte // (byte + 1)),
         *(torch.maximum(y, y.flip(1)), torch.where(y > 2, y, 9), x.to(torch.int16), y * x),
         *(one.to(torch.int64) + 1 for one in unsigned),
@@ -83,6 +86,7 @@ def elementary(x: torch.Tensor, y: torch.Tensor) -> Results:
         *(torch.hypot(x, y), torch.hypot(far, x), torch.hypot(x * 0, y * 0)),
         *(torch.erfc(x * 3), torch.erfc(x * 9), torch.erfc(y / 4), torch.special.ndtr(x)),
         *(F.softplus(x * 9, 2.0), F.softplus(x * 9, 0.5, 3.0), F.softplus(x, threshold=1.0)),
+        *(torch.logcumsumexp(x * 40, 1), torch.logcumsumexp(y * 4, 0)),
         *(torch.ldexp(x, (y * 9).round()), torch.angle(x), torch.angle(far)),
         *(
             torch.special.log_ndtr(x),
@@ -111,6 +115,8 @@ def images(x: torch.Tensor, w: torch.Tensor) -> Results:
     return (
         *F.max_pool2d(x, 2, return_indices=True),
         *F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+        *F.max_pool2d(torch.where(x > 1, torch.nan, x), 3, 1, 1, return_indices=True),
+        F.max_pool2d((x * 9).round().to(torch.int32), 2, return_indices=True)[1],
         F.max_unpool2d(*F.max_pool2d(x, 2, 2, return_indices=True), 2, output_size=x.shape[-2:]),
         F.max_pool1d(x[..., 0], 2, return_indices=True)[1],
         F.conv_transpose3d(x[:, :, None], w, stride=(1, 2, 3), padding=(0, 1, 1)),
@@ -188,3 +194,27 @@ def test_a_function_gives_what_torch_gives_at_every_size(name: str) -> None:
         call = given(b, n)
         exact = run(*(one if not one.is_floating_point() else wide(one) for one in call))
         close(model(*call), exact, run(*call))
+
+
+def left(run: Callable[..., Any], *given: torch.Tensor) -> str:
+    """Why torch keeps the one operator of a function, which gives what it gives."""
+
+    def alone(*taken: torch.Tensor) -> Results:
+        return (run(*taken),)
+
+    model = oc.from_torch(Function(alone), given)
+    torch.testing.assert_close(model(*given)[0], run(*given))
+    ((_, reason),) = model.program.left
+    return str(reason)
+
+
+def test_what_stays_with_torch_is_told_by_its_reason() -> None:
+    x = floats(2, 5, 5)
+    assert left(lambda x: x.view(torch.int32), x) == "it takes bits of float32 for int32"
+    rows = "its matrices have any number of rows, or more than 4"
+    assert left(torch.linalg.det, x) == rows
+
+    def smoothed(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x[None], size=(3, 4), mode="bilinear", antialias=True)
+
+    assert left(smoothed, x) == "it is smoothed, and an extent is not known"

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from offcut.core.dtypes import ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.dtypes import dtype_of
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, Results
@@ -76,8 +76,10 @@ def _power(g: Context, call: Call) -> Results:
     x, exponent = call[0], call[1]
     if g.is_float(x):
         return g.binary("power", x, g.cast(exponent, g.dtype(x)))
-    if not g.is_float(exponent) and ITEM_BYTES[g.dtype(x)] == 8:
-        raise Refused(f"{g.dtype(x)} to the power of {g.dtype(exponent)}", "an exponent of floats")
+    if not g.is_float(exponent):
+        exponent = g.cast(exponent, g.dtype(x))
+        shape = g.shape(g.binary("equal", x, exponent))
+        return g.op("integer_power", g.broadcast(x, shape), g.broadcast(exponent, shape))
     made = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
     return g.cast(made, g.dtype(x))
 
@@ -123,6 +125,15 @@ def _clip(g: Context, call: Call) -> Results:
 def _cast(g: Context, call: Call) -> Results:
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     return g.cast(call[0], dtype_of(call.get("to")))
+
+
+def _bit_cast(g: Context, call: Call) -> Results:
+    """Of integers: those of as many bits wrap, and a condition is 0 or 1."""
+    old, new = g.dtype(call[0]), dtype_of(call.get("to"))
+    integers = new in INTEGERS and old in (*INTEGERS, "bool")
+    if old != new and not (integers and ITEM_BYTES[old] == ITEM_BYTES[new]):
+        raise Refused(f"bits of {old} as {new}", "integers of as many bits")
+    return g.cast(call[0], new)
 
 
 def _cast_like(g: Context, call: Call) -> Results:
@@ -227,6 +238,7 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Abs": unary("absolute"),
     "Add": binary("add"),
     "And": binary("logical_and"),
+    "BitCast": _bit_cast,
     "BitShift": _shifted,
     "BitwiseAnd": binary("bitwise_and"),
     "BitwiseNot": unary("bitwise_not"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.inverses import is_negative
@@ -14,7 +15,7 @@ from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
-from offcut.plugins.torch.translation import Operand, Translation
+from offcut.plugins.torch.translation import Operand, Translation, plain
 
 _MOST = 64
 """Whole powers up to this are products."""
@@ -191,8 +192,12 @@ for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
         return _multiplied(t, t.as_result(x), int(y))
-    if not t.result.startswith(("float", "bfloat")):
-        raise Left(f"it is a power of {t.result}")
+    if t.result in INTEGERS:
+        both = (
+            t.as_result(one) if isinstance(one, Ref) else t.scalar(one, t.result) for one in (x, y)
+        )
+        shape = tuple(map(plain, t.extents))
+        return t.node("integer_power", *(t.node("broadcast_to", one, shape) for one in both))
     if not isinstance(x, Ref):
         x = t.scalar(x, t.result)
     return binary(t, "power", x, y)

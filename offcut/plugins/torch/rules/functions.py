@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from offcut.core.dtypes import INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.graph import Ref, gamma, inverses, tails
 from offcut.plugins.torch.left import Left
@@ -265,6 +266,16 @@ def isinf(t: Translation, x: Ref) -> Any:
 def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     """The same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
     return truth(t, x) if t.result == "bool" else t.cast(x, t.result)
+
+
+@takes("view.dtype")
+def seen_as(t: Translation, x: Ref, kind: Any) -> Any:
+    """Of integers: those of as many bits wrap."""
+    old, new = t.dtype(x), t.result
+    integers = old in INTEGERS and new in INTEGERS
+    if old != new and not (integers and ITEM_BYTES[old] == ITEM_BYTES[new]):
+        raise Left(f"it takes bits of {old} for {new}")
+    return t.cast(x, new)
 
 
 @takes_prim("convert_element_type", "copy_strided")

@@ -178,6 +178,11 @@ def cumprod(t: Translation, x: Ref, axis: int, *, dtype: Any = None) -> Any:
     return _accumulated(t, t.as_result(x), t.axis(x, axis), "mul")
 
 
+@takes("logcumsumexp")
+def logcumsumexp(t: Translation, x: Ref, axis: int) -> Any:
+    return _accumulated(t, t.as_result(x), t.axis(x, axis), "logaddexp")
+
+
 def _accumulated(t: Translation, x: Ref, axis: int, reduction: str) -> Any:
     return accumulated(t.node, x, t.shape(x), axis, reduction) if t.rank(x) else x
 
