@@ -82,7 +82,7 @@ def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> 
     """Look for sizes that are equal to extents, where a node is refused.
 
     Raises Joined where the node is taken with extents of its operands that are at one place, counted from the last, in place of the
-    sizes there, as few as do; or with one pair of them, and with no other. A size that somebody bounded stays.
+    sizes there, as few as do; or with one pair of them and of sizes in them, and with no other. A size that somebody bounded stays.
     """
     aligned = _aligned(g, operands)
     if aligned and taken(*_with(g, operands, aligned)):
@@ -91,7 +91,12 @@ def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> 
             if fewer and taken(*_with(g, operands, fewer)):
                 aligned = fewer
         raise Joined(aligned)
-    every = dict.fromkeys(one for operand in operands for one in _extents(g, operand))
+    every = dict.fromkeys(
+        one
+        for operand in operands
+        for extent in _extents(g, operand)
+        for one in (extent, *filter(partial(_is_free, g), walk(extent)))
+    )
     pairs = [_joined(g, pair) for pair in combinations(every, 2)]
     found = [pair for pair in pairs if pair and taken(*_with(g, operands, pair))]
     if len(found) == 1:
