@@ -113,11 +113,22 @@ def test_sizes_at_several_places_are_one() -> None:
     assert {*bounds(each(shaped, feeds))} == {"a"}
 
 
-def test_a_size_that_is_the_sum_of_others_is_that() -> None:
-    proto = parsed("""g (float[b, past, 4] k, float[b, new, 4] x, float[b, total] mask)
-        => (float[b, p, 4] all, float[b, q, r] scores) {
+def test_a_mask_that_is_cut_to_a_length_has_it() -> None:
+    proto = parsed("""g (float[b, n, 4] x, float[b, m] mask) => (float[b, n, 4] y) {
+        n = Shape <start = 1, end = 2> (x)  cut = Slice (mask, zero, n, one)
+        wide = Unsqueeze (cut, two)  y = Mul (x, wide) }""",
+        zero=np.array([0]), one=np.array([1]), two=np.array([2]))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, b, n, 4), "mask": drawn(2, b, n)} for b, n in ((1, 1), (2, 5))])  # fmt: skip
+    assert {*bounds(model)} == {"b", "n"}
+
+
+@pytest.mark.parametrize("first", ["", "last = Slice (mask, from, total, one)"])
+def test_a_size_that_is_the_sum_of_others_is_that(first: str) -> None:
+    proto = parsed(f"""g (float[b, past, 4] k, float[b, new, 4] x, float[b, total] mask)
+        => (float[b, p, 4] all, float[b, q, r] scores) {{
+        new = Shape <start = 1, end = 2> (x)  total = Shape <start = 1> (mask)  from = Sub (total, new)  {first}
         all = Concat <axis = 1> (k, x)  turned = Transpose <perm = [0, 2, 1]> (all)
-        raw = MatMul (x, turned)  wide = Unsqueeze (mask, one)  scores = Add (raw, wide) }""",
+        raw = MatMul (x, turned)  wide = Unsqueeze (mask, one)  scores = Add (raw, wide) }}""",
         one=np.array([1]))  # fmt: skip
     feeds = [
         {"k": drawn(1, b, past, 4), "x": drawn(2, b, new, 4), "mask": drawn(3, b, past + new)}

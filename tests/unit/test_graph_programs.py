@@ -233,3 +233,17 @@ def test_what_a_program_reads_may_end_in_an_axis_of_one() -> None:
         for place, row in zip(places[:, 0], u, strict=True):
             exact[place] = row
         np.testing.assert_array_equal(model(a, places - 1, u), exact)
+
+
+def test_what_a_program_reads_turned_may_end_in_an_axis_of_one() -> None:
+    made = Builder("turned")
+    n, m = made.size("n", 1, 64), made.size("m", 1, 64)
+    x, rows = made.input("x", "float32", (n, m, 1)), made.input("rows", "int64", (n, 1))
+    update = made.node("transpose", made.input("u", "float32", (m, n, 1)), axes=(1, 0, 2))
+    made.output(made.node("scatter_nd", x, rows, update))
+    model = compiled(made.bound, threads=1)
+    for high, wide in (1, 1), (3, 5), (7, 2):
+        u = floats("u", wide, high, 1)
+        places = np.arange(high)[::-1, None].copy()
+        found = model(floats("x", high, wide, 1), places, u)
+        np.testing.assert_array_equal(found, u.transpose(1, 0, 2)[::-1])

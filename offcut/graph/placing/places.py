@@ -189,7 +189,7 @@ def _total(terms: Iterable[Expr]) -> Expr:
 class Placed:
     """A region with the places of what it reads and gives, by name.
 
-    orders  of the axes of its results in memory, outermost first
+    orders  of the axes in memory, outermost first: of its results, and of all that a loop program reads
     """
 
     region: Region
@@ -330,6 +330,8 @@ class _Laying:
             if last >= 0 and (not lies if opaque else place.unit is None):
                 self.copy(name)
         orders = dict[str, tuple[int, ...]]()
+        if opaque:
+            orders |= {name: tuple(range(len(self.shapes[name]))) for name in region.operands}
         for name in region.results:
             order = self.orders.get(name, tuple(range(len(self.shapes[name]))))
             orders[name] = order

@@ -22,7 +22,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
 from offcut.plugins.onnx.context import Context, Scaled, plain
 from offcut.plugins.onnx.negative import INT_MAX, raise_sizes
-from offcut.plugins.onnx.operands import Known, Operand, known
+from offcut.plugins.onnx.operands import Element, Known, Operand, known
 
 MOST_FACTOR = 4096
 """Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
@@ -81,31 +81,50 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
     """Look for sizes that are equal to extents, where a node is refused.
 
-    Raises Joined where the node is taken with extents of its operands that are at one place, counted from the last, in place of the
-    sizes there, as few as do; or with one pair of them, and with no other. A size that somebody bounded stays.
+    Raises Joined where the node is taken with extents of its operands, or of a shape among them, that are at one place, counted from the last, in place of the
+    sizes there, as few as do. A size that somebody bounded stays.
     """
     aligned = _aligned(g, operands)
-    if aligned and taken(*_with(g, operands, aligned)):
-        for name in tuple(aligned):
-            fewer = {one: other for one, other in aligned.items() if one != name}
-            if fewer and taken(*_with(g, operands, fewer)):
-                aligned = fewer
-        raise Joined(aligned)
-    every = dict.fromkeys(one for operand in operands for one in _extents(g, operand))
+    if not aligned or not taken(*_with(g, operands, aligned)):
+        return
+    for name in tuple(aligned):
+        fewer = {one: other for one, other in aligned.items() if one != name}
+        if fewer and taken(*_with(g, operands, fewer)):
+            aligned = fewer
+    raise Joined(aligned)
+
+
+def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Joined | None:
+    """What sizes are, where a node is taken with one pair of extents, or of sizes in them, in place of one another, and with no other.
+
+    They are at no one place: it is a guess, for where no node is seen to join sizes.
+    """
+    every = dict.fromkeys(
+        one
+        for operand in operands
+        for extent in _extents(g, operand)
+        for one in (extent, *filter(partial(_is_free, g), walk(extent)))
+    )
     pairs = [_joined(g, pair) for pair in combinations(every, 2)]
     found = [pair for pair in pairs if pair and taken(*_with(g, operands, pair))]
-    if len(found) == 1:
-        raise Joined(found[0])
+    return Joined(found[0]) if len(found) == 1 else None
 
 
 def _aligned(g: Context, operands: Sequence[Operand | None]) -> dict[str, Expr]:
     """What sizes are, where extents at one place are equal."""
     found: dict[str, Expr] = {}
-    shapes = [g.shape(one)[::-1] for one in operands if one is not None]
+    shapes = [_as_shape(g, one)[::-1] for one in operands if one is not None]
     for there in zip_longest(*shapes):
         same = _joined(g, [extents.at(one, found) for one in there if isinstance(one, Expr)])
         found = {name: extents.at(one, same) for name, one in found.items()} | same
     return found
+
+
+def _as_shape(g: Context, operand: Operand) -> Sequence[Element]:
+    """The extents of an operand, or its elements where these are a shape."""
+    if isinstance(operand, Known) and operand.symbolic:
+        return operand.elements
+    return g.shape(operand)
 
 
 def _joined(g: Context, every: Iterable[Expr]) -> dict[str, Expr]:

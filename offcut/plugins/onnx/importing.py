@@ -209,6 +209,8 @@ class _Import:
         versions |= {domain: versions[""] for domain in STANDARD if "" in versions}
         walk = Walk(self.context, functions)
         walk.nodes(self.graph.node, Scope(values, versions))
+        if walk.guess is not None:
+            raise walk.guess
         self.complaints += walk.complaints
         outputs = {
             one.name: self.output(one.name, values.get(one.name)) for one in self.graph.output

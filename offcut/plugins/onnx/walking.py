@@ -19,7 +19,15 @@ from offcut.plugins.onnx.context import Context, Scaled
 from offcut.plugins.onnx.contributed import CONTRIBUTED
 from offcut.plugins.onnx.dtypes import code_of, name_of
 from offcut.plugins.onnx.elementwise import Operator
-from offcut.plugins.onnx.fitting import Capped, Joined, Settled, fit_sizes, join_sizes, settle_sizes
+from offcut.plugins.onnx.fitting import (
+    Capped,
+    Joined,
+    Settled,
+    fit_sizes,
+    guessed,
+    join_sizes,
+    settle_sizes,
+)
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
 from offcut.plugins.onnx.negative import Raised
@@ -64,11 +72,13 @@ class Walk:
 
     context    what is built
     functions  of the model, by domain and name
+    guess      of what sizes are, where nodes are refused and nothing says more
     """
 
     def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
         self.context, self.functions = context, functions
         self.complaints: list[Complaint] = []
+        self.guess: Joined | None = None
 
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
@@ -84,6 +94,7 @@ class Walk:
                     taken = partial(self.taken, node, scope)
                     settle_sizes(self.context, given, taken)
                     join_sizes(self.context, given, taken)
+                    self.guess = self.guess or guessed(self.context, given, taken)
                     place = f"{scope.within}{node.name or node.output[0]}"
                     self.complaints.append(
                         Complaint(place, node.op_type, refused.because, refused.help)
