@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from offcut.core.dtypes import FLOATS
-from offcut.graph import Ref, inverses
+from offcut.graph import Ref
 from offcut.graph.composed import Make
+from offcut.graph.special import inverses
 from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.elementwise import Operator
 from offcut.plugins.onnx.operands import Call, Refused, Results

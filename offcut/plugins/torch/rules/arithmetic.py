@@ -10,7 +10,7 @@ import torch
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
-from offcut.graph.inverses import is_negative
+from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth

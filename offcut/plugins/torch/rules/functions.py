@@ -8,7 +8,8 @@ from typing import Any
 
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
-from offcut.graph import Ref, gamma, inverses, tails
+from offcut.graph import Ref
+from offcut.graph.special import gamma, inverses, tails
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
