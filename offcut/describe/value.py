@@ -282,7 +282,21 @@ def _check_range(value: float, dtype: str) -> None:
         )
 
 
+_WRITTEN = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
+"""How operations on bits are written of elements."""
+
+
 def _type_error(op: str, a: Value, other: str) -> DescribeError:
+    if op in _WRITTEN:
+        return DescribeError(
+            "compute",
+            f"cannot take {a.dtype} {_WRITTEN[op]} {other}",
+            at=str(a),
+            because="bits are of integers of one type, or of conditions",
+            help=(
+                f'cast(…, "{a.dtype if a.dtype in INTEGERS else "int64"}") converts, explicitly',
+            ),
+        )
     return DescribeError(
         "compute",
         f"cannot take {a.dtype} {op} {other}",
@@ -370,7 +384,7 @@ def bitwise(op: str, a: Any, b: Any) -> Value:
     if x.dtype not in INTEGERS:
         raise DescribeError(
             "compute",
-            f"cannot take {op} of {x.dtype} {x} and {y}",
+            f"cannot take {x.dtype} {x} {_WRITTEN[op]} {y}",
             because=f"bits are of elements of {', '.join(INTEGERS)}",
             help=('cast(x, "int64") of a coordinate or a size',) if x.dtype == "index" else (),
         )

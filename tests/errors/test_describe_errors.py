@@ -469,16 +469,34 @@ VALUES = [
     (
         lambda: row(lambda i: A[i, 0] << 2),
         (
-            "compute: cannot take shl of float32 A[i, 0] and 2.0\n"
+            "compute: cannot take float32 A[i, 0] << 2.0\n"
             "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8"
         ),
     ),
     (
         lambda: row(lambda i: i >> 1),
         (
-            "compute: cannot take shr of index i and 1\n"
+            "compute: cannot take index i >> 1\n"
             "  because  bits are of elements of int64, int32, int16, int8, uint64, uint32, uint16, uint8\n"
             '  help     cast(x, "int64") of a coordinate or a size'
+        ),
+    ),
+    (
+        lambda: row(lambda i: F[i] & 1.5),
+        (
+            "compute: cannot take int32 & float\n"
+            "  at       F[i]\n"
+            "  because  bits are of integers of one type, or of conditions\n"
+            '  help     cast(…, "int32") converts, explicitly'
+        ),
+    ),
+    (
+        lambda: row(lambda i: F[i] << i),
+        (
+            "compute: cannot take int32 << index i\n"
+            "  at       F[i]\n"
+            "  because  bits are of integers of one type, or of conditions\n"
+            '  help     cast(…, "int32") converts, explicitly'
         ),
     ),
     (

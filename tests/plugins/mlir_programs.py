@@ -125,7 +125,6 @@ func.func @axpy(%n: index, %X: memref<?xf32>, %Y: memref<?xf32>, %a: f32) {
 }
 """
 
-# A slice: both ends are arguments, and the start may be negative where nothing runs.
 BITS = """
 func.func @bits(%n: index, %X: memref<?xi32>, %S: memref<?xi32>) {
   %c0 = arith.constant 0 : index
@@ -145,6 +144,7 @@ func.func @bits(%n: index, %X: memref<?xi32>, %S: memref<?xi32>) {
 }
 """
 
+# A slice: both ends are arguments, and the start may be negative where nothing runs.
 SLICE = """
 func.func @slice(%lo: index, %hi: index, %X: memref<?xi32>) {
   %c1 = arith.constant 1 : index

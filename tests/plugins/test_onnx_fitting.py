@@ -225,6 +225,16 @@ from_onnx: cannot take one node of g
     )
 
 
+def test_floats_beside_sizes_are_cut_off_to_integers() -> None:
+    proto = parsed("""g (float[b, n] x) => (int64[two] y, float[b, n, k] z) {
+        shape = Shape (x)  n = Gather <axis = 0> (shape, last)  float = Cast <to = 1> (n)
+        mixed = Concat <axis = 0> (float, number)  whole = Cast <to = 7> (mixed)  y = Mul (whole, three)
+        column = Unsqueeze (x, last2)  one = Slice (whole, last, last2)  rows = Expand (column, one)
+        z = Identity (rows) }""",
+        last=np.array([1]), last2=np.array([2]), number=np.float32([2.5]), three=np.array([3]))  # fmt: skip
+    each(proto, [{"x": drawn(1, b, n)} for b, n in ((1, 1), (2, 7))])
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize(("size", "stride", "pad"), [(3, 2, 0), (3, 2, 1), (2, 3, 0), (2, 2, 1)])

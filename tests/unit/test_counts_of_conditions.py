@@ -167,7 +167,7 @@ def test_bytes_under_a_condition_are_those_of_the_iterations_that_run() -> None:
         assert formula.subs({s: at[str(s)] for s in formula.free_symbols}) >= ran
 
 
-def test_bytes_are_taken_half_way_where_they_are_too_much_to_add_up(
+def test_bytes_that_are_too_much_to_add_up_are_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel = oc.compile(oc.parse(ROWS))

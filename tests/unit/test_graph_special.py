@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from offcut.graph import Builder, Ref, gamma, interpreted, tails
+from offcut.graph import Builder, Ref, interpreted
+from offcut.graph.special import gamma, tails
 
 FORMULAS: dict[str, tuple[Callable[..., Ref], Callable[[Any], Any]]] = {
     "the rest of the error function": (tails.complementary_error, special.erfc),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from onnx import helper
 
+from offcut.core.expr import Expr
 from offcut.graph import extents
 from offcut.plugins.onnx.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.dtypes import name_of
@@ -216,7 +217,12 @@ def _cast(context: Context, call: Call) -> Known | None:
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
     assert isinstance(first, Known)
-    return Known(first.array, dtype) if dtype in EXACT and first.dtype in EXACT else None
+    if dtype not in EXACT or first.dtype not in EXACT:
+        return None
+    if dtype.startswith("int"):  # sizes are whole already
+        whole = np.frompyfunc(lambda one: one if isinstance(one, Expr) else math.trunc(one), 1, 1)
+        return Known(np.asarray(whole(first.array), dtype=object), dtype)
+    return Known(first.array, dtype)
 
 
 def _element_wise(

@@ -42,11 +42,11 @@ def counting() -> Iterator[None]:
             return _counted(start, end, steps, **more)
         return theirs(start, end, steps, **more)
 
-    setattr(torch, theirs.__name__, spaced)
+    torch.linspace = spaced
     try:
         yield
     finally:
-        setattr(torch, theirs.__name__, theirs)
+        torch.linspace = theirs
 
 
 def _counted(
