@@ -12,7 +12,7 @@ FLOATS = ("float64", "float32", "float16", "bfloat16")
 SIGNED = ("int64", "int32", "int16", "int8")
 UNSIGNED = ("uint64", "uint32", "uint16", "uint8")
 INTEGERS = (*SIGNED, *UNSIGNED)
-PLACES = tuple(one for one in INTEGERS if one != "uint64")
+INDEX_DTYPES = tuple(one for one in INTEGERS if one != "uint64")
 """The integers that operators take as places along an axis: int64 holds them."""
 NUMBERS = (*FLOATS, *INTEGERS)
 DTYPES = (*NUMBERS, "bool")
@@ -35,6 +35,11 @@ ITEM_BYTES = {
 
 
 @cache
+def index_dtype(dtype: str) -> str:
+    """What places of an integer type are calculated in: int32 where it holds them all, else int64."""
+    return "int64" if dtype in ("int64", "uint32") else "int32"
+
+
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """numpy's dtype of that name; bfloat16 is ml_dtypes'."""
     if name == "bfloat16":

@@ -20,8 +20,8 @@ MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
 
 BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
-"""Operations on the bits of integers of two's complement. A shift by the width or more, or by less than 0, leaves none of
-the bits: 0, and of a right shift of what is below 0 that is -1.
+"""Operations on the bits of integers of two's complement, of w bits: ``shl(a, b)`` is ``a * 2**b`` modulo ``2**w``, ``shr(a, b)`` is
+``floor(a / 2**b)``. Where b is w or more, or below 0, it counts as w: 0, and of a right shift of what is below 0 that is -1.
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.dtypes import PLACES
+from offcut.core.dtypes import INDEX_DTYPES, index_dtype
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -37,10 +37,10 @@ def one_hot(
     Raises DescribeError where element types do not fit or `depth` is no size.
     """
     check_tensor("one_hot", "indices", indices)
-    check_dtype("one_hot", "indices", indices, PLACES)
+    check_dtype("one_hot", "indices", indices, INDEX_DTYPES)
     made = check_result("one_hot", dtype, "float32")
     name = named("one_hot", name, [indices], ("", depth, None), ("", made, "float32"))
-    compared = "int64" if indices.dtype == "int64" else "int32"
+    compared = index_dtype(indices.dtype)
 
     def chosen(*at: Value) -> Value:
         here = cast(indices[at[:-1]], compared) == cast(at[-1], compared)

@@ -17,6 +17,7 @@ ROWS = 4
 BLOCK = LANES * ROWS
 """Elements whose extreme is looked at first; as many lanes of them are compared side by side."""
 
+LEVELS = 31  # how often what is merged may double: places are of int32
 _NONE = 2**31 - 1  # the place of no element
 
 
@@ -170,7 +171,7 @@ def merged(
         f"      {own}[{place}] = {other}",
         f"      {from_}[{place}] = int32({at})",
         f"{run} = int64({BLOCK})",
-        "for $l in 0:31",
+        f"for $l in 0:{LEVELS}",
         f"  if {run} < {count}",
         f"    for $q in 0:index(({count} + {pair} - int64(1)) // max({pair}, int64(1)))",
         f"      {left} = {begin}",

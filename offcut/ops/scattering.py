@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.dtypes import PLACES, UNSIGNED
+from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
@@ -134,7 +134,7 @@ class _Copy:
     def place(self, at: str, extent: Any) -> tuple[str, str]:
         """Whether an index is a place along an axis, and which."""
         number, count = f"{self.given('indices')}{at}", self.text.shown(extent)
-        wide = "int64" if self.index in ("int64", "uint32") else "int32"
+        wide = index_dtype(self.index)
         if self.index != wide:
             number = f"{wide}({number})"
         condition = f"{number} < {wide}({count})"
@@ -179,7 +179,7 @@ def _check_updates(
     shape: Sequence[Any],
     reduction: Any,
 ) -> None:
-    check_dtype(op, "indices", indices, PLACES)
+    check_dtype(op, "indices", indices, INDEX_DTYPES)
     check_tensor(op, "updates", updates, len(shape))
     check_shape(op, "updates", updates, shape)
     check_dtype(op, "updates", updates, (x.dtype,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.core.dtypes import PLACES, UNSIGNED
+from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.describe.functions import index, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -109,7 +109,7 @@ def _check(op: str, x: Tensor, indices: Tensor, axis: int) -> int:
     """`axis`, counted from the front."""
     check_tensor(op, "x", x, least=1)
     check_tensor(op, "indices", indices)
-    check_dtype(op, "indices", indices, PLACES)
+    check_dtype(op, "indices", indices, INDEX_DTYPES)
     return axis_number(op, x, axis)
 
 
@@ -119,7 +119,7 @@ def _place(number: Value, extent: object, from_end: bool) -> Value:
 
 def wrapped(number: Value, extent: object) -> Value:
     """`number`, from the end of an axis of `extent` where it is below 0; of int32 at least."""
-    wide = cast(number, "int64" if number.dtype in ("int64", "uint32") else "int32")
+    wide = cast(number, index_dtype(number.dtype))
     if number.dtype in UNSIGNED:
         return wide
     return where(wide < 0, wide + cast(extent, wide.dtype), wide)

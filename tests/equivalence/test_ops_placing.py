@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import INTEGERS, PLACES, numpy_dtype
+from offcut.core.dtypes import INDEX_DTYPES, INTEGERS, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")
@@ -106,7 +106,7 @@ def test_places_are_counted(dtype: str) -> None:
         np.testing.assert_array_equal(found, np.arange(2 * length + 1).astype(numpy_dtype(dtype)))
 
 
-@pytest.mark.parametrize("dtype", PLACES)
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_an_integer_is_one_of_several(dtype: str) -> None:
     ids = oc.placeholder((b, m), dtype, "I")
     op = Operator(ops.one_hot(ids, n, "int32" if dtype == "int8" else "float32"), [ids])

@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import PLACES, UNSIGNED, numpy_dtype
+from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 LAST = 2**31 - 1
@@ -27,7 +27,7 @@ def numbers(count: int, dtype: str, *shape: int) -> Array:
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("dtype", PLACES)
+@pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
     x, ids = oc.placeholder((m, n, 3), name="X"), oc.placeholder((b, 2), dtype, "I")
     op = Operator(ops.take(x, ids, axis), [x, ids])

@@ -69,7 +69,7 @@ class Cost:
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
     memories by name, the nearest first
-    exact    whether every count is one; else some are bounds
+    exact    whether operations, instances and runs are counts; else some are bounds. Bytes follow from boxes of lines
     kept     bytes of the largest part of the call that fits each cache, and stays there
     occupancy  the same as shares of the caches
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three

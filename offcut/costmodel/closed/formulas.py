@@ -102,7 +102,7 @@ class Formulas:
 
     @property
     def exact(self) -> bool:
-        """Whether every count is one; else some are bounds."""
+        """Whether operations, instances and runs are counts; else some are bounds. Bytes follow from boxes of lines."""
         return self.prediction.exact
 
     @property

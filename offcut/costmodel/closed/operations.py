@@ -10,15 +10,12 @@ from offcut.core.program import Program, Store
 from offcut.costmodel.device import Energy, Picojoules
 
 _ALIKE = {
-    "int8": "int8",
-    "uint8": "int8",
-    "int32": "int32",
-    "float16": "float16",
-    "bfloat16": "float16",
-    "float32": "float32",
-    "float64": "float32",
+    **dict.fromkeys(("int8", "uint8", "bool"), "int8"),
+    **dict.fromkeys(("int16", "uint16", "int32", "uint32", "int64", "uint64", "index"), "int32"),
+    **dict.fromkeys(("float16", "bfloat16"), "float16"),
+    **dict.fromkeys(("float32", "float64"), "float32"),
 }
-"""By element type, the one of a table of energies that stands for it."""
+"""By element type, the one of a table of energies that stands for it: no table has numbers of 16 or 64 bits but float16."""
 
 
 def operations(store: Store) -> int:
@@ -67,7 +64,7 @@ def _term(store: Store) -> Expr:
 
 
 def _energy(table: Picojoules, dtype: str) -> float:
-    found: float = getattr(table, _ALIKE.get(dtype, "int32"))
+    found: float = getattr(table, _ALIKE[dtype])
     return found
 
 

@@ -48,7 +48,9 @@ class Sums:
         match self.how:
             case Exactness.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
-                return short or self.tables.stands_for(name, lo, hi, folded(term))
+                if short is not None:
+                    return short
+                return self.tables.stands_for(name, lo, hi, folded(term))
             case Exactness.CLOSED:
                 closed = summed(name, lo, hi, term, known)
                 self.instead = None if closed.exact else Exactness.BOUND

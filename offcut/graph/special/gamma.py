@@ -12,7 +12,7 @@ _SERIES = (
     *(-176.61502916214059, 12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6),
     1.5056327351493116e-7,
 )
-"""Of Lanczos, with g = 7."""
+"""Of Lanczos' formula, with g = 7. Source: P. Godfrey, A note on the computation of the convergent Lanczos complex gamma approximation, 2001."""
 _TAIL = (691 / 32760, -1 / 132, 1 / 240, -1 / 252, 1 / 120, -1 / 12)
 """Of the asymptotic series of the derivative, by powers of ``1 / x**2``; from 8 on what is left out is less than 2e-14."""
 _STEPS = 8

@@ -31,7 +31,7 @@ def bitwise_not(x: Tensor, *, name: str | None = None) -> Tensor:
 def shift_left(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """``x << y`` by element of integers: the lowest `y` bits are 0, and the highest are lost.
 
-    x, y   as in `add`. By the width or more, or by less than 0, no bit is left: 0
+    x, y   as in `add`. By the width or more, or by less than 0, it is 0
     """
     return pointwise("shift_left", name, {"x": x, "y": y}, lambda a, b: a << b, INTEGERS)
 
@@ -39,6 +39,6 @@ def shift_left(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
 def shift_right(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """``x >> y`` by element of integers, ``floor(x / 2**y)``; bits of the sign come in from the left.
 
-    x, y   as in `add`. By the width or more, or by less than 0, no bit is left: 0, and -1 where x is below 0
+    x, y   as in `add`. By the width or more, or by less than 0, it is 0, and -1 where x is below 0
     """
     return pointwise("shift_right", name, {"x": x, "y": y}, lambda a, b: a >> b, INTEGERS)

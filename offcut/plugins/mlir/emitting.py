@@ -182,7 +182,7 @@ class Scalars:
         return self.added(_INTEGER[expr.op](a, b))
 
     def shifted(self, op: str, dtype: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        """A shift, which is poison where it is by the width or more, or by less than 0: no bit is left there."""
+        """A shift; MLIR's is poison where it is by the width or more, or by less than 0, ours is as `offcut.core.expr.BITWISE` has it."""
         width, last = (self.constants(_BITS[dtype] - less, dtype) for less in (0, 1))
         inside = self.added(arith.CmpiOp(b, width, "ult"))
         near = self.added(arith.SelectOp(inside, b, last))

@@ -228,7 +228,7 @@ def _shrink(g: Context, call: Call) -> Results:
 
 
 def _shifted(g: Context, call: Call) -> Results:
-    """By the width or more, or by less than 0, no bit is left."""
+    """By the width or more, or by less than 0, as `offcut.core.expr.BITWISE` has it."""
     return g.binary(
         "shift_left" if call.get("direction") == "LEFT" else "shift_right", *call.present
     )

@@ -55,7 +55,8 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
     largest = Largest(nest, typical)
     how = largest.look()
     leaves = _Leaves(nest, how)
-    return Counted(leaves.made(), largest.taken, leaves.exact)
+    found = leaves.made()
+    return Counted(found, largest.taken, leaves.exact)
 
 
 class _Leaves:
