@@ -235,6 +235,7 @@ ROWS = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("kind", "target"),
     [

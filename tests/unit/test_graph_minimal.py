@@ -116,6 +116,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
     assert off[0] <= off[1]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "options",
     [
