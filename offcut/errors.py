@@ -85,7 +85,7 @@ class InternalError(Exception):
 
 
 @contextmanager
-def asked_of_another(
+def blamed_on_another(
     refused: Callable[[str], OffcutError], *own: type[Exception]
 ) -> Iterator[None]:
     """Inside, a function of another's is asked, and what it raises is refused; refusals and bugs of offcut's come out as they are.

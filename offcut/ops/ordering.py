@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.core.program import Program
 from offcut.core.whole import whole
@@ -138,17 +140,7 @@ def merged(
         for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
     )
     a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
-    blocks = (extent + BLOCK - 1) // BLOCK
-    keys, ranks = (
-        text.local("keys", key, (blocks, BLOCK)),
-        text.local("ranks", "int32", (blocks, BLOCK)),
-    )
-    shown, many, at = text.shown(extent), text.shown(blocks), f"{BLOCK}*$q + $c"
-    behind_all = str(neutral("max" if descending else "min", key))
-    if x.dtype == "float64" and not descending:
-        behind_all = "nan"
-    one, other = f"{keys}[$q, $r]", f"{keys}[$q, $c]"
-    place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
+    shown = text.shown(extent)
     count, pair = f"int64({shown})", f"({run} + {run})"
     begin, last = f"int64($q)*{pair}", f"int64({shown}) - int64(1)"
     stop = f"min({begin} + {pair}, {count})"
@@ -157,19 +149,7 @@ def merged(
         earlier = order.before(b, a)
     order.lines(
         text,
-        f"for $q in 0:{many}",
-        f"  for $c in 0:{BLOCK}",
-        f"    {keys}[$q, $c] = where({at} < {shown}, {_key(x.dtype, text.given['x'] + order.at(at))}, {behind_all})",
-        f"for $q in 0:{many}",
-        f"  for $c in 0:{BLOCK}",
-        f"    {ranks}[$q, $c] = int32(0)",
-        f"    for $r in 0:{BLOCK}",
-        f"      {ranks}[$q, $c] += {order.first(one, other)} + {order.alike(one, other)} * where($r < $c, int32(1), int32(0))",
-        f"for $q in 0:{many}",
-        f"  for $c in 0:{BLOCK}",
-        f"    if {at} < {shown}",
-        f"      {own}[{place}] = {other}",
-        f"      {from_}[{place}] = int32({at})",
+        *_ranked(text, order, extent, own, from_),
         f"{run} = int64({BLOCK})",
         f"for $l in 0:{LEVELS}",
         f"  if {run} < {count}",
@@ -197,6 +177,36 @@ def merged(
         f"  {places}{order.at('$t')} = int64({from_}[$t])",
     )
     return text.made()
+
+
+def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) -> list[str]:
+    """Each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
+    has keys that come after all others, which stay at its end.
+    """
+    dtype = order.x.dtype
+    key = "float64" if dtype in FLOATS else dtype
+    blocks, shown = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
+    keys = text.local("keys", key, (blocks, BLOCK))
+    ranks = text.local("ranks", "int32", (blocks, BLOCK))
+    after_all = str(neutral("min" if order.ascending else "max", key))
+    if dtype == "float64" and order.ascending:
+        after_all = "nan"
+    at, its, own_key = f"{BLOCK}*$q + $c", f"{keys}[$q, $r]", f"{keys}[$q, $c]"
+    ahead = f"{order.first(its, own_key)} + {order.alike(its, own_key)} * {_one('$r < $c')}"
+    place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
+    each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
+    return [
+        *each,
+        f"    {own_key} = where({at} < {shown}, {_key(dtype, text.given['x'] + order.at(at))}, {after_all})",
+        *each,
+        f"    {ranks}[$q, $c] = int32(0)",
+        f"    for $r in 0:{BLOCK}",
+        f"      {ranks}[$q, $c] += {ahead}",
+        *each,
+        f"    if {at} < {shown}",
+        f"      {own}[{place}] = {own_key}",
+        f"      {places}[{place}] = int32({at})",
+    ]
 
 
 def _key(dtype: str, element: str) -> str:

@@ -174,7 +174,7 @@ def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
 
     width     of the lanes; multiple  of what the first one's coordinate is known to be
     """
-    count = max(width, 2)
+    count = max(width, 2)  # one lane lies as if a second followed it
     offsets = [0] * count
     for atom, factor in linear(part).terms:
         found = _offsets(atom, axis, width, multiple, count)
@@ -191,12 +191,15 @@ def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
 
 def row_spacing(index: Sequence[Expr], axis: str, width: int, multiple: int) -> Spacing | None:
     """`spacing` in the last index of an array, whose others move no lane; None where they do."""
-    *outer, last = (SAME, *(spacing(part, axis, width, multiple) for part in index))
+    if not index:
+        return SAME
+    *outer, last = (spacing(part, axis, width, multiple) for part in index)
     return last if all(one == SAME for one in outer) else None
 
 
 def _offsets(atom: Expr, axis: str, width: int, multiple: int, count: int) -> Sequence[int] | None:
-    """How far each lane is from the first in an atom of an index; None where it is not known.
+    """How far each of `count` lanes is from the first in an atom of an index; None where it is not known. `width` and `multiple` are
+    those of `spacing`.
 
     Lanes that begin at a multiple of their number all lie in one block of a multiple of it: ``i // 64`` is one value for 16 of
     them, and ``i % 64`` goes on by one.

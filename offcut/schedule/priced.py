@@ -11,7 +11,7 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Choose, Option, Program, walk
 from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
-from offcut.errors import DescribeError, PartitionError, asked_of_another
+from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import Nest, Schedule, Step, Together
 
@@ -65,7 +65,7 @@ def _cost(loops: Program, option: Option, price: OwnPrice, users: Mapping[str, s
         what, help = f"cannot price {option.label}", ("lambda loops: 2e-9 * n",)
         return DescribeError("compile", what, because=f"price= {did}", help=help)
 
-    with asked_of_another(refused):
+    with blamed_on_another(refused):
         found = price(replace(loops, body=option.body))
     try:
         node = None if isinstance(found, bool) else real_of(found)

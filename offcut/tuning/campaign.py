@@ -18,7 +18,7 @@ from itertools import islice
 from math import hypot, inf, isfinite
 from random import Random
 
-from offcut.errors import DescribeError, TargetError, asked_of_another
+from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Times
 from offcut.search.explorers import Explorer, Judge, Seen
@@ -173,7 +173,7 @@ class Campaign:
                 "tune", what, at=f"explorer {self.named}", because=because, help=help
             )
 
-        with asked_of_another(lambda did: refused("cannot search", f"it {did}"), OutOfTime):
+        with blamed_on_another(lambda did: refused("cannot search", f"it {did}"), OutOfTime):
             found = tuple(islice(self.explorer.propose(self.space, seen, rng, wanted), wanted))
         for one in found:
             if not isinstance(one, Schedule):

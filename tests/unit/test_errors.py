@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from offcut import errors
-from offcut.errors import DescribeError, InternalError, OffcutError, asked_of_another
+from offcut.errors import DescribeError, InternalError, OffcutError, blamed_on_another
 
 KINDS = [
     kind
@@ -57,10 +57,10 @@ def test_what_is_of_offcut_comes_out_of_a_function_of_another_as_it_is(error: Ex
     def refused(did: str) -> OffcutError:
         return OffcutError("tune", "cannot ask it", because=f"it {did}")
 
-    with pytest.raises(type(error)) as out, asked_of_another(refused, OverTime):
+    with pytest.raises(type(error)) as out, blamed_on_another(refused, OverTime):
         raise error
     assert out.value is error
-    with pytest.raises(OffcutError) as told, asked_of_another(refused, OverTime):
+    with pytest.raises(OffcutError) as told, blamed_on_another(refused, OverTime):
         raise KeyError("b")
     assert told.value.because == "it raised KeyError: 'b'"
     assert isinstance(told.value.__cause__, KeyError)

@@ -11,7 +11,7 @@ import numpy as np
 from offcut.costmodel.learned.case import Case
 from offcut.costmodel.learned.features import FEATURES
 from offcut.costmodel.learned.values import Values
-from offcut.errors import DescribeError, asked_of_another
+from offcut.errors import DescribeError, blamed_on_another
 
 GROUP = "offcut.features"
 
@@ -30,7 +30,7 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
     parts: list[Values] = []
     for feature in features:
         name = _name(feature)
-        with asked_of_another(partial(_refused, name)):
+        with blamed_on_another(partial(_refused, name)):
             found = feature(case)
         given = found if isinstance(found, Mapping) else {"": found}
         rows = np.empty((len(given), case.count))

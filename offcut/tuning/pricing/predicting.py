@@ -12,7 +12,7 @@ import numpy as np
 from offcut.costmodel import Cost, Machine
 from offcut.costmodel.nests import Calls, LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, asked_of_another
+from offcut.errors import DescribeError, blamed_on_another
 from offcut.schedule import Nest, Schedule, Together
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
@@ -103,7 +103,7 @@ def key_of(sizes: Any) -> Sizes:
 
 
 def _asked(own: Any, schedule: Schedule, sizes: dict[str, int]) -> float:
-    with asked_of_another(partial(_no_price, own)):
+    with blamed_on_another(partial(_no_price, own)):
         found = own(schedule, **sizes)
     number = isinstance(found, int | float | np.floating) and not isinstance(found, bool)
     if not number or not 0 <= found <= LONGEST:

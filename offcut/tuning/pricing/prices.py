@@ -10,7 +10,7 @@ from typing import Any
 
 from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, OffcutError, asked_of_another
+from offcut.errors import DescribeError, OffcutError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
 from offcut.search.default_file import default_file
@@ -123,7 +123,7 @@ class _Own:
         def refused(did: str) -> DescribeError:
             return DescribeError("tune", "cannot teach price=", because=f"its refit {did}")
 
-        with asked_of_another(refused):
+        with blamed_on_another(refused):
             self.learn(times)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from offcut.errors import DescribeError, PartitionError, asked_of_another
+from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.lines import Line
 
 SHOWN = "relu_1 to mean: 2 of b at a time"
@@ -59,7 +59,7 @@ def said_by(rule: Callable[[Mapping[str, int]], str], sizes: Mapping[str, int]) 
         what = "cannot ask the rule"
         return PartitionError("parts", what, at=at, because=f"it {did}", help=help)
 
-    with asked_of_another(refused):
+    with blamed_on_another(refused):
         text = rule(dict(sizes))
     if not isinstance(text, str):
         raise refused(f"gave {text!r}, and parts are text")
