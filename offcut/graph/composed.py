@@ -138,11 +138,15 @@ def first_in_order(
     return tuple(cut(one, axis, 0, k) for one in every)
 
 
+MOST_ROWS = 4
+"""Of a determinant: 24 products of 4 elements, and five times as many with each row more."""
+
+
 def determinant(make: Make, cut: Callable[..., Ref], x: Ref, shape: Sequence[Extent]) -> Ref:
     """Of matrices along the last two axes, along the first row.
 
     cut    ``cut(value, axis, start, stop)``: a part of an axis
-    shape  of `x`, whose last two extents are one number, at most 4
+    shape  of `x`, whose last two extents are one number, at most `MOST_ROWS`
     """
     rank, order = len(shape), shape[-1]
     assert isinstance(order, int)

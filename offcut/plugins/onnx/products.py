@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 
 from offcut.graph import Ref
-from offcut.graph.composed import determinant
+from offcut.graph.composed import MOST_ROWS, determinant
 from offcut.plugins.onnx.context import Context, product
 from offcut.plugins.onnx.elementwise import Operator, scalar
 from offcut.plugins.onnx.operands import Call, Element, Known, Operand, Refused, Results
@@ -161,8 +161,8 @@ def _determinant(g: Context, call: Call) -> Results:
     """Narrower floats are calculated in float64: it cancels."""
     x = call[0]
     order = g.whole(g.shape(x)[-1], "the rows of a matrix")
-    if not 1 <= order <= 4:
-        raise Refused(f"the determinant of {order} rows", "1 to 4")
+    if not 1 <= order <= MOST_ROWS:
+        raise Refused(f"the determinant of {order} rows", f"1 to {MOST_ROWS}")
     wide = g.ref(g.cast(x, "float64"))
 
     def cut(value: Ref, *part: int) -> Ref:

@@ -130,7 +130,7 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
         return div(t, x, y)
     if rounding_mode == "floor":
         return floor_divide(t, x, y)
-    if "int" in t.result:
+    if t.result in INTEGERS:
         return _whole_quotient(t, x, y)
     if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result} towards 0")
@@ -152,7 +152,7 @@ def _whole_quotient(t: Translation, x: Operand, y: Operand) -> Any:
 @takes("floor_divide", "floor_divide.Scalar")
 def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
     """Of floats: what is left without the remainder, which is rounded once, as torch does it."""
-    if "int" in t.result:
+    if t.result in INTEGERS:
         return binary(t, "floor_divide", x, y)
     if not t.result.startswith("float"):
         raise Left(f"it rounds a quotient of {t.result}")
@@ -228,10 +228,10 @@ def masked_fill(t: Translation, x: Ref, mask: Ref, value: Operand) -> Any:
     return _chosen(t, mask, value, x)
 
 
-def _logical(op: str) -> Callable[..., Any]:
+def _logical(op: str, of_bits: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Operand, y: Operand) -> Any:
-        if t.result != "bool":  # of bits
-            return binary(t, op.replace("logical", "bitwise"), x, y)
+        if t.result != "bool":
+            return binary(t, of_bits, x, y)
         held = (truth(t, one if isinstance(one, Ref) else t.scalar(one, "bool")) for one in (x, y))
         return t.node(op, *held)
 
@@ -241,7 +241,7 @@ def _logical(op: str) -> Callable[..., Any]:
 for _word in ("and", "or", "xor"):
     _ends = ("Tensor", "Scalar", "Scalar_Tensor")
     takes(f"logical_{_word}", *(f"bitwise_{_word}.{end}" for end in _ends))(
-        _logical(f"logical_{_word}")
+        _logical(f"logical_{_word}", f"bitwise_{_word}")
     )
 
 

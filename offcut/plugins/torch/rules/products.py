@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.graph import Ref
-from offcut.graph.composed import determinant
+from offcut.graph.composed import MOST_ROWS, determinant
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
@@ -190,8 +190,8 @@ def outer(t: Translation, x: Ref, y: Ref) -> Any:
 def determinant_of(t: Translation, x: Ref) -> Any:
     """Narrower floats are calculated in float64: it cancels."""
     order = plain(t.shape(x)[-1])
-    if not isinstance(order, int) or not 1 <= order <= 4:
-        raise Left("its matrices have any number of rows, or more than 4")
+    if not isinstance(order, int) or not 1 <= order <= MOST_ROWS:
+        raise Left(f"its matrices have any number of rows, or more than {MOST_ROWS}")
     wide = t.cast(x, "float64")
     shape = [*t.shape(x)[:-2], order, order]
     return t.as_result(determinant(t.node, t.slice, wide, shape)), None, None
