@@ -142,7 +142,9 @@ class Campaign:
         count = self.batch
         if self.trials is not None:
             count = min(count, self.trials - len(self.tried))
-        if self.seconds is not None and self.tried:
+        if self.seconds is not None and not self.tried:
+            count = min(count, 1)  # what a trial takes is not known before one was made
+        elif self.seconds is not None:
             each = elapsed / len(self.tried)
             left = self.seconds - elapsed
             count = min(count, max(1, int(left / each)) if left > 0 and each > 0 else 0)

@@ -135,6 +135,10 @@ def asks_an_extent(axis: TiledAxis) -> Iterator[Take]:
         yield axis.full()
 
 
+def squares(axis: TiledAxis) -> Iterator[Take]:
+    yield axis.full(axis.extent * axis.extent)
+
+
 def asks_no_condition(axis: TiledAxis) -> Iterator[Take]:
     yield axis.where(axis.extent).full()
 
@@ -148,8 +152,9 @@ IMPOSSIBLE: dict[Callable[..., Iterator[Take]], str] = {
     raises: "its function raises ValueError: not today",
     no_height: "a tile of 9 instances is asked for, which is no int from 1 to 8",
     half_a_height: "a tile of 4.0 instances is asked for, which is no int from 1 to 8",
-    not_affine: "the height of a tile is not quasi-affine in the extent",
+    not_affine: "extent * extent is not quasi-affine: a factor is an int",
     asks_no_condition: "extent is no condition on axis.extent and axis.left",
+    squares: "extent * extent is not quasi-affine: a factor is an int",
 }
 
 

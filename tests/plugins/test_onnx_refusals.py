@@ -43,6 +43,20 @@ from_onnx: cannot take 3 nodes of net
     )
 
 
+def test_operators_of_a_version_that_onnx_does_not_know_are_refused() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(RELU.replace("20", "999")))
+    assert (
+        str(refused.value)
+        == f"""\
+from_onnx: cannot take operators of version 999
+  because  the installed onnx knows those up to {newest}
+  help     pip install --upgrade onnx
+  help     a file of an older version"""
+    )
+
+
 def test_what_is_no_model_is_refused(tmp_path: Any) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(tmp_path / "none.onnx")

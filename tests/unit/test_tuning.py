@@ -242,6 +242,18 @@ def test_a_budget_in_seconds_ends_the_rounds(tmp_path: Path, clock: SimpleNamesp
     assert len(tuned.tried) == 16
 
 
+def test_seconds_that_the_first_trial_takes_leave_none_for_others(
+    tmp_path: Path, clock: SimpleNamespace
+) -> None:
+    def slow(schedule: Schedule) -> list[float]:
+        clock.now += 5
+        return [1e-6, 1e-6]
+
+    tuned = campaign(Bench(slow), tmp_path / "r", explorer="random", trials=None, seconds=3.0)
+    tuned.best()
+    assert len(tuned.tried) == 1
+
+
 def test_predicting_counts_into_the_seconds(tmp_path: Path, clock: SimpleNamespace) -> None:
     for explorer in ("anneal", "beam", "evolution"):
         clock.now, told = 0.0, list[Progress]()

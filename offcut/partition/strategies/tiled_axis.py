@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Literal, TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, substitute
+from offcut.core.expr import Binary, Expr, Var, children, substitute, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.value import Value
 from offcut.errors import DescribeError, InternalError
@@ -185,8 +185,9 @@ class TiledAxis:
     def _int(self, height: int) -> Expr:
         whole = isinstance(height, int) and not isinstance(height, bool)
         if not whole or not 1 <= height <= self._tile:
+            shown = _shown(height.node) if isinstance(height, Value) else height
             raise NotTaken(
-                f"a tile of {height} instances is asked for, which is no int from 1 to {self._tile}"
+                f"a tile of {shown} instances is asked for, which is no int from 1 to {self._tile}"
             )
         return ix.const(height)
 
@@ -236,7 +237,16 @@ def _node(given: Value | int, dtype: str = "index") -> Expr:
         kind = "condition on" if dtype == "bool" else "int, and no expression in"
         shown = _shown(given.node) if isinstance(given, Value) else repr(given)
         raise NotTaken(f"{shown} is no {kind} axis.extent and axis.left")
+    if not _is_quasi_affine(given.node):
+        raise NotTaken(f"{_shown(given.node)} is not quasi-affine: a factor is an int")
     return given.node
+
+
+def _is_quasi_affine(node: Expr) -> bool:
+    """Whether isl takes an expression: no product of two that vary."""
+    if isinstance(node, Binary) and node.op == "*" and variables(node.a) and variables(node.b):
+        return False
+    return all(map(_is_quasi_affine, children(node)))
 
 
 def at(extent: Expr, given: Expr) -> Expr:

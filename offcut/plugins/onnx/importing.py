@@ -206,6 +206,14 @@ class _Import:
             "" if one.domain in STANDARD else one.domain: one.version
             for one in self.proto.opset_import
         }
+        newest = onnx.defs.onnx_opset_version()
+        if versions.get("", 0) > newest:
+            raise DescribeError(
+                OP,
+                f"cannot take operators of version {versions['']}",
+                because=f"the installed onnx knows those up to {newest}",
+                help=("pip install --upgrade onnx", "a file of an older version"),
+            )
         versions |= {domain: versions[""] for domain in STANDARD if "" in versions}
         walk = Walk(self.context, functions)
         walk.nodes(self.graph.node, Scope(values, versions))
