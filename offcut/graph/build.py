@@ -144,10 +144,16 @@ class Builder:
         Raises DescribeError for a value that is not there.
         """
         for value in values:
-            if not isinstance(value, Ref) or value.name not in self.values:
-                shown = value.name if isinstance(value, Ref) else repr(value)
+            if not isinstance(value, Ref):
+                raise DescribeError(
+                    "graph",
+                    f"cannot give {value!r} back",
+                    because=f"it is a {type(value).__name__}, no value of the graph",
+                    help=("what input, constant and node give",),
+                )
+            if value.name not in self.values:
                 because = "no input, constant or node is called so"
-                raise DescribeError("graph", f"cannot give {shown} back", because=because)
+                raise DescribeError("graph", f"cannot give {value.name} back", because=because)
         self.outputs += [value.name for value in values]
 
     def fresh(self, name: str) -> str:

@@ -30,6 +30,10 @@ REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
         lambda made, x: made.output(Ref("y")),
         "graph: cannot give y back\n  because  no input, constant or node is called so",
     ),
+    "an output by its name": (
+        lambda made, x: made.output("x"),  # type: ignore[arg-type]
+        "graph: cannot give 'x' back\n  because  it is a str, no value of the graph\n  help     what input, constant and node give",
+    ),
     "an operand that is none": (
         lambda made, x: made.node("relu", Ref("y")),
         "graph: cannot read the value y\n  because  nothing before gives it",
