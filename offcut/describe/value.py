@@ -408,7 +408,11 @@ def unary(op: str, a: Any) -> Value:
             "compute", f"cannot take {op} of {shown}", because=f"{op} is for float elements"
         )
     if isinstance(a.node, Const) and op == "neg":
-        return Value(Const(-a.node.value, a.node.dtype))
+        value = -a.node.value
+        if a.dtype in INTEGERS:  # as of an element: of uint16, that of 5 is 65531
+            info = np.iinfo(numpy_dtype(a.dtype))
+            value = (int(value) - info.min) % (info.max - info.min + 1) + info.min
+        return Value(Const(value, a.node.dtype))
     return combine(Unary(op, a.node), a)
 
 

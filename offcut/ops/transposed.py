@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from offcut.core.dtypes import FLOATS
 from offcut.core.whole import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
@@ -301,7 +302,7 @@ class _Spread:
             joined = conditions[0]
             for condition in conditions[1:]:
                 joined = joined & condition
-            pixel = where(joined, pixel, 0.0 if self.total != "int32" else 0)
+            pixel = where(joined, pixel, 0.0 if self.total in FLOATS else 0)
             return sum_over(pixel * element(w, weight, self.total), axis=(c, *steps))
 
         letters = ("n", *across, *(f"{across[n]}f" for n in wide), "o")

@@ -9,7 +9,9 @@ import pytest
 
 import offcut as oc
 from offcut.backends.base import LEFT_AN_ARRAY
-from offcut.backends.host.in_turn import ENTRY, Batch, check_status
+from offcut.backends.cpu import build
+from offcut.backends.cpu.machine.jit import Loaded
+from offcut.backends.host.in_turn import ENTRY, SYMBOL, Batch, check_status
 from offcut.errors import CallError, InternalError
 
 
@@ -106,3 +108,15 @@ def test_compact_tensors_are_seen_as_views_see_them() -> None:
         made.to_sparse(),
     )
     assert [arrays.compact(one) for one in others] == [None] * len(others)
+
+
+def test_an_entry_keeps_the_function_that_calls_it() -> None:
+    """Of threads that ask for it at once each has its own, and what is remembered of it is one of them."""
+    x = oc.placeholder((oc.dim("n"),), name="X")
+    code = oc.compile(oc.compute(x.shape, lambda i: x[i] + 1.0, "Y")).code.loaded
+    build._in_turn.cache_clear()
+    first = code.entry({})
+    build._in_turn.cache_clear()
+    for entry in (first, code.entry({})):
+        turns = [one for one in entry.owners if isinstance(one, Loaded) and one is not code.loaded]
+        assert [one.address(SYMBOL) for one in turns] == [entry.in_turn]

@@ -119,3 +119,16 @@ for i in 0:n
         wanted = y + ((x & 255) ^ ((x << 3) >> 5))
         np.testing.assert_array_equal(kernel(x, y.copy()), wanted)
         np.testing.assert_array_equal(cut.run({"x": x, "y": y}, n=size), wanted)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_a_literal_with_the_other_sign_stays_in_its_type(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = oc.placeholder((oc.dim("n", 0, 9),), dtype, name="X")
+    for value in (5, info.min, info.max):
+        y = oc.compute(x.shape, lambda i, value=value: x[i] + (-oc.cast(value, dtype)), "Y")
+        given = np.arange(3, dtype=dtype)
+        wanted = (given - np.full(3, value, dtype)).astype(dtype)
+        np.testing.assert_array_equal(oc.compile(y)(given), wanted)
+        found = oc.parse(str(oc.partition(y).source)).run({"X": given})
+        np.testing.assert_array_equal(found, wanted)

@@ -116,6 +116,18 @@ def test_groups_spread_into_their_own_channels_and_ends_follow(layout: str) -> N
         op.check([np.ascontiguousarray(one) for one in arrays], exact, interpreted=size == (8, 1))
 
 
+def test_integers_of_any_width_are_spread() -> None:
+    for dtype in ("uint16", "int64", "uint64"):
+        x, v = oc.placeholder((b, 2, h, w), dtype, "X"), oc.placeholder((2, 3, 2, 2), dtype, "V")
+        op = Operator(ops.conv_transpose2d(x, v, stride=2), [x, v])
+        a, f = (
+            integers(name, "int8", *shape) % 9
+            for name, shape in (("a", (2, 2, 3, 4)), ("f", (2, 3, 2, 2)))
+        )
+        exact = spread(a.astype("i8"), f.astype("i8"), (2, 2), ((0, 0), (0, 0)))
+        op.check([a.astype(dtype), f.astype(dtype)], exact)
+
+
 @pytest.mark.parametrize("dtype", [slow("float64"), slow("bfloat16"), slow("float16"), "int8"])
 def test_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     x, v = oc.placeholder((b, h, w, 19), dtype, "X"), oc.placeholder((3, 3, 19, 17), dtype, "V")

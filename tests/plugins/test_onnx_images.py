@@ -143,6 +143,14 @@ def test_places_of_what_is_greatest_and_back(order: int) -> None:
     each(back, [{"x": drawn(h, n, 3, h, w)} for n, h, w in ((1, 2, 3), (2, 6, 9))])
 
 
+def test_places_of_what_is_greatest_in_windows_with_holes() -> None:
+    proto = parsed(
+        "g (float[n, 2, h, w] x) => (float[?, ?, ?, ?] y, int64[?, ?, ?, ?] places)"
+        "{ y, places = MaxPool<kernel_shape = [2, 2], dilations = [2, 3]>(x) }"
+    )
+    each(proto, [{"x": drawn(h, n, 2, h, w)} for n, h, w in ((1, 3, 4), (2, 5, 8))])
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_determinants_of_any_number_of_matrices(order: int) -> None:
     proto = parsed(f"g (float[n, {order}, {order}] x) => (float[n] y) {{ y = Det(x) }}")

@@ -251,6 +251,13 @@ def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone
         model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))
 
 
+def test_windows_that_would_begin_behind_the_image_at_some_sizes_are_torchs() -> None:
+    """An exported program says of their number what holds for its example."""
+    for module in (nn.MaxPool2d(2, 2, 1, ceil_mode=True), nn.MaxPool2d(3, 2, 1, ceil_mode=True)):
+        model = oc.from_torch(module, (torch.rand(2, 3, 11, 11),))
+        held(model, module, [(torch.rand(2, 3, size, size + 1),) for size in (8, 9, 10, 12)])
+
+
 @pytest.mark.parametrize(
     "layer", [nn.ConvTranspose2d(2, 3, 3, 2, 1), nn.ConvTranspose1d(2, 3, 3, 2, 1)]
 )

@@ -59,13 +59,13 @@ class Code:
 
     def entry(self, constants: Mapping[str, Array]) -> Entry:
         """The C entry, with the constants packed as it reads them."""
-        packed = self._read(constants)
+        packed, turn = self._read(constants), _in_turn(replace(self.host, external=(), threads=1))
         return Entry(
             self.loaded.address("offcut_entry"),
             self.loaded.address("offcut_workspace"),
             tuple(one.address for one in packed),
-            _in_turn(replace(self.host, external=(), threads=1)).address(SYMBOL),
-            owners=(self.loaded, self.host.external, *(one.owner for one in packed)),
+            turn.address(SYMBOL),
+            owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
         )
 
     def held(self, constants: Mapping[str, Array]) -> Copies:
@@ -140,7 +140,7 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
 
 @lru_cache(maxsize=8)
 def _in_turn(host: Host) -> jit.Loaded:
-    """The function that calls entries one after the other."""
+    """The function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = in_turn_ir()
     name = objects.key("in turn", text, repr(host))
     kept = objects.read(name)

@@ -254,7 +254,7 @@ def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -
         made = pooled(g, wide, both, name, **options)
         return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]])
     if axes == 2:
-        options |= {"dilation": placed.dilations} if name == "max_pool2d" else {}
+        options |= {"dilation": placed.dilations} if name.startswith("max_pool2d") else {}
         found: Operand = g.op(
             name, x, placed.sizes, stride=placed.strides, padding=placed.padding, **options
         )

@@ -225,6 +225,9 @@ def pooled(
 ) -> Ref:
     """Windows of images; where their number is rounded up, one more is padded for, and left out where torch has none.
 
+    A window that would begin behind the image is none; where a stride and the padding are more than a window such ones occur at some
+    sizes, and what ``torch.export`` says of extents is of its example's alone: these stay with torch.
+
     ends  the extents of the result along the spatial axes where they are rounded up; None: they are not
     each  further options of the operator
     """
@@ -232,8 +235,11 @@ def pooled(
     if ends is not None:
         around = tuple((pad, pad + by - 1) for pad, by in zip(pads, strides, strict=True))
     holes = each.get("dilation", spread(1, 2))
+    reach = [(size - 1) * hole + 1 for size, hole in zip(sizes, holes, strict=True)]
+    if ends is not None and any(s + p > k for s, p, k in zip(strides, pads, reach, strict=True)):
+        raise Left("its last window begins behind the image at some sizes")
     for n, whole in enumerate(t.shape(x)[2:]):  # torch refuses images of no window
-        least = (sizes[n] - 1) * holes[n] + 1 - 2 * pads[n]
+        least = reach[n] - 2 * pads[n]
         t.at_least(whole, least if ends is None else least - strides[n] + 1)
     given = {"stride": tuple(strides), "padding": around, **each}
     found: Ref = t.node(op, x, tuple(sizes), **given)
