@@ -18,7 +18,7 @@ from offcut.describe.source import source
 from offcut.errors import PartitionError
 
 TILE = 4
-DEEP = ("adi", "cholesky", "seidel-2d")
+DEEP = ("adi", "cholesky", "durbin", "seidel-2d")
 """Whose illegal cuts take isl more work than is done: both programs are run."""
 RAGGED = r"\b4 does not divide the extent "
 AGAIN = r"^the last tile would (add terms|run .*) again"
