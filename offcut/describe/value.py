@@ -127,22 +127,22 @@ class Value(NoNumber):
     __hash__ = object.__hash__
 
     def __and__(self, other: Any) -> Value:
-        return _joined("and", self, other)
+        return _logic_or_bits("and", self, other)
 
     def __or__(self, other: Any) -> Value:
-        return _joined("or", self, other)
+        return _logic_or_bits("or", self, other)
 
     def __xor__(self, other: Any) -> Value:
-        return _joined("xor", self, other)
+        return _logic_or_bits("xor", self, other)
 
     def __rand__(self, other: Any) -> Value:
-        return _joined("and", other, self)
+        return _logic_or_bits("and", other, self)
 
     def __ror__(self, other: Any) -> Value:
-        return _joined("or", other, self)
+        return _logic_or_bits("or", other, self)
 
     def __rxor__(self, other: Any) -> Value:
-        return _joined("xor", other, self)
+        return _logic_or_bits("xor", other, self)
 
     def __lshift__(self, other: Any) -> Value:
         return bitwise("shl", self, other)
@@ -159,7 +159,7 @@ class Value(NoNumber):
     def __invert__(self) -> Value:
         if self.dtype not in INTEGERS:
             return _logic("not", self)
-        return bitwise("bitxor", self, in_every_bit(self.dtype))
+        return bitwise("bitxor", self, all_ones(self.dtype))
 
     def __str__(self) -> str:
         return format_expr(self.node).replace("$", "")
@@ -368,7 +368,7 @@ def _logic(op: str, *args: Any) -> Value:
     return combine(Logic(op, tuple(arg.node for arg in args)), *args)
 
 
-def _joined(op: str, a: Any, b: Any) -> Value:
+def _logic_or_bits(op: str, a: Any, b: Any) -> Value:
     """``& | ^`` of two conditions, or of the bits of two integers."""
     if any(isinstance(one, Value) and one.dtype in INTEGERS for one in (a, b)):
         return bitwise(f"bit{op}", a, b)
@@ -391,7 +391,7 @@ def bitwise(op: str, a: Any, b: Any) -> Value:
     return combine(Binary(op, x.node, y.node), x, y)
 
 
-def in_every_bit(dtype: str) -> int:
+def all_ones(dtype: str) -> int:
     """The integer of a type whose bits are all set."""
     info = np.iinfo(numpy_dtype(dtype))
     return int(info.max) if info.min == 0 else -1

@@ -144,7 +144,7 @@ class Elements:
         return self.f.let(f"sub {kind} {quotient}, {one}")
 
     def _shifted(self, op: str, dtype: str, a: str, b: str) -> str:
-        """`a` shifted by `b` bits; by the width or more, or by less than 0, none of its bits is left."""
+        """`a` shifted by `b` bits, as `BITWISE` has it; LLVM's own shifts are poison by the width or more. Less than 0 is more, unsigned."""
         kind, last = self.kind(dtype), self.constant(self._bits(dtype) - 1, dtype)
         name = f"llvm.umin.v{self.lanes}{STORED[dtype]}"
         near = self.f.call(kind, name, f"{kind} {b}, {kind} {last}", f"{kind}, {kind}")

@@ -35,10 +35,10 @@ DRAWN = frozenset(
 )
 """Operators that give something else at every call."""
 
-EXACT = ("int32", "int64", "float32", "float64")
+SIZE_DTYPES = ("int32", "int64", "float32", "float64")
 """Element types that an index expression is cast to as it is."""
 
-NUMBERS = {"CumSum": 1}
+SCALAR_INPUTS = {"CumSum": 1}
 """The input that is a number, which exporters write as a vector of one and onnxruntime takes."""
 
 
@@ -99,7 +99,7 @@ def _by_reference(call: Call) -> tuple[Known, ...] | None:
     ]
     arrays = [
         one.array.reshape(())
-        if place == NUMBERS.get(call.op) and one.array.size == 1
+        if place == SCALAR_INPUTS.get(call.op) and one.array.size == 1
         else one.array
         for place, one in enumerate(operands)
     ]
@@ -217,7 +217,7 @@ def _cast(context: Context, call: Call) -> Known | None:
     call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
     first = call[0]
     assert isinstance(first, Known)
-    if dtype not in EXACT or first.dtype not in EXACT:
+    if dtype not in SIZE_DTYPES or first.dtype not in SIZE_DTYPES:
         return None
     if dtype.startswith("int"):  # sizes are whole already
         whole = np.frompyfunc(lambda one: one if isinstance(one, Expr) else math.trunc(one), 1, 1)
