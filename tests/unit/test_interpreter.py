@@ -180,6 +180,19 @@ def values(dtype: str, expr: str, *inputs: Any) -> np.ndarray[Any, Any]:
     return result
 
 
+@pytest.mark.parametrize("rows", [1, 2, 128, 129, 300])
+def test_short_loops_around_long_ones_run_in_turn(rows: int) -> None:
+    program = parse(
+        "program planes\nsize m in 0:400\ninput A: float32[m, 128, 2]\noutput C: float32[2, 3, m, 128]\n"
+        "for p in 0:2\n  for q in 0:3\n    for i in 0:m\n      for j in 0:128\n"
+        "        C[p, q, i, j] = where(q < 1, A[i, j, p], A[i, j, 1 - p] + A[i, j, p])\n"
+    )
+    given = np.arange(rows * 256, dtype=np.float32).reshape(rows, 128, 2)
+    planes = given.transpose(2, 0, 1)
+    both = planes + planes[::-1]
+    np.testing.assert_array_equal(program.run({"A": given}), np.stack([planes, both, both], axis=1))
+
+
 def test_values_are_computed_in_their_element_type() -> None:
     assert values("float32", "A[i] + 1", [2**24])[0] == 2**24
     assert values("float64", "A[i] + 1", [2**24])[0] == 2**24 + 1

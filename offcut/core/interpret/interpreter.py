@@ -63,6 +63,7 @@ _MAX_ITERATIONS = 1 << 16  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
 _LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself
+_ENOUGH = 4 * _LANES_OF_ONE  # iterations inside of one: those around need not run together with it
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -206,13 +207,23 @@ class _Machine(Values):
         lo, hi = self.value(stmt.lo, lanes), self.value(stmt.hi, lanes)
         alike = lo.ndim == 0 and hi.ndim == 0
         first, last = (int(lo), int(hi)) if alike else _range_of(lo, hi, lanes)
-        if alike and last - first > 1 and self.independent(stmt):
-            self.iterations(stmt, first, last, lanes)
+        inside = self.nested(stmt, lanes) if alike and last - first > 1 else _ENOUGH
+        if inside < _ENOUGH and self.independent(stmt):
+            self.iterations(stmt, first, last, lanes, inside)
             return
         for step in range(first, last):
             at = np.asarray(step, np.int64)
             here = lanes if alike else lanes.where((lo <= at) & (at < hi))
             self.block(stmt.body, here.let(stmt.iter, at))
+
+    def nested(self, stmt: For, lanes: Lanes) -> int:
+        """How many iterations the loops have together that are all there is in `stmt`, as far as is known around it."""
+        match stmt.body:
+            case (For(_, lo, hi) as inner,) if variables(lo) | variables(hi) <= set(lanes.values):
+                first, last = self.value(lo, lanes), self.value(hi, lanes)
+                if first.ndim == 0 and last.ndim == 0:
+                    return max(0, int(last) - int(first)) * self.nested(inner, lanes)
+        return 1
 
     def independent(self, stmt: For) -> bool:
         """Whether the iterations of `stmt` run as lanes."""
@@ -222,11 +233,11 @@ class _Machine(Values):
             self.together[id(stmt)] = independent(stmt, self.kinds)
         return self.together[id(stmt)]
 
-    def iterations(self, stmt: For, first: int, last: int, lanes: Lanes) -> None:
-        """The iterations of an independent loop, one lane each, as many together as memory allows."""
+    def iterations(self, stmt: For, first: int, last: int, lanes: Lanes, inside: int) -> None:
+        """The iterations of an independent loop, one lane each, as many together as memory allows: with all those inside of one."""
         volume = max((self.volume(inner, lanes) for inner in walk(stmt.body)), default=1)
         most = min(_MAX_ITERATIONS, _MAX_WINDOWS // volume)
-        step = max(1, most // math.prod(lanes.shape))
+        step = max(1, most // (math.prod(lanes.shape) * max(1, inside)))
         axis = (-1, *(1,) * len(lanes.shape))
         for begin in range(first, last, step):
             values = np.arange(begin, min(begin + step, last), dtype=np.int64)
@@ -339,12 +350,11 @@ class _Machine(Values):
         if view is not None and distinct(view, lanes.shape):
             if np.may_share_memory(value, memory):
                 value = value.copy()
+            where = True if lanes.mask.all() else lanes.mask
             if stmt.reduce is None:
-                np.copyto(view, value, where=lanes.mask)
-            elif lanes.mask.all():
-                _REDUCE[stmt.reduce](view, value, out=view)
+                np.copyto(view, value, where=where)
             else:
-                _REDUCE[stmt.reduce](view, value, out=view, where=lanes.mask)
+                _REDUCE[stmt.reduce](view, value, out=view, where=where)
             return
         index = self.spread(stmt.buffer, parts, lanes)
         mask = np.broadcast_to(lanes.mask, lanes.shape)

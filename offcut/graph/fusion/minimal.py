@@ -227,16 +227,16 @@ class _Minimal:
         return made
 
     def _weights(self, points: Sequence[Axis]) -> Tensor:
-        """What the products read of the weights."""
+        """What the products read of the weights: for each point a matrix, which lies by itself."""
         of = self.window
-        found = of.weights
-        axes = {part.name: part for part in (*of.taps, *of.depth, *of.lanes)}
-        order = [axes[part.name] for part in of.at if isinstance(part, Var)]
+        found, planes = of.weights, [*of.taps]
+        axes = {part.name: part for part in (*of.depth, *of.lanes)}
+        matrix = [axes[x.name] for x in of.at if isinstance(x, Var) and x.name in axes]
         body: Expr = Load(found.name, of.at, found.dtype)
-        for point, tap in zip(points, of.taps, strict=True):
-            order = [point if axis.name == tap.name else axis for axis in order]
+        for n, (point, tap) in enumerate(zip(points, of.taps, strict=True)):
+            planes[n] = point
             body = _weights_at(Var(point.name), _at(body, tap))
-            found = self._tensor(f"weights_{tap.name}", order, body, (found,))
+            found = self._tensor(f"weights_{tap.name}", (*planes, *matrix), body, (found,))
             body = _element(found)
         return found
 

@@ -336,8 +336,8 @@ def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> N
 
 
 def _fewest(terms: Terms) -> Terms:
-    """The same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms."""
-    for found in _rewritten(terms):
+    """The same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms; one term is the fewest."""
+    for found in _rewritten(terms) if len(terms) > 1 else ():
         if len(found) < len(terms):
             return _fewest(found)
     return terms
@@ -418,7 +418,7 @@ def _beside(terms: Terms, rest: tuple[Expr, ...]) -> Terms:
     """Terms with more factors."""
     found: dict[tuple[Expr, ...], int] = {}
     for factors, count in terms.items():
-        _join(found, {tuple(sorted((*factors, *rest), key=format_expr)): count})
+        _join(found, {tuple(sorted((*factors, *rest), key=_text_of)): count})
     return found
 
 
@@ -431,12 +431,12 @@ def _with(terms: Terms, *more: Terms) -> Terms:
 
 def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:
     """The factors of terms, as they are written: those of more factors first."""
-    return sorted(terms, key=lambda own: (-len(own), [format_expr(one) for one in own]))
+    return sorted(terms, key=lambda own: (-len(own), [*map(_text_of, own)]))
 
 
 def _written(terms: Terms) -> Expr:
     parts: list[Expr] = []
-    for factors in sorted(terms, key=lambda own: (-len(own), [_text_of(one) for one in own])):
+    for factors in _ordered(terms):
         term: Expr | None = None
         for factor in factors:
             term = factor if term is None else Binary("*", term, factor)
