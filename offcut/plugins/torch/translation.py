@@ -39,6 +39,7 @@ class Translation:
     arrays  of the placeholders whose values are known
     free    nodes that need nothing but such, which are translated wherever they are read
     fake    what torch says of the result of the node that is translated: element type and shape
+    calculated  the element type in which it is calculated, where that is another
     origin  of the values that were made: of which node
     steps   of values that count from 0, by name: by how much
     """
@@ -52,6 +53,7 @@ class Translation:
         self.made: dict[str, Node] = {}
         self.steps: dict[str, Expr] = {}
         self.fake: Any = None
+        self.calculated: str | None = None
         self.origin: dict[str, Any] = {}
 
     def take(self, node: Any) -> None:
@@ -269,8 +271,8 @@ class Translation:
 
     @property
     def result(self) -> str:
-        """The element type of the result, or of the first."""
-        return NAMES[self._first.dtype]
+        """The element type of the result, or of the first, as it is calculated."""
+        return self.calculated or NAMES[self._first.dtype]
 
     @property
     def extents(self) -> tuple[Expr, ...]:

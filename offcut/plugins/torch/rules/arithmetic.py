@@ -12,6 +12,7 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
+from offcut.plugins.torch.halves import is_between, rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
@@ -33,8 +34,10 @@ _OF_TRUTHS = {
 
 
 def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
-    """``op(x, y)`` of operands in one element type: by default that of the result."""
+    """``op(x, y)`` of operands in one element type: by default that of the result. Torch rounds a factor to none of 16 bits."""
     into = t.result if dtype is None else dtype
+    if op in ("multiply", "divide") and any(is_between(one, into) for one in (x, y)):
+        return t.cast(binary(t, op, x, y, "float32"), into)
     if into == "bool" and op in _OF_TRUTHS:
         truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, into)) for one in (x, y))
         return t.node(_OF_TRUTHS[op], *truths)
@@ -189,6 +192,7 @@ for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
+@rounded_once
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
         return _multiplied(t, t.as_result(x), int(y))
@@ -204,16 +208,19 @@ def power(t: Translation, x: Operand, y: Operand) -> Any:
 
 
 @takes("addcmul")
+@rounded_once
 def addcmul(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
     return binary(t, "add", x, _times(t, binary(t, "multiply", y, z), value))
 
 
 @takes("addcdiv")
+@rounded_once
 def addcdiv(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
     return binary(t, "add", x, _times(t, binary(t, "divide", y, z), value))
 
 
 @takes("lerp.Scalar", "lerp.Tensor")
+@rounded_once
 def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
     return binary(t, "add", x, binary(t, "multiply", binary(t, "subtract", y, x), weight))
 

@@ -1,0 +1,53 @@
+"""Floats of 16 bits: what torch calculates of them in float32, and rounds once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.graph import Ref
+
+if TYPE_CHECKING:
+    from offcut.plugins.torch.translation import Translation
+
+HALVES = ("float16", "bfloat16")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def rounded_once(rule: F) -> F:
+    """A rule of several operators of ours, none of which rounds to 16 bits, or leaves their range, before the last."""
+
+    @wraps(rule)
+    def wide(t: Translation, *given: Any, **options: Any) -> Any:
+        kind = t.result
+        if kind not in HALVES:
+            return rule(t, *given, **options)
+        t.calculated = "float32"
+        try:
+            found = rule(t, *(_wide(t, one) for one in given), **options)
+        finally:
+            t.calculated = None
+        return (
+            tuple(t.cast(one, kind) for one in found)
+            if isinstance(found, tuple)
+            else t.cast(found, kind)
+        )
+
+    return cast("F", wide)
+
+
+def is_between(value: object, kind: str) -> bool:
+    """Whether a number is a float that is none of these."""
+    if kind not in HALVES or not isinstance(value, float):
+        return False
+    with np.errstate(over="ignore"):
+        return float(numpy_dtype(kind).type(value)) != value
+
+
+def _wide(t: Translation, one: Any) -> Any:
+    return t.cast(one, "float32") if isinstance(one, Ref) and t.dtype(one) in HALVES else one
