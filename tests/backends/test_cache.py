@@ -153,6 +153,30 @@ def test_a_damaged_entry_is_rebuilt(home: Path, lowered: list[str], damage: str)
     assert len(lowered) == 2
 
 
+def test_an_entry_under_the_name_of_another_is_none(home: Path) -> None:
+    one, other = "1" * 64, "2" * 64
+    cache.write(one, b"one")
+    cache.write(other, b"other")
+    (home / one).rename(home / "aside")
+    (home / other).rename(home / one)
+    (home / "aside").rename(home / other)
+    assert cache.read(one) is None
+    assert cache.read(other) is None
+    cache.write(one, b"one")
+    assert cache.read(one) == b"one"
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    cache.write("1" * 64, b"one")
+    assert list(home.iterdir()) == []
+
+
 def test_an_entry_that_cannot_be_read_is_built_again(home: Path) -> None:
     compiled()
     for path in entries(home):

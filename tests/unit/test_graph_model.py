@@ -5,6 +5,7 @@ import gc
 import pickle
 import threading
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -154,6 +155,26 @@ def test_calls_run_in_several_threads(model: Model) -> None:
         one.join()
     for number, array in enumerate(expected):
         np.testing.assert_array_equal(found[number], array)
+
+
+def test_a_frame_is_given_back_when_all_is_copied_out_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    b = Builder("views")
+    x = b.input("x", "float32", (b.size("n", 0, 64), 3, 4))
+    b.output(b.node("reshape", x, (-1, 4)))
+    model = compiled(b.bound, threads=1)
+    copied, free = Model._copied, list[bool]()
+
+    def noted(self: Model, output: str, number: Any, frame: Any, kind: str) -> Any:
+        free.append(any(frame in known.frames for known in self._known.values()))
+        return copied(self, output, number, frame, kind)
+
+    monkeypatch.setattr(Model, "_copied", noted)
+    given = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    for _ in range(2):
+        np.testing.assert_array_equal(model(given), given.reshape(6, 4))
+    assert free == [False, False]
 
 
 def test_tensors_of_torch_give_tensors(model: Model) -> None:

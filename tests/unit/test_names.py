@@ -33,6 +33,17 @@ oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D")
 unneeded = {f"offcut.{name}" for name in ("tuning", "search", "plugins", "costmodel", "backends")}
 assert not unneeded & sys.modules.keys(), unneeded & sys.modules.keys()
 """
+CALLED = """
+import sys
+import numpy as np
+import offcut as oc
+n = oc.dim("n", max=64)
+a = oc.placeholder((n, 8), name="A")
+kernel = oc.compile(oc.compute((n, 8), lambda i, j: a[i, j] * 2.0, name="D"))
+before = {*sys.modules}
+kernel(np.ones((3, 8), "f")[::-1])
+assert not sys.modules.keys() - before, sys.modules.keys() - before
+"""
 
 
 @pytest.mark.parametrize(
@@ -46,6 +57,10 @@ def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) 
 
 def test_a_description_loads_what_it_needs() -> None:
     subprocess.run([sys.executable, "-c", DESCRIBED], check=True, timeout=60)
+
+
+def test_a_call_loads_nothing_so_that_a_fork_meanwhile_inherits_no_lock_of_an_import() -> None:
+    subprocess.run([sys.executable, "-c", CALLED], check=True, timeout=60)
 
 
 def test_partition_has_the_signature_of_its_function_and_can_be_pickled() -> None:

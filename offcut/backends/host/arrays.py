@@ -146,6 +146,8 @@ def view(array: object, at: str, *, op: str) -> View:
     Raises CallError when it is no array, not in CPU memory, or must not be read behind its
     package's back (masked, recording gradients, negated lazily).
     """
+    if type(array) is np.ndarray:
+        return _numpy_view(array)
     if isinstance(array, np.ndarray):
         if isinstance(array, np.ma.MaskedArray):
             raise CallError(
@@ -155,7 +157,7 @@ def view(array: object, at: str, *, op: str) -> View:
                 because="a compiled kernel reads every element, masked or not",
                 help=(f"{at}.filled(0)",),
             )
-        return _numpy_view(array if type(array) is np.ndarray else array.view(np.ndarray))
+        return _numpy_view(array.view(np.ndarray))
     if hasattr(type(array), "__dlpack__") and hasattr(type(array), "__dlpack_device__"):
         return _dlpack_view(array, at, op)
     raise CallError(

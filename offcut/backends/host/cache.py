@@ -1,8 +1,8 @@
 """Object code on disk: private to the user, safe when two processes write at once.
 
 An entry is one file named by the SHA-256 of all that its code depends on. It starts with a magic
-number and the SHA-256 of the rest, so that a torn or edited file is seen and rebuilt. Files appear
-by rename, whole or not at all. ``OFFCUT_CACHE`` names another folder, or ``off`` for none.
+number and the SHA-256 of its name and the rest, so that a torn, edited or renamed file is seen and
+rebuilt. Files appear by rename, whole or not at all. ``OFFCUT_CACHE`` names another folder, or ``off`` for none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import offcut
 from offcut import debug
 from offcut.errors import TargetError
 
-_MAGIC = b"offcut-object-1\n"
+_MAGIC = b"offcut-object-2\n"
 _DIGEST = 32
 BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "tuning"})
 """Rooms of offcut that what compiles may not import: no code depends on their sources."""
@@ -134,7 +134,7 @@ def read(name: str) -> bytes | None:
         data[len(_MAGIC) :][:_DIGEST],
         data[len(_MAGIC) + _DIGEST :],
     )
-    if head == _MAGIC and hashlib.sha256(payload).digest() == digest:
+    if head == _MAGIC and _digest(name, payload) == digest:
         return payload
     debug.note(1, f"cache: {name} is damaged, rebuilt")
     with suppress(OSError):  # a folder that others fill
@@ -147,9 +147,18 @@ def write(name: str, payload: bytes) -> None:
     home = folder()
     if home is None:
         return
+    left = None
     try:
         with tempfile.NamedTemporaryFile(dir=home, prefix="new-", delete=False) as file:
-            file.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
+            left = file.name
+            file.write(_MAGIC + _digest(name, payload) + payload)
         os.replace(file.name, home / name)
     except OSError as error:
         debug.note(1, f"cache: {name} not written: {error}")
+        if left is not None:
+            with suppress(OSError):
+                os.unlink(left)
+
+
+def _digest(name: str, payload: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + payload).digest()

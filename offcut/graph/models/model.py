@@ -205,18 +205,17 @@ class Model:
         ]
         frame.bases[ARENA : ARENA + len(addresses)] = addresses
         frame.run()
-        within = frame.within
-        known.frames.append(frame)
-        if not within:
-            self._arenas.append(memory)
-            return self._plain().outputs(arrays, sizes)
         made = [
             results[place][0]
             if place is not None
             else self._copied(name, known.number, frame, kind)
             for name, place in zip(self.bound.graph.outputs, self._given, strict=True)
         ]
+        within = frame.within
+        known.frames.append(frame)  # from here on another call may use it
         self._arenas.append(memory)
+        if not within:
+            return self._plain().outputs(arrays, sizes)
         if kind in ("numpy", "torch"):
             return tuple(made)
         return tuple(host.as_kind(kind, arrays[0], array) for array in made)
