@@ -379,6 +379,20 @@ func.func @blocked(%A: memref<?x?xf32>, %B: memref<?x?xf32>) {  %c0 = arith.cons
 }
 """
 
+# Every third element of the diagonal of an array whose extents only the accesses tell.
+DIAGONAL = """
+func.func @diagonal(%A: memref<?x?xf32>, %B: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : index
+  %n = memref.dim %A, %c0 : memref<?x?xf32>
+  scf.for %i = %c0 to %n step %c3 {
+    %a = memref.load %A[%i, %c0] : memref<?x?xf32>
+    memref.store %a, %B[%i, %i] : memref<?x?xf32>
+  }
+  return
+}
+"""
+
 
 def _padded(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
     wide = np.pad(a, 1)
@@ -390,6 +404,12 @@ def _sweep(a: np.ndarray) -> list[np.ndarray]:
     for i in range(1, len(a), 2):
         a[i] = a[i - 1] - a[i]
     return [a]
+
+
+def _diagonal(a: np.ndarray, b: np.ndarray) -> list[np.ndarray]:
+    b, every = b.copy(), range(0, len(a), 3)
+    b[every, every] = a[every, 0]
+    return [a, b]
 
 
 def _triangle(a: np.ndarray, b: np.ndarray, top: float) -> list[np.ndarray]:
@@ -468,6 +488,9 @@ CASES = {
         _padded,
         "i=4",
         ("cut", "mask"),
+    ),
+    "diagonal": Case(
+        DIAGONAL, lambda n, rng: [floats(rng, n, 1), floats(rng, n, n + 1)], _diagonal, "i=4"
     ),
     "sweep": Case(SWEEP, lambda n, rng: [floats(rng, n)], _sweep, "i=4"),
     "triangle": Case(

@@ -408,6 +408,33 @@ def test_an_image_is_stretched_to_the_size_of_another(mode: str) -> None:
     )
 
 
+@pytest.mark.parametrize("opset", [7, 8])
+def test_the_oldest_scales_are_an_attribute(opset: int) -> None:
+    proto = parsed(
+        """g (float[n, 2, h, 3] x) => (float[n, 2, p, q] y)
+        { y = Upsample <mode = "nearest", scales = [1.0, 1.0, 3.0, 2.0]> (x) }""",
+        opset,
+    )
+    model = oc.from_onnx(proto, threads=1)
+    for n, h in ((1, 2), (3, 1)):
+        x = drawn(n, n, 2, h, 3)
+        np.testing.assert_array_equal(model({"x": x})["y"], x.repeat(3, 2).repeat(2, 3))
+
+
+def test_old_limits_are_those_of_float32_and_old_masks_are_numbers() -> None:
+    proto = parsed(
+        """g (float[n] x) => (float[n] y, float[n] z, float[n] kept)
+        { y = Clip (x)  z, kept = Dropout <ratio = 0.5> (y) }""",
+        7,
+    )
+    most = np.finfo(np.float32).max
+    x = np.array([np.inf, -np.inf, 1.5], np.float32)
+    found = oc.from_onnx(proto, threads=1)({"x": x})
+    np.testing.assert_array_equal(found["y"], np.array([most, -most, 1.5], np.float32))
+    np.testing.assert_array_equal(found["z"], found["y"])
+    np.testing.assert_array_equal(found["kept"], np.ones(3, np.float32))
+
+
 def test_a_symbolic_image_is_stretched_by_a_fraction() -> None:
     text = """g (float[1, 2, h, 3] x) => (float[1, 2, r, 3] y)
     { y = Resize <mode = "cubic"> (x, , scales) }"""

@@ -35,7 +35,9 @@ from offcut.polyhedral import accesses_outside
 UNKNOWN = Var("?")
 """An extent that the type of a memref leaves open."""
 
-_MOST = ix.const(2**40)  # elements along an axis: more fit into no memory
+_MOST = (
+    2**9
+)  # elements along an axis, for each unit of all sizes together: more than what loops over these reach
 _WORDS = re.findall(
     r"\w+",
     """and or not true false inf nan if else for in tile alloc let choose option size assume index
@@ -188,8 +190,9 @@ class Outside:
         That they do is known, and of the sizes alone sets may be unable to say it.
         """
         leaving = {one.buffer for one in accesses_outside(program) if one.sizes is not None}
+        most = ix.mul(_MOST, ix.add(1, *(Var(size.name) for size in program.sizes)))
         found = [
-            replace(b, shape=tuple(_MOST if e in self.unasked else e for e in b.shape))
+            replace(b, shape=tuple(most if e in self.unasked else e for e in b.shape))
             if b.name in leaving
             else b
             for b in program.buffers

@@ -115,8 +115,8 @@ def _where(g: Context, call: Call) -> Results:
 def _clip(g: Context, call: Call) -> Results:
     x, low, high = call[0], call.input(1), call.input(2)
     if call.version < 11:
-        given = {"low": call.get("min"), "high": call.get("max")}
-        return g.op("clip", x, **{name: one for name, one in given.items() if one is not None})
+        most = float(np.finfo(np.float32).max)
+        return g.op("clip", x, low=call.get("min", -most), high=call.get("max", most))
     for name, bound in (("maximum", low), ("minimum", high)):
         x = x if bound is None else g.binary(name, x, bound)
     return x
@@ -153,7 +153,8 @@ def _dropout(g: Context, call: Call) -> Results:
         raise Refused("it draws at random in training mode", "training_mode=0")
     if call.outputs == 1:
         return call[0]
-    return call[0], g.full(g.shape(call[0]), True, "bool")
+    kept = "bool" if call.version >= 10 else g.dtype(call[0])
+    return call[0], g.full(g.shape(call[0]), 1, kept)
 
 
 def _leaky(g: Context, call: Call) -> Results:

@@ -29,7 +29,9 @@ def _resize(g: Context, call: Call) -> Results:
     call.overlook("mode", "nearest_mode", "antialias", "cubic_coeff_a", "exclude_outside")
     call.overlook("extrapolation_value")  # of a crop, too
     first = 1 if call.version < 11 else 2
-    scales = [float(one) for one in g.numbers(call.input(first), "scales")]
+    by_attribute = call.get("scales")  # of the oldest ones
+    given = by_attribute if by_attribute is not None else g.numbers(call.input(first), "scales")
+    scales = [float(one) for one in given]
     sizes = g.elements(call.input(3), "sizes") if call.version >= 11 else []
     axes = [g.axis(x, one) for one in call.get("axes") or range(g.rank(x))]
     crops = call.get("coordinate_transformation_mode") == "tf_crop_and_resize"
@@ -192,7 +194,7 @@ def _matrix(
 
     if whole > LONGEST:
         raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
-    skipped = ("axes", "keep_aspect_ratio_policy", "extrapolation_value")
+    skipped = ("scales", "axes", "keep_aspect_ratio_policy", "extrapolation_value")
     options = {name: value for name, value in call.attributes.items() if name not in skipped}
     old = call.version < 11
     if old:
