@@ -16,19 +16,9 @@ from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.dtypes import not_ours
+from offcut.plugins.onnx.facts import Multiples, Wanted
 from offcut.plugins.onnx.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.operands import Element, Known, Operand, Refused, said
-
-
-class Scaled(Exception):
-    """Sizes have to be multiples: the import is done again with that.
-
-    factors  by the name of a size
-    """
-
-    def __init__(self, factors: Mapping[str, int]) -> None:
-        super().__init__(factors)
-        self.factors = factors
 
 
 class Context:
@@ -255,7 +245,7 @@ class Context:
         wanted = extents.product(extents.normal(one) for one in shape if one != -1)
         left = extents.quotient(total, extents.at(wanted, made))
         if left is not None and (-1 in shape or left == Const(1, "index")):
-            raise Scaled(factors)
+            raise Wanted(Multiples(factors))
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""

@@ -20,40 +20,17 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
-from offcut.plugins.onnx.context import Context, Scaled, plain
-from offcut.plugins.onnx.negative import INT_MAX, raise_sizes
+from offcut.plugins.onnx.context import Context, plain
+from offcut.plugins.onnx.facts import INT_MAX, AtMost, Equal, Multiples, Number, Wanted
+from offcut.plugins.onnx.negative import raise_sizes
 from offcut.plugins.onnx.operands import Element, Known, Operand, known
 
 MOST_FACTOR = 4096
 """Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
 
 
-class Capped(Exception):
-    """A size may be `high` at most: the import is done again with that."""
-
-    def __init__(self, size: str, high: int) -> None:
-        super().__init__(size, high)
-        self.size, self.high = size, high
-
-
-class Settled(Exception):
-    """A size may be `number` alone: the import is done again with that."""
-
-    def __init__(self, size: str, number: int) -> None:
-        super().__init__(size, number)
-        self.size, self.number = size, number
-
-
-class Joined(Exception):
-    """Sizes may be equal to extents alone: the import is done again with that.
-
-    same  what each is, an index expression of other sizes, by its name
-    """
-
-    def __init__(self, same: Mapping[str, Expr]) -> None:
-        super().__init__(same)
-        self.same = same
-
+MOST_PAIRS = 300
+"""Of how many pairs of extents it is guessed which is equal: for each, the node is taken anew. Three images of open sizes have less."""
 
 Taken: TypeAlias = "Callable[[Context, Sequence[Operand | None]], bool]"
 """Whether a node is taken, of operands in a context of its own."""
@@ -62,7 +39,7 @@ Taken: TypeAlias = "Callable[[Context, Sequence[Operand | None]], bool]"
 def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
     """Look for a size that is a number, where a node is refused.
 
-    Raises Settled where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
+    Raises Wanted where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
     and with no other such size or number.
     """
     shapes = [g.shape(one) for one in operands if one is not None]
@@ -75,13 +52,13 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
         if taken(*_with(g, operands, {name: Const(number, "index")}))
     ]
     if len(found) == 1:
-        raise Settled(*found[0])
+        raise Wanted(Number(*found[0]))
 
 
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
     """Look for sizes that are equal to extents, where a node is refused.
 
-    Raises Joined where the node is taken with extents of its operands, or of a shape among them, that are at one place, counted from the last, in place of the
+    Raises Wanted where the node is taken with extents of its operands, or of a shape among them, that are at one place, counted from the last, in place of the
     sizes there, as few as do. A size that somebody bounded stays.
     """
     aligned = _aligned(g, operands)
@@ -91,13 +68,13 @@ def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> 
         fewer = {one: other for one, other in aligned.items() if one != name}
         if fewer and taken(*_with(g, operands, fewer)):
             aligned = fewer
-    raise Joined(aligned)
+    raise Wanted(Equal(aligned))
 
 
-def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Joined | None:
+def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Equal | None:
     """What sizes are, where a node is taken with one pair of extents, or of sizes in them, in place of one another, and with no other.
 
-    They are at no one place: it is a guess, for where no node is seen to join sizes.
+    They are at no one place: it is a guess, for where no node is seen to join sizes. Of more than `MOST_PAIRS` nothing is guessed.
     """
     every = dict.fromkeys(
         one
@@ -105,9 +82,11 @@ def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Joi
         for extent in _extents(g, operand)
         for one in (extent, *filter(partial(_is_free, g), walk(extent)))
     )
-    pairs = [_joined(g, pair) for pair in combinations(every, 2)]
-    found = [pair for pair in pairs if pair and taken(*_with(g, operands, pair))]
-    return Joined(found[0]) if len(found) == 1 else None
+    pairs = [same for pair in combinations(every, 2) if (same := _joined(g, pair))]
+    if len(pairs) > MOST_PAIRS:
+        return None
+    found = [same for same in pairs if taken(*_with(g, operands, same))]
+    return Equal(found[0]) if len(found) == 1 else None
 
 
 def _aligned(g: Context, operands: Sequence[Operand | None]) -> dict[str, Expr]:
@@ -166,7 +145,7 @@ def _with(
 def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
     """Look for sizes that would make extents of operands equal, where a node is refused.
 
-    Raises Capped or Raised for a size that nobody bounded, or Scaled.
+    Raises Wanted for sizes that nobody bounded.
     """
     every = dict.fromkeys(one for operand in operands for one in _extents(g, operand))
     for extent in every:
@@ -178,7 +157,7 @@ def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
         for name in sorted(variables(difference) & g.free):
             factor = _without_rest(difference, name)
             if factor is not None:
-                raise Scaled({name: factor})
+                raise Wanted(Multiples({name: factor}))
 
 
 def _without_rest(difference: Expr, name: str) -> int | None:
@@ -209,7 +188,7 @@ def _extents(g: Context, operand: Operand | None) -> Iterator[Expr]:
 
 
 def _cap(g: Context, least: Binary) -> None:
-    """Raises Capped where a minimum of an extent of one free size and a number is the extent up to some size; Raised where the number is
+    """Raises Wanted where a minimum of an extent of one free size and a number is the extent up to some size; or where the number is
     1, of one of the last elements: there is one.
     """
     for extent, number in ((least.a, least.b), (least.b, least.a)):
@@ -227,4 +206,4 @@ def _cap(g: Context, least: Binary) -> None:
             fits = isinstance(at_it, Const) and at_it.value <= number.value
             low, high = (middle, high) if fits else (low, middle - 1)
         if low < size.max and low > size.min:
-            raise Capped(name, low)
+            raise Wanted(AtMost(name, low))

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import Size
 from offcut.graph import extents
+from offcut.plugins.onnx.facts import INT_MAX, AtLeast, Wanted
 from offcut.plugins.onnx.operands import Element, Refused, said
 
 if TYPE_CHECKING:
     from offcut.plugins.onnx.context import Context
-
-INT_MAX = 2**31 - 1
 
 MOST_RAISED = 4096
 """How far a size is raised: windows and padding take less, and what takes more is a difference of sizes."""
@@ -24,18 +23,10 @@ MOST_SIZES = 6
 """Of how many sizes an extent is tried at their ends."""
 
 
-class Raised(Exception):
-    """A size has to be at least `low`: the import is done again with that."""
-
-    def __init__(self, size: str, low: int) -> None:
-        super().__init__(size, low)
-        self.size, self.low = size, low
-
-
 def raise_sizes(g: Context, value: Element) -> None:
     """See to it that an extent is at least 0, by a size that is large enough, where one nobody bounded does.
 
-    Raises Raised with the least value of that size.
+    Raises Wanted with the least value of that size.
     """
     if not isinstance(value, Expr) or g.bounds(value)[0] >= 0:
         return
@@ -43,7 +34,7 @@ def raise_sizes(g: Context, value: Element) -> None:
         size = g.builder.sizes[name]
         low = _enough(g, value, name, min(size.max, size.min + MOST_RAISED))
         if low is not None:
-            raise Raised(name, low)
+            raise Wanted(AtLeast(name, low))
 
 
 def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:

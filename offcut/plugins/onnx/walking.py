@@ -15,22 +15,14 @@ import onnx
 from onnx import helper, numpy_helper
 
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.context import Context, Scaled
+from offcut.plugins.onnx.context import Context
 from offcut.plugins.onnx.contributed import CONTRIBUTED
 from offcut.plugins.onnx.dtypes import code_of, name_of
 from offcut.plugins.onnx.elementwise import Operator
-from offcut.plugins.onnx.fitting import (
-    Capped,
-    Joined,
-    Settled,
-    fit_sizes,
-    guessed,
-    join_sizes,
-    settle_sizes,
-)
+from offcut.plugins.onnx.facts import AtLeast, Equal, Wanted
+from offcut.plugins.onnx.fitting import fit_sizes, guessed, join_sizes, settle_sizes
 from offcut.plugins.onnx.known import evaluated
 from offcut.plugins.onnx.loops import looped, scanned
-from offcut.plugins.onnx.negative import Raised
 from offcut.plugins.onnx.operands import Call, Known, Operand, Refused, said
 from offcut.plugins.onnx.table import TABLE
 
@@ -78,7 +70,7 @@ class Walk:
     def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
         self.context, self.functions = context, functions
         self.complaints: list[Complaint] = []
-        self.guess: Joined | None = None
+        self.guess: Equal | None = None
 
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
@@ -109,11 +101,13 @@ class Walk:
         """Whether a node is taken in a context of its own, by sizes that are large enough."""
         try:
             Walk(context, self.functions).node(node, given, scope)
-        except Raised as raised:
-            every = context.builder.sizes
-            every[raised.size] = replace(every[raised.size], min=raised.low)
+        except Wanted as wanted:
+            if not isinstance(wanted.fact, AtLeast):
+                return False
+            every, (size, low) = context.builder.sizes, (wanted.fact.size, wanted.fact.low)
+            every[size] = replace(every[size], min=low)
             return self.taken(node, scope, context, given)
-        except (Refused, Capped, Joined, Scaled, Settled):
+        except Refused:
             return False
         return True
 
