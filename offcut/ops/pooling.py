@@ -65,19 +65,19 @@ def max_pool2d_places(
     layout: str = "NCHW",
     *,
     name: str | None = None,
-) -> Tensor:
-    """Where in its image the greatest element of each window is: ``row * columns + column``, of int64.
+) -> tuple[Tensor, Tensor]:
+    """What `max_pool2d` gives, and where in its image each of these elements is: ``row * columns + column``, of int64.
 
-    Arguments are those of `max_pool2d`, whose elements these are the places of. Of equal ones it is the first, of NaN the
-    last, as in torch; a window of padding alone has the greatest value of the type.
+    Arguments are those of `max_pool2d`. Of equal elements it is the first, of NaN the last, as in torch; a window of padding alone
+    has the greatest value of the type.
 
-    The elements themselves are called ``{name}_values``. Raises DescribeError as `max_pool2d` does.
+    The places are called ``{name}_places``. Raises DescribeError as `max_pool2d` does.
     """
     op, given = "max_pool2d_places", (window, stride, padding, dilation)
     shape, letters, placed, steps, last = _placed(op, x, *given, layout)
     check_dtype(op, "x", x, NUMBERS)
     name = named(op, name, [x], *_options(*given, layout))
-    values = max_pool2d(x, *given, layout, name=f"{name}_values")
+    values, called = max_pool2d(x, *given, layout, name=name), f"{name}_places"
     most = int(neutral("min", "int64"))
 
     def first(*at: Value) -> Value:
@@ -90,11 +90,13 @@ def max_pool2d_places(
         return min_over(within(placed, (rows, columns), found, most), axis=steps)
 
     if x.dtype not in FLOATS:
-        return compute(shape, first, name, letters)
+        return values, compute(shape, first, called, letters)
     least = compute(shape, first, f"{name}_least", letters)
-    return compute(
-        shape, lambda *at: where(least[at] < 0, -1 - least[at], least[at]), name, letters
-    )
+
+    def place(*at: Value) -> Value:
+        return where(least[at] < 0, -1 - least[at], least[at])
+
+    return values, compute(shape, place, called, letters)
 
 
 def avg_pool2d(

@@ -242,45 +242,45 @@ def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
     return x
 
 
-def pooled(g: Context, x: Operand, placed: Windows, name: str, **options: Any) -> Operand:
-    """Pooling over one to three spatial axes, two at a time.
+def pooled(
+    g: Context, x: Operand, placed: Windows, name: str, **options: Any
+) -> tuple[Operand, ...]:
+    """The results of pooling over one to three spatial axes, two at a time.
 
-    name  of the operator over two, which may be taken axis by axis
+    name  of the operator over two; over three it has one result, and may be taken axis by axis
     """
     axes = len(placed.sizes)
     if axes == 1:
         wide = unsqueezed(g, x, [2])
         both = Windows((1, *placed.sizes), (1, *placed.strides), (1, *placed.dilations), (0, *placed.before), (0, *placed.after))  # fmt: skip
         made = pooled(g, wide, both, name, **options)
-        return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]])
+        return tuple(g.reshape(one, [*g.shape(one)[:2], g.shape(one)[3]]) for one in made)
     if axes == 2:
         options |= {"dilation": placed.dilations} if name.startswith("max_pool2d") else {}
-        found: Operand = g.op(
-            name, x, placed.sizes, stride=placed.strides, padding=placed.padding, **options
-        )
-        return found
+        around = {"stride": placed.strides, "padding": placed.padding}
+        return g.several(name, x, placed.sizes, **around, **options)
     if axes != 3:
         raise Refused(f"pooling over {axes} spatial axes", "1 to 3")
     n, c, d, h, w = g.shape(x)
     flat = g.reshape(x, (n, arithmetic("*", c, d), h, w))
-    inner = pooled(g, flat, placed.part((1, 2)), name, **options)
+    (inner,) = pooled(g, flat, placed.part((1, 2)), name, **options)
     _, _, rows, columns = g.shape(inner)
     deep = g.reshape(inner, (n, c, d, arithmetic("*", rows, columns)))
     first = placed.part((0,))
     over = Windows((*first.sizes, 1), (*first.strides, 1), (*first.dilations, 1), (*first.before, 0), (*first.after, 0))  # fmt: skip
-    made = pooled(g, deep, over, name, **options)
-    return g.reshape(made, (n, c, g.shape(made)[2], rows, columns))
+    (found,) = pooled(g, deep, over, name, **options)
+    return (g.reshape(found, (n, c, g.shape(found)[2], rows, columns)),)
 
 
 def _max_pool(g: Context, call: Call) -> Results:
     x, columns = call[0], bool(call.get("storage_order", 0))
     placed, kept = _pool(g, call, x)
-    values = _kept(g, pooled(g, x, placed, "max_pool2d"), kept)
     if call.outputs == 1:
-        return values
+        (values,) = pooled(g, x, placed, "max_pool2d")
+        return _kept(g, values, kept)
     if len(placed.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
-    places = _kept(g, pooled(g, x, placed, "max_pool2d_places"), kept)
+    values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_places"))
     return values, _in_the_whole(g, x, places, columns)
 
 
@@ -338,7 +338,8 @@ def _average_pool(g: Context, call: Call) -> Results:
     inside = bool(call.get("count_include_pad", 0))
     plain = all(one == 1 for one in placed.dilations)
     if plain and not (call.get("ceil_mode", 0) and inside):
-        return _kept(g, pooled(g, x, placed, "avg_pool2d", count_include_pad=inside), kept)
+        (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
+        return _kept(g, mean, kept)
     counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
     sums = summed(g, x, placed)
     counts = _counts(g, x, placed, counted)
