@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.expr import Compare, Load, Var
 from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
 from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor
+from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag
+from offcut.ops.comparing import ahead
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_number, check_dtype, check_tensor
 from offcut.ops.written import Written
@@ -191,8 +195,11 @@ def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) ->
     after_all = str(neutral("min" if order.ascending else "max", key))
     if dtype == "float64" and order.ascending:
         after_all = "nan"
-    at, its, own_key = f"{BLOCK}*$q + $c", f"{keys}[$q, $r]", f"{keys}[$q, $c]"
-    ahead = f"{order.first(its, own_key)} + {order.alike(its, own_key)} * {_one('$r < $c')}"
+    at, own_key = f"{BLOCK}*$q + $c", f"{keys}[$q, $c]"
+    its, mine = (Value(Load(keys, (Var("$q"), Var(name)), key)) for name in ("$r", "$c"))
+    less, greater = (its, mine) if order.ascending else (mine, its)
+    earlier = Value(Compare("<", Var("$r"), Var("$c")))
+    before = format_expr(ahead(less, greater, earlier, nan=dtype == "float64").node)
     place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
     each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
     return [
@@ -201,7 +208,7 @@ def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) ->
         *each,
         f"    {ranks}[$q, $c] = int32(0)",
         f"    for $r in 0:{BLOCK}",
-        f"      {ranks}[$q, $c] += {ahead}",
+        f"      {ranks}[$q, $c] += {before}",
         *each,
         f"    if {at} < {shown}",
         f"      {own}[{place}] = {own_key}",
@@ -215,10 +222,6 @@ def _key(dtype: str, element: str) -> str:
         return element
     finite = f"where({element} < inf, float64({element}), 1e39)"
     return f"where({element} == {element}, {finite}, inf)"
-
-
-def _one(condition: str) -> str:
-    return f"where({condition}, int32(1), int32(0))"
 
 
 class _Order:
@@ -243,21 +246,6 @@ class _Order:
         if self.x.dtype not in FLOATS:
             return f"({less} < {greater})"
         return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
-
-    def first(self, a: str, b: str) -> str:
-        """1 where `a` comes before `b`, 0 where it does not: in a sum of products, so that both are read whatever the other is."""
-        less, greater = (a, b) if self.ascending else (b, a)
-        found = _one(f"{less} < {greater}")
-        if self.x.dtype != "float64":
-            return found
-        return f"({found} + {_one(f'{less} == {less}')} * {_one(f'{greater} != {greater}')})"
-
-    def alike(self, a: str, b: str) -> str:
-        """1 where neither comes before the other, likewise."""
-        found = _one(f"{a} == {b}")
-        if self.x.dtype != "float64":
-            return found
-        return f"({found} + {_one(f'{a} != {a}')} * {_one(f'{b} != {b}')})"
 
     def lines(self, text: Written, *body: str) -> None:
         """Write what is done for each line along the axis."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -17,6 +16,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.arguments import flag
+from offcut.ops.comparing import ahead, alike
 from offcut.ops.naming import named
 from offcut.ops.operands import axis_letters, axis_number, check_dtype, check_tensor
 
@@ -103,31 +103,30 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
     """The greatest elements, each the greatest of those that come after the one before."""
     shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
     letters = axis_letters(len(shape))
-    nothing = neutral("max", x.dtype)
+    nothing, nan = neutral("max", x.dtype), x.dtype in FLOATS
     values, places = list[Tensor](), list[Tensor]()
 
     def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
-        """An element, and whether it comes after all that were found; None: nothing was."""
+        """An element, and 1 where it comes after all that were found, else 0; None: nothing was."""
         own = x[(*at[:position], k, *at[position:])]
         if not values:
             return own, None
-        last, place = values[-1][at], places[-1][at]
-        behind = _both(~_greater(own, last), cast(k, "int32") > place)
-        return own, _either(_greater(last, own), behind)
+        return own, ahead(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
 
     for number in range(count):
 
         def greatest(*at: Value) -> Value:
             own, after = left(at)
-            return max_over(own if after is None else where(after, own, nothing), axis=k)
+            return max_over(own if after is None else where(after > 0, own, nothing), axis=k)
 
         value = compute(shape, greatest, f"{name}_value_{number}", letters)
 
         def first(*at: Value, value: Tensor = value) -> Value:
             own, after = left(at)
-            here = _both(~_greater(value[at], own), ~_greater(own, value[at]))
-            found = here if after is None else _both(here, after)
-            return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+            found = alike(own, value[at], nan)
+            if after is not None:
+                found = found * after
+            return min_over(where(found > 0, cast(k, "int32"), 2**31 - 1), axis=k)
 
         place = compute(shape, first, f"{name}_place_{number}", letters)
         values.append(value)
@@ -152,7 +151,7 @@ def _by_rank(
 ) -> tuple[Tensor, Tensor]:
     """The elements that so many come before as their places say."""
     letters = axis_letters(len(x.shape))
-    other, before = reduce_axis(x.shape[position], "r"), operator.gt if largest else operator.lt
+    other = reduce_axis(x.shape[position], "r")
     key, turn = _ordered(x, position, largest, name)
 
     def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
@@ -160,9 +159,8 @@ def _by_rank(
 
     def earlier(*at: Value) -> Value:
         one = moved(at, other)
-        own, its = key(at), key(one)
-        ahead = _either(before(its, own), _both(its == own, turn(one) < turn(at)))
-        return sum_over(_one(ahead), axis=other)
+        less, greater = (key(at), key(one)) if largest else (key(one), key(at))
+        return sum_over(ahead(less, greater, turn(one) < turn(at), nan=False), axis=other)
 
     ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
     shape = (*x.shape[:position], count, *x.shape[position + 1 :])
@@ -252,23 +250,3 @@ def _extreme_place(
         return cast(places[(*at[:position], *at[position + 1 :])], "int64")
 
     return compute(kept, widened, name, axis_letters(rank))
-
-
-def _one(condition: Value) -> Value:
-    """1 where it holds, else 0."""
-    return where(condition, cast(1, "int32"), 0)
-
-
-def _both(a: Value, b: Value) -> Value:
-    """`a` and `b`, both of which are read: behind ``&`` elements are read one by one, where `a` leaves it open."""
-    return _one(a) * _one(b) > 0
-
-
-def _either(a: Value, b: Value) -> Value:
-    """`a` or `b`, likewise."""
-    return _one(a) + _one(b) > 0
-
-
-def _greater(a: Value, b: Value) -> Value:
-    """Whether `a` is greater than `b`, NaN being the greatest."""
-    return _either(a > b, _both(a != a, b == b)) if a.dtype in FLOATS else a > b
