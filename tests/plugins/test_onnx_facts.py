@@ -11,7 +11,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from offcut import DescribeError
 from offcut.core.expr import Var
 from offcut.core.text.printer import format_expr
-from offcut.plugins.onnx.facts import (
+from offcut.plugins.onnx.making.facts import (
     INT_MAX,
     AtLeast,
     AtMost,

@@ -13,7 +13,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from conftest import slow
 
 import offcut as oc
-from offcut.plugins.onnx import fitting
+from offcut.plugins.onnx.making import fitting
 from tests.plugins.test_onnx import drawn, each, parsed
 
 

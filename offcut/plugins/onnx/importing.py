@@ -17,11 +17,11 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Ref, extents
 from offcut.graph.passes import drop_dead
-from offcut.plugins.onnx.context import Context, arithmetic, plain
-from offcut.plugins.onnx.dtypes import dtype_of
-from offcut.plugins.onnx.facts import OP, SizeFacts, Wanted
-from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
-from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
+from offcut.plugins.onnx.making.context import Context, arithmetic, plain
+from offcut.plugins.onnx.making.dtypes import dtype_of
+from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
+from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused
+from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
 
 
