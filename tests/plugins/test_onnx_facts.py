@@ -11,15 +11,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from offcut import DescribeError
 from offcut.core.expr import Var
 from offcut.core.text.printer import format_expr
-from offcut.plugins.onnx.making.facts import (
-    INT_MAX,
-    AtLeast,
-    AtMost,
-    Equal,
-    Multiples,
-    Number,
-    SizeFacts,
-)
+from offcut.plugins.onnx.making.facts import INT_MAX, SizeFacts
 
 ORIGINS = {"n": ("n", 1), "h_2": ("h", 2), "w": ("w", 1)}
 """The sizes of a graph; h_2 is half of the h of the file."""
@@ -34,27 +26,27 @@ def test_what_is_said_of_a_size_bounds_it_and_of_another_nothing_does() -> None:
 
 def test_facts_of_the_graph_are_kept_beside_what_is_said() -> None:
     said = SizeFacts({"n": (2, 40)})
-    facts = said.knowing(AtLeast("n", 5), ORIGINS).knowing(AtMost("n", 12), ORIGINS)
+    facts = said.knowing(SizeFacts(lows={"n": 5}, highs={"n": 12}), ORIGINS)
     assert facts.bounds("n", "n") == (5, 12)
     assert said.bounds("n", "n") == (2, 40)
-    assert facts.knowing(AtLeast("n", 1), ORIGINS).bounds("n", "n") == (2, 12)
+    assert facts.knowing(SizeFacts(lows={"n": 1}), ORIGINS).bounds("n", "n") == (2, 12)
 
 
 def test_a_number_that_a_node_wants_is_one_of_the_file() -> None:
-    assert SizeFacts().knowing(Number("h_2", 6), ORIGINS).number("h") == 6
+    assert SizeFacts().knowing(SizeFacts({"h_2": 6}), ORIGINS).number("h") == 6
 
 
 def test_factors_multiply_and_bounds_are_of_what_is_left() -> None:
     facts = SizeFacts({"h": (3, 33)}, factors={"h": 2})
     assert facts.bounds("h", "h_2") == (2, 16)
-    more = facts.knowing(Multiples({"h_2": 3, "n": 5}), ORIGINS)
+    more = facts.knowing(SizeFacts(factors={"h_2": 3, "n": 5}), ORIGINS)
     assert (more.factor("h"), more.factor("n"), more.factor("w")) == (6, 5, 1)
     assert more.bounds("h", "h_6") == (1, 5)
-    assert more.knowing(AtMost("h_6", 3), {"h_6": ("h", 6)}).bounds("h", "h_6") == (1, 3)
+    assert more.knowing(SizeFacts(highs={"h_6": 3}), {"h_6": ("h", 6)}).bounds("h", "h_6") == (1, 3)
 
 
 def test_what_a_size_is_equal_to_is_written_in_sizes_of_the_file() -> None:
-    facts = SizeFacts().knowing(Equal({"h_2": Var("w"), "n": Var("h_2")}), ORIGINS)
+    facts = SizeFacts().knowing(SizeFacts(equal={"h_2": Var("w"), "n": Var("h_2")}), ORIGINS)
     assert {text: format_expr(one) for text, one in facts.equal.items()} == {
         "h": "2*w",
         "n": "1*(h//2)",

@@ -34,13 +34,8 @@ class How(Enum):
     @property
     def exactness(self) -> Exactness:
         """Of the sum."""
-        match self:
-            case How.ADDED | How.CLOSED:
-                return Exactness.EXACT
-            case How.HALF_WAY:
-                return Exactness.ESTIMATE
-            case How.BOUND:
-                return Exactness.BOUND
+        other = {How.HALF_WAY: Exactness.ESTIMATE, How.BOUND: Exactness.BOUND}
+        return other.get(self, Exactness.EXACT)
 
 
 COUNTS = (How.ADDED, How.CLOSED, How.BOUND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -86,7 +86,7 @@ def imported(
         try:
             return run.run()
         except Wanted as wanted:
-            facts = facts.knowing(wanted.fact, run.context.origins)
+            facts = facts.knowing(wanted.facts, run.context.origins)
         except OffcutError:
             raise
         except Exception:
@@ -193,7 +193,7 @@ class _Import:
         walk = Walk(self.context, functions)
         walk.nodes(self.graph.node, Scope(values, versions))
         if walk.guess is not None:
-            raise Wanted(walk.guess)
+            raise walk.guess
         self.complaints += walk.complaints
         outputs = {
             one.name: self.output(one.name, values.get(one.name)) for one in self.graph.output
@@ -265,7 +265,7 @@ class _Import:
         if not low <= extent <= high:
             within = f"{low}" if low == high else f"in {low}…{high}"
             raise _no_constant(value, f"{shapes}, and {size} is {within}")
-        self.facts = self.facts.fixed(size, extent)
+        self.facts = replace(self.facts, said={**self.facts.said, size: extent})
         self.symbols[size] = extent
 
     def input(self, value: Any) -> Ref | None:

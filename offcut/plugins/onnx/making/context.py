@@ -16,7 +16,7 @@ from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
-from offcut.plugins.onnx.making.facts import Multiples, Wanted
+from offcut.plugins.onnx.making.facts import Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, said
 
@@ -245,7 +245,7 @@ class Context:
         wanted = extents.product(extents.normal(one) for one in shape if one != -1)
         left = extents.quotient(total, extents.at(wanted, made))
         if left is not None and (-1 in shape or left == Const(1, "index")):
-            raise Wanted(Multiples(factors))
+            raise Wanted(factors=factors)
 
     def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
         """Its axes in another order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,55 +16,8 @@ OP = "from_onnx"
 INT_MAX = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class AtLeast:
-    """A size is `low` or more."""
-
-    size: str
-    low: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """A size is `high` or less."""
-
-    size: str
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A size is `number`."""
-
-    size: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Multiples:
-    """Sizes are multiples of these numbers."""
-
-    factors: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Equal:
-    """Sizes are extents, index expressions of other sizes."""
-
-    extents: Mapping[str, Expr]
-
-
-Fact: TypeAlias = AtLeast | AtMost | Number | Multiples | Equal
 Origins: TypeAlias = Mapping[str, tuple[str, int]]
 """By a size of the graph, that of the file, and the number of which it is a multiple: it is this size times that."""
-
-
-class Wanted(Exception):
-    """A node is taken where a fact of sizes of the graph holds: the import is done again with it."""
-
-    def __init__(self, fact: Fact) -> None:
-        super().__init__(fact)
-        self.fact = fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +36,17 @@ class SizeFacts:
     lows: Mapping[str, int] = field(default_factory=dict)
     highs: Mapping[str, int] = field(default_factory=dict)
 
-    def fixed(self, text: str, number: int) -> SizeFacts:
-        """With a size that is a number."""
-        return replace(self, said={**self.said, text: number})
-
-    def knowing(self, fact: Fact, origins: Origins) -> SizeFacts:
-        """With a fact of sizes of the graph."""
-        match fact:
-            case AtLeast(size, low):
-                return replace(self, lows={**self.lows, size: low})
-            case AtMost(size, high):
-                return replace(self, highs={**self.highs, size: high})
-            case Number(size, number):
-                return self.fixed(origins[size][0], number)
-            case Multiples(factors):
-                texts = {origins[name][0]: factor for name, factor in factors.items()}
-                times = {text: self.factor(text) * factor for text, factor in texts.items()}
-                return replace(self, factors={**self.factors, **times})
-            case Equal(same):
-                return replace(self, equal={**self.equal, **_of_file(same, origins)})
+    def knowing(self, more: SizeFacts, origins: Origins) -> SizeFacts:
+        """With more facts, of sizes of the graph by their names there."""
+        own = {name: text for name, (text, _) in origins.items()}
+        factors = {own[name]: self.factor(own[name]) * by for name, by in more.factors.items()}
+        return SizeFacts(
+            {**self.said, **{own[name]: number for name, number in more.said.items()}},
+            {**self.factors, **factors},
+            {**self.equal, **_of_file(more.equal, origins)},
+            {**self.lows, **more.lows},
+            {**self.highs, **more.highs},
+        )
 
     def factor(self, text: str) -> int:
         """The number of which a size is a multiple."""
@@ -149,6 +94,14 @@ class SizeFacts:
                 because=f"the model wants a multiple of {factor}, and none is between them",
             )
         return low, high
+
+
+class Wanted(Exception):
+    """A node is taken where facts of sizes of the graph hold: the import is done again with them."""
+
+    def __init__(self, **facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+        self.facts = SizeFacts(**facts)
 
 
 def _of_file(same: Mapping[str, Expr], origins: Origins) -> dict[str, Expr]:

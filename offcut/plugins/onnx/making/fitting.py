@@ -21,7 +21,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
 from offcut.plugins.onnx.making.context import Context, plain
-from offcut.plugins.onnx.making.facts import INT_MAX, AtMost, Equal, Multiples, Number, Wanted
+from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, known
 
@@ -52,7 +52,7 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
         if taken(*_with(g, operands, {name: Const(number, "index")}))
     ]
     if len(found) == 1:
-        raise Wanted(Number(*found[0]))
+        raise Wanted(said=dict(found))
 
 
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:
@@ -68,10 +68,10 @@ def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> 
         fewer = {one: other for one, other in aligned.items() if one != name}
         if fewer and taken(*_with(g, operands, fewer)):
             aligned = fewer
-    raise Wanted(Equal(aligned))
+    raise Wanted(equal=aligned)
 
 
-def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Equal | None:
+def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Wanted | None:
     """What sizes are, where a node is taken with one pair of extents, or of sizes in them, in place of one another, and with no other.
 
     They are at no one place: it is a guess, for where no node is seen to join sizes. Of more than `MOST_PAIRS` nothing is guessed.
@@ -86,7 +86,7 @@ def guessed(g: Context, operands: Sequence[Operand | None], taken: Taken) -> Equ
     if len(pairs) > MOST_PAIRS:
         return None
     found = [same for same in pairs if taken(*_with(g, operands, same))]
-    return Equal(found[0]) if len(found) == 1 else None
+    return Wanted(equal=found[0]) if len(found) == 1 else None
 
 
 def _aligned(g: Context, operands: Sequence[Operand | None]) -> dict[str, Expr]:
@@ -157,7 +157,7 @@ def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
         for name in sorted(variables(difference) & g.free):
             factor = _without_rest(difference, name)
             if factor is not None:
-                raise Wanted(Multiples({name: factor}))
+                raise Wanted(factors={name: factor})
 
 
 def _without_rest(difference: Expr, name: str) -> int | None:
@@ -206,4 +206,4 @@ def _cap(g: Context, least: Binary) -> None:
             fits = isinstance(at_it, Const) and at_it.value <= number.value
             low, high = (middle, high) if fits else (low, middle - 1)
         if low < size.max and low > size.min:
-            raise Wanted(AtMost(name, low))
+            raise Wanted(highs={name: low})

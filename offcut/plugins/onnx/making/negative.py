@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.program import Size
 from offcut.graph import extents
-from offcut.plugins.onnx.making.facts import INT_MAX, AtLeast, Wanted
+from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
 from offcut.plugins.onnx.making.operands import Element, Refused, said
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def raise_sizes(g: Context, value: Element) -> None:
         size = g.builder.sizes[name]
         low = _enough(g, value, name, min(size.max, size.min + MOST_RAISED))
         if low is not None:
-            raise Wanted(AtLeast(name, low))
+            raise Wanted(lows={name: low})
 
 
 def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:

@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import code_of, name_of
-from offcut.plugins.onnx.making.facts import AtLeast, Equal, Wanted
+from offcut.plugins.onnx.making.facts import Wanted
 from offcut.plugins.onnx.making.fitting import fit_sizes, guessed, join_sizes, settle_sizes
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, said
 from offcut.plugins.onnx.rules.elementwise import Operator
@@ -70,7 +70,7 @@ class Walk:
     def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
         self.context, self.functions = context, functions
         self.complaints: list[Complaint] = []
-        self.guess: Equal | None = None
+        self.guess: Wanted | None = None
 
     def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
         """Take nodes in order; results of those that are refused are None."""
@@ -102,11 +102,10 @@ class Walk:
         try:
             Walk(context, self.functions).node(node, given, scope)
         except Wanted as wanted:
-            if not isinstance(wanted.fact, AtLeast):
-                return False
-            every, (size, low) = context.builder.sizes, (wanted.fact.size, wanted.fact.low)
-            every[size] = replace(every[size], min=low)
-            return self.taken(node, scope, context, given)
+            every = context.builder.sizes
+            for size, low in wanted.facts.lows.items():
+                every[size] = replace(every[size], min=low)
+            return bool(wanted.facts.lows) and self.taken(node, scope, context, given)
         except Refused:
             return False
         return True
