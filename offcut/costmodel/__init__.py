@@ -3,6 +3,7 @@
 from offcut.costmodel.accelerator import Accelerator
 from offcut.costmodel.closed import (
     Cost,
+    Exactness,
     Formulas,
     Hardware,
     Level,
@@ -34,6 +35,7 @@ __all__ = [
     "Cost",
     "Device",
     "Energy",
+    "Exactness",
     "Formulas",
     "Hardware",
     "Inside",

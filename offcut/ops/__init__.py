@@ -13,28 +13,6 @@ same call of the same operands (or names of operands read alike once they are jo
 `lstm`, `gru` and `rnn` give a loop program, which `offcut.compile` takes, and graphs.
 """
 
-from offcut.ops.accumulating import accumulated
-from offcut.ops.activation import (
-    elu,
-    gelu,
-    gelu_tanh,
-    hardsigmoid,
-    hardswish,
-    leaky_relu,
-    relu,
-    relu6,
-    sigmoid,
-    silu,
-    softplus,
-    tanh,
-)
-from offcut.ops.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
-from offcut.ops.arrangement import concat, merge_axes, split_axis, transpose
-from offcut.ops.attention import attention
-from offcut.ops.convolution import conv1d, conv2d, conv3d
-from offcut.ops.copies import flip, repeat
-from offcut.ops.counting import iota, one_hot
-from offcut.ops.dense import dense, dense_quantized
 from offcut.ops.elementwise import (
     absolute,
     add,
@@ -81,26 +59,48 @@ from offcut.ops.elementwise import (
     subtract,
     where,
 )
-from offcut.ops.folding import fold
-from offcut.ops.grouped import grouped_matmul
-from offcut.ops.groups import groupnorm, instancenorm
-from offcut.ops.integer_power import integer_power
-from offcut.ops.lookup import embedding
-from offcut.ops.matmul import matmul
-from offcut.ops.normalization import batchnorm, layernorm, rmsnorm
-from offcut.ops.ordering import leading, merged
-from offcut.ops.padding import pad
-from offcut.ops.pooling import avg_pool2d, global_avg_pool, max_pool2d, max_pool2d_places
-from offcut.ops.quantization import dequantize, quantize, requantize
-from offcut.ops.ranking import argmax, argmin, sort, topk
+from offcut.ops.elementwise.activation import (
+    elu,
+    gelu,
+    gelu_tanh,
+    hardsigmoid,
+    hardswish,
+    leaky_relu,
+    relu,
+    relu6,
+    sigmoid,
+    silu,
+    softplus,
+    tanh,
+)
+from offcut.ops.elementwise.quantization import dequantize, quantize, requantize
+from offcut.ops.images.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
+from offcut.ops.images.convolution import conv1d, conv2d, conv3d
+from offcut.ops.images.folding import fold
+from offcut.ops.images.pooling import avg_pool2d, global_avg_pool, max_pool2d, max_pool2d_places
+from offcut.ops.images.resizing import interpolate
+from offcut.ops.images.transposed import conv_transpose2d, conv_transpose3d
+from offcut.ops.order.ordering import leading, merged
+from offcut.ops.order.ranking import argmax, argmin, sort, topk
+from offcut.ops.products.attention import attention
+from offcut.ops.products.dense import dense, dense_quantized
+from offcut.ops.products.grouped import grouped_matmul
+from offcut.ops.products.matmul import matmul
+from offcut.ops.programs.accumulating import accumulated
+from offcut.ops.programs.integer_power import integer_power
+from offcut.ops.programs.scattering import scatter_elements, scatter_nd
+from offcut.ops.rearranging.arrangement import concat, merge_axes, split_axis, transpose
+from offcut.ops.rearranging.copies import flip, repeat
+from offcut.ops.rearranging.counting import iota, one_hot
+from offcut.ops.rearranging.lookup import embedding
+from offcut.ops.rearranging.padding import pad
+from offcut.ops.rearranging.selection import take, take_along_axis
 from offcut.ops.recurrent import gru, lstm, rnn
-from offcut.ops.reduction import max, mean, min, sum
-from offcut.ops.resizing import interpolate
-from offcut.ops.scan import cummax, cummin, cumprod, cumsum
-from offcut.ops.scattering import scatter_elements, scatter_nd
-from offcut.ops.selection import take, take_along_axis
-from offcut.ops.softmax import log_softmax, softmax
-from offcut.ops.transposed import conv_transpose2d, conv_transpose3d
+from offcut.ops.reductions.groups import groupnorm, instancenorm
+from offcut.ops.reductions.normalization import batchnorm, layernorm, rmsnorm
+from offcut.ops.reductions.reduction import max, mean, min, sum
+from offcut.ops.reductions.scan import cummax, cummin, cumprod, cumsum
+from offcut.ops.reductions.softmax import log_softmax, softmax
 
 __all__ = [
     "absolute",

@@ -64,14 +64,14 @@ FAULTS = (
     Fault(
         "columns of the result that lie apart are taken for neighbours",
         "backends.cpu.lowering.covers",
-        'if low.along(held, index, Lanes(2, columns.iter)) != "next":\n'
+        "if low.along(held, index, Lanes(2, columns.iter)) != NEXT:\n"
         '            return f"{shown} does',
         'if False:\n            return f"{shown} does',
     ),
     Fault(
         "columns of B that lie apart are taken for neighbours",
         "backends.cpu.lowering.covers",
-        'beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == "next"',
+        "beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == NEXT",
         "beside = True",
     ),
     Fault(
@@ -300,14 +300,14 @@ FAULTS = (
     Fault(
         "elements that lie apart are taken for neighbours",
         "backends.cpu.lowering.addressing",
-        '            return "apart"\n        plain = memory.layout is None',
-        '            return "next"\n        plain = memory.layout is None',
+        "found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)",
+        "found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple) or NEXT",
     ),
     Fault(
         "every second element is taken for the next",
         "backends.cpu.lowering.addressing",
-        "if len(moving) != 1 or spaced[moving[0]] not in ((NEXT, BACK) if plain else (NEXT,)):",
-        "if len(moving) != 1:",
+        "case Spacing(1, 1):",
+        "case Spacing(1, 1 | 2):",
     ),
     Fault(
         "lanes are taken to lie in one block wherever it begins",
@@ -348,10 +348,10 @@ FAULTS = (
     Fault(
         "lanes that are off read one element",
         "backends.cpu.lowering.addressing",
-        "            if lanes.path is None:\n"
-        '                element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
-        "            if True:\n"
-        '                element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
+        "if lanes.path is None:\n"
+        '                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
+        "if True:\n"
+        '                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")',
     ),
     Fault(
         "a remainder of a negative number is negative",
@@ -829,7 +829,7 @@ FAULTS = (
     Fault(
         "a vector goes from one packed panel to the next",
         "backends.cpu.lowering.addressing",
-        "whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0",
+        "whole = gcd(layout.width, lanes.multiple) % lanes.width == 0",
         "whole = True",
     ),
     Fault(
@@ -859,8 +859,8 @@ FAULTS = (
     Fault(
         "lanes that write one element write neighbours",
         "backends.cpu.lowering.addressing",
-        'if kind == "apart" or (kind == "one" and lanes.width > 1):',
-        'if kind == "apart":',
+        "if lying not in (NEXT, BACK) and lanes.width > 1:",
+        "if lying not in (SAME, NEXT, BACK) and lanes.width > 1:",
     ),
     Fault(
         "elements of a window that lie apart are those of its buffer",

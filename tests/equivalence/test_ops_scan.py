@@ -14,8 +14,8 @@ from operators import Operator, integers
 import offcut as oc
 from offcut import ops
 from offcut.core.dtypes import numpy_dtype
-from offcut.ops.accumulating import FEW
-from offcut.ops.scan import BLOCK
+from offcut.ops.programs.accumulating import FEW
+from offcut.ops.reductions.scan import BLOCK
 
 b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
 

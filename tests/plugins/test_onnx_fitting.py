@@ -13,6 +13,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from conftest import slow
 
 import offcut as oc
+from offcut.plugins.onnx.making import fitting
 from tests.plugins.test_onnx import drawn, each, parsed
 
 
@@ -113,13 +114,24 @@ def test_sizes_at_several_places_are_one() -> None:
     assert {*bounds(each(shaped, feeds))} == {"a"}
 
 
-def test_a_mask_that_is_cut_to_a_length_has_it() -> None:
-    proto = parsed("""g (float[b, n, 4] x, float[b, m] mask) => (float[b, n, 4] y) {
+def cut_mask() -> Any:
+    """A mask of some length, cut to that of what it is multiplied with."""
+    return parsed("""g (float[b, n, 4] x, float[b, m] mask) => (float[b, n, 4] y) {
         n = Shape <start = 1, end = 2> (x)  cut = Slice (mask, zero, n, one)
         wide = Unsqueeze (cut, two)  y = Mul (x, wide) }""",
         zero=np.array([0]), one=np.array([1]), two=np.array([2]))  # fmt: skip
+
+
+def test_a_mask_that_is_cut_to_a_length_has_it() -> None:
+    proto = cut_mask()
     model = each(proto, [{"x": drawn(1, b, n, 4), "mask": drawn(2, b, n)} for b, n in ((1, 1), (2, 5))])  # fmt: skip
     assert {*bounds(model)} == {"b", "n"}
+
+
+def test_of_more_pairs_than_are_tried_nothing_is_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "MOST_PAIRS", 1)
+    with pytest.raises(oc.DescribeError, match="axis 1 of x is n, axis 1 of reshape is extent2"):
+        oc.from_onnx(cut_mask())
 
 
 @pytest.mark.parametrize("first", ["", "last = Slice (mask, from, total, one)"])

@@ -1,6 +1,7 @@
 """The closed form: what a loop program costs on a machine, from exact counts, for any sizes or for given ones."""
 
 from offcut.costmodel.closed.cost import Cost, PieceCost, cost
+from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.formulas import Formulas, formulas
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.shown.quantities import quantity
@@ -9,6 +10,7 @@ from offcut.costmodel.closed.touched import Level
 
 __all__ = [
     "Cost",
+    "Exactness",
     "Formulas",
     "Hardware",
     "Level",

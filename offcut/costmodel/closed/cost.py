@@ -14,6 +14,7 @@ from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.exactness import Exactness, told, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
 from offcut.costmodel.closed.shown.quantities import quantity
@@ -69,7 +70,7 @@ class Cost:
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
     memories by name, the nearest first
-    exact    whether operations, instances and runs are counts; else some are bounds. Bytes follow from boxes of lines
+    exactness  of ``flop``, with which go instances and runs, ``bytes``, ``cycles`` (seconds are as exact) and ``energy``
     kept     bytes of the largest part of the call that fits each cache, and stays there
     occupancy  the same as shares of the caches
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
@@ -82,7 +83,7 @@ class Cost:
     pieces: tuple[PieceCost, ...]
     hertz: float
     memories: tuple[str, ...]
-    exact: bool
+    exactness: Mapping[str, Exactness]
     kept: Mapping[str, int]
     occupancy: Mapping[str, float]
     code_bytes: int
@@ -148,7 +149,7 @@ class Cost:
             "code_bytes": self.code_bytes,
             "compile_seconds": self.compile_seconds,
             "bound_by": self.bound_by,
-            "exact": self.exact,
+            "exactness": dict(self.exactness),
         }
 
     def __repr__(self) -> str:
@@ -158,7 +159,9 @@ class Cost:
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {quantity(self.code_bytes, 'B')}, compiled in {quantity(self.compile_seconds, 's')}"
-        return "\n".join([self._first(), *table(rows), f"holds {held}; {code}"])
+        return "\n".join(
+            [self._first(), *table(rows), f"holds {held}; {code}", told(self.exactness)]
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -166,10 +169,9 @@ class Cost:
     def _first(self) -> str:
         """What the call costs in all, in a line."""
         at = ", ".join(f"{name} = {value}" for name, value in self.sizes.items())
-        exact = "" if self.exact else "; some counts are bounds"
         return (
             f"{self.kernel}({at}) on {self.machine}: {quantity(self.seconds, 's')}, {self.flop:,} flop, "
-            f"{quantity(self.energy, 'J')}, bound by {self.bound_by}{exact}"
+            f"{quantity(self.energy, 'J')}, bound by {self.bound_by}"
         )
 
     def _head(self) -> list[str]:
@@ -211,7 +213,7 @@ def cost(
     pieces = tuple(_at(one, hardware, in_loops) for one in made.pieces)
     whole = counted(described, hardware, sizes)
     flop = sum(_count(counts.flop) for counts in whole.counts)
-    machine, exact = hardware.machine, made.exact and whole.exact
+    machine = hardware.machine
     memories = (*(memory.name for memory in machine.memory), machine.dram.name)
     kept = {name: _count(size) for name, size in made.kept.items()}
     share = {memory.name: kept[memory.name] / memory.bytes for memory in machine.memory}
@@ -224,7 +226,7 @@ def cost(
         pieces=_ran(pieces),
         hertz=machine.hertz,
         memories=memories,
-        exact=exact,
+        exactness={**made.exactness, "flop": worst(made.exactness["flop"], whole.exactness)},
         kept=kept,
         occupancy=share,
         code_bytes=code,

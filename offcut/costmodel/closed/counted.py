@@ -52,13 +52,14 @@ from offcut.core.walking import taken
 from offcut.costmodel.closed.added import Tables
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
+from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.quotients import by_quotients, with_divisor
-from offcut.costmodel.closed.summation import chosen, decided, folded
-from offcut.costmodel.closed.sums import Exactness, Sums
+from offcut.costmodel.closed.summation import chosen, decided, folded, middle_of
+from offcut.costmodel.closed.sums import BYTES, COUNTS, How, Sums
 from offcut.costmodel.closed.touched import Box, box
-from offcut.costmodel.closed.traffic import Held, Touched, Traffic, middle_of
+from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
@@ -75,14 +76,14 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     body = all_mapped(substituted(program.body, fixed), by_quotients)
-    how: dict[int, Exactness] = {}
+    ways: dict[int, Sequence[How]] = {}
     while True:
-        counter = _Counter(program, hardware, fixed, how)
+        counter = _Counter(program, hardware, fixed, ways)
         found = counter.counted(body)
-        instead = {piece: sums.instead for piece, sums in counter.sums.items() if sums.instead}
+        instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
             return found
-        how |= instead
+        ways |= instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class _Scope:
 class _Counter:
     """One walk over a program.
 
-    how   pieces are counted; those that are not named: by adding up, where all sizes are known, else in closed form
+    ways  to count pieces; those that are not named: by adding up, where all sizes are known, else in closed form
     sums  that the counts of each piece are made of, and bytes
     """
 
@@ -130,9 +131,9 @@ class _Counter:
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        how: Mapping[int, Exactness],
+        ways: Mapping[int, Sequence[How]],
     ) -> None:
-        self.program, self.hardware, self.how = program, hardware, how
+        self.program, self.hardware, self.ways = program, hardware, ways
         ranges = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
             for size in program.sizes
@@ -151,10 +152,10 @@ class _Counter:
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
-        self.first = Exactness.CLOSED if ranges else Exactness.ADDED
-        self.sums = {_BYTES: Sums(how.get(_BYTES, self.first))}
+        self.first = 1 if ranges else 0
+        self.sums = {_BYTES: Sums(ways.get(_BYTES, BYTES[self.first :]))}
         self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
-        self.exact = Exactness.BOUND not in how.values()
+        self.exactness = Exactness.EXACT
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
         seen = self.block(body, _Scope(self.known))
@@ -170,7 +171,7 @@ class _Counter:
             seen.touched.kept or tuple(ZERO for _ in self.hardware.levels),
             tuple(self.choices),
             self.values,
-            self.exact,
+            worst(self.exactness, *(self.sums[one].how.exactness for one in every)),
         )
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
@@ -195,7 +196,7 @@ class _Counter:
                 return None
         number = len(self.pieces)
         self.pieces.append(made)
-        self.sums[number] = Sums(self.how.get(number, self.first), self.tables)
+        self.sums[number] = Sums(self.ways.get(number, COUNTS[self.first :]), self.tables)
         return number
 
     def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:
@@ -395,7 +396,7 @@ class _Counter:
 
     def where(self, condition: Expr, then: _Seen, other: _Seen) -> _Seen:
         if reads_memory(condition):
-            self.exact = False
+            self.exactness = worst(self.exactness, Exactness.BOUND)
             touched = self.traffic.block([then.touched, other.touched])
             return _Seen(touched, added((then.counts, other.counts)))
         counts = {}
@@ -412,7 +413,7 @@ class _Counter:
         """A bound of a loop; of one that is read from memory, what the policy assumes."""
         if not reads_memory(end):
             return folded(end)
-        self.exact = False
+        self.exactness = Exactness.ESTIMATE
         if start is None:
             return ix.const(0)
         trips = self.hardware.machine.policy.trips
@@ -433,7 +434,8 @@ class _Counter:
         elif scope.loop is not None and scope.loop.iter == scope.lane:
             first = ix.linear(scope.loop.lo).const
         work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
-        self.exact = self.exact and is_even(stmt)
+        if not is_even(stmt):
+            self.exactness = worst(self.exactness, Exactness.BOUND)
         flop, energy = operations(stmt), self.hardware.machine.energy
         joules = 0.0 if energy is None else picojoules(stmt, self.program, energy)
         issued = instructions(stmt) / filled

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.costmodel.closed.exactness import Exactness
 
 ZERO = ix.const(0)
 
@@ -90,7 +91,7 @@ class Counted:
     kept     in each level, of what a call touches
     choices  the options of each `choose`
     values   what bounded values stand for that are named in the counts, each in terms of those before
-    exact    whether every count is one, and none a bound
+    exactness  of the counts: bytes are estimates
     """
 
     pieces: tuple[Piece, ...]
@@ -99,4 +100,4 @@ class Counted:
     kept: tuple[Expr, ...]
     choices: tuple[tuple[Way, ...], ...]
     values: Mapping[str, Expr]
-    exact: bool
+    exactness: Exactness

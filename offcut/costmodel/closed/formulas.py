@@ -15,6 +15,7 @@ from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
@@ -25,10 +26,6 @@ from offcut.costmodel.device import Device
 if TYPE_CHECKING:
     import sympy
     from matplotlib.figure import Figure
-
-
-ESTIMATED = 0.05
-"""Cycles that were off by more at a size are an estimate."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,9 +98,9 @@ class Formulas:
         return self._shown(real(self.compiled_in))
 
     @property
-    def exact(self) -> bool:
-        """Whether operations, instances and runs are counts; else some are bounds. Bytes follow from boxes of lines."""
-        return self.prediction.exact
+    def exactness(self) -> Mapping[str, Exactness]:
+        """As `Cost.exactness`, at every size."""
+        return self.prediction.exactness
 
     @property
     def ways(self) -> tuple[tuple[str, ...], ...]:
@@ -164,8 +161,7 @@ class Formulas:
         """How far cycles are off that are made of those at some sizes."""
         if not self.within:
             return []
-        kind = "an estimate, " if self.within > ESTIMATED else ""
-        return [f"cycles are {kind}within {self.within:.1%} at sizes that were tried"]
+        return [f"cycles are an estimate, within {self.within:.1%} at sizes that were tried"]
 
     def __repr__(self) -> str:
         sizes = ", ".join(self.users.values())
@@ -223,7 +219,8 @@ def formulas(
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     whole, made = counted(described, hardware, {}), predicted(program, hardware, {})
     flop = ix.add(*(counts.flop for counts in whole.counts))
-    made = replace(made, exact=made.exact and whole.exact)
+    flop_is = worst(made.exactness["flop"], whole.exactness)
+    made = replace(made, exactness={**made.exactness, "flop": flop_is})
     seconds = compile_seconds(code, machine)
     return Formulas(described, made, flop, machine, users, code, seconds)
 

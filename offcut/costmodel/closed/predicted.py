@@ -19,6 +19,7 @@ from offcut.core.program import Program
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
@@ -47,14 +48,14 @@ class Prediction:
     choices  the ways of each `choose`
     kept     bytes that stay in each cache
     values   what names stand for that are no sizes, each in terms of those before
-    exact    whether every count is one; else some are bounds
+    exactness  of ``flop``, with which go instances and runs, ``bytes``, ``cycles`` and ``energy``
     """
 
     pieces: tuple[Predicted, ...]
     choices: tuple[tuple[Way, ...], ...]
     kept: Mapping[str, Expr]
     values: Mapping[str, Expr]
-    exact: bool
+    exactness: Mapping[str, Exactness]
 
 
 Stage = tuple[tuple[int, int] | None, str]
@@ -85,7 +86,8 @@ def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) ->
     )
     names = (memory.name for memory in hardware.machine.memory)
     kept = dict(zip(names, made.kept[1:], strict=True))
-    return Prediction(pieces, made.choices, kept, made.values, made.exact)
+    near = dict.fromkeys(("bytes", "cycles", "energy"), Exactness.ESTIMATE)
+    return Prediction(pieces, made.choices, kept, made.values, {"flop": made.exactness, **near})
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:

@@ -6,14 +6,12 @@ A term that is a polynomial in the iterator is summed by powers, ``sum of i**k o
 
 and a term that changes where the iterator passes a value (a condition, a ``min``) as two sums, one on each
 side; one that changes with the remainder of the iterator, as a sum for each remainder. All are exact. What
-is none of these is written out where the iterations are few, and taken at the middle of the loop
-otherwise, which is said.
+is none of these is written out where the iterations are few, and has no closed form otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from itertools import product
 from math import gcd, lcm
@@ -51,7 +49,7 @@ SPLITS = 8
 """How often a sum is split in two. Each split may double the cases, so there are at most 2**8."""
 
 LONGEST = 600
-"""Parts of a term that is summed; a longer one is taken half way. Those of a softmax have 24: what is as long as 25 of them
+"""Parts of a term that is summed; a longer one has no closed form. Those of a softmax have 24: what is as long as 25 of them
 would be a formula that nobody reads, and that takes longer than the plan.
 """
 
@@ -60,12 +58,8 @@ SHORT = 40
 """Parts of a sum that is to be put into others, of which there may be many: each loop around multiplies what is longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
-    """A sum over a loop; `exact` where it is that, and not the middle term times the trips."""
-
-    value: Expr
-    exact: bool = True
+class NoClosedForm(Exception):
+    """A sum is none that is written in closed form here."""
 
 
 def trips(lo: Expr, hi: Expr, known: Known) -> Expr:
@@ -82,36 +76,34 @@ def summed(
     known: Known,
     splits: int = SPLITS,
     longest: int = LONGEST,
-) -> Sum:
+) -> Expr:
     """The sum of `term` over ``lo <= name < hi``.
 
     known    what is known of the sizes, and of the iterators around
     splits   how often a loop may be split in two where a part changes
     longest  parts of a term, at most, that a closed form is looked for
+
+    Raises NoClosedForm where it has none.
     """
     term = folded(term)
     count = trips(lo, hi, known)
     if name not in variables(term):
-        return Sum(ix.mul(count, term))
+        return ix.mul(count, term)
     match term:
         case Binary("*", a, b) if name not in variables(a) or name not in variables(b):
             factor, moves = (b, a) if name in variables(a) else (a, b)
-            once = summed(name, lo, hi, moves, known, splits, longest)
-            return Sum(ix.mul(factor, once.value), once.exact)
+            return ix.mul(factor, summed(name, lo, hi, moves, known, splits, longest))
     if not splits or is_longer(term, longest):
-        return _half_way(name, lo, hi, term, count)
+        raise NoClosedForm
     form = ix.linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
         each = [summed(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
         pairs = zip(form.terms, each, strict=True)
-        scaled = [ix.mul(factor, one.value) for (_, factor), one in pairs]
-        total = ix.add(ix.mul(count, form.const), *scaled)
-        return Sum(total, all(one.exact for one in each))
+        return ix.add(ix.mul(count, form.const), *(ix.mul(by, one) for (_, by), one in pairs))
     match term:
         case Select(condition, then, other) if name not in variables(condition):
             ways = [summed(name, lo, hi, side, known, splits, longest) for side in (then, other)]
-            value = chosen(condition, *(way.value for way in ways))
-            return Sum(value, all(way.exact for way in ways))
+            return chosen(condition, *ways)
     broken = next(_breaks(term, name), None)
     if broken is not None:
         at, part, below, above = broken
@@ -119,7 +111,7 @@ def summed(
         end, fewer = ix.add(lo, count), splits - 1
         first = summed(name, lo, middle, _with(term, part, below), known, fewer, longest)
         rest = summed(name, middle, end, _with(term, part, above), known, fewer, longest)
-        return Sum(ix.add(first.value, rest.value), first.exact and rest.exact)
+        return ix.add(first, rest)
     powers = _powers(term, name)
     if powers is not None:
         end = ix.add(lo, count)
@@ -133,11 +125,11 @@ def summed(
             )
             for k in used
         )
-        return Sum(ix.floordiv(ix.add(*parts), common * divisor))
+        return ix.floordiv(ix.add(*parts), common * divisor)
     some = ix.literal(count)
     if some is not None and some <= WRITTEN_OUT:
         terms = (folded(_at(term, name, ix.add(lo, step))) for step in range(some))
-        return Sum(ix.add(*terms))
+        return ix.add(*terms)
     period = _period(term, name)
     if 1 < period <= LONGEST_PERIOD:
         each = []
@@ -146,22 +138,29 @@ def summed(
             turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
             moved = ix.simplify(_at(term, name, start))
             each.append(summed(name, ix.const(0), turns, moved, known, splits - 1, longest))
-        return Sum(ix.add(*(one.value for one in each)), all(one.exact for one in each))
-    return _half_way(name, lo, hi, term, count)
+        return ix.add(*each)
+    raise NoClosedForm
 
 
-def _half_way(name: str, lo: Expr, hi: Expr, term: Expr, count: Expr) -> Sum:
+def middle_of(lo: Expr, hi: Expr) -> Expr:
+    """Of the iterations of a loop, the one half way."""
+    return ix.floordiv(ix.add(lo, hi), 2)
+
+
+def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     """The middle term times the trips."""
-    middle = ix.floordiv(ix.add(lo, hi), 2)
-    return Sum(ix.mul(count, folded(_at(term, name, middle))), exact=False)
+    return ix.mul(trips(lo, hi, known), folded(_at(term, name, middle_of(lo, hi))))
 
 
 def short_sum(
     name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int, longest: int
 ) -> Expr | None:
     """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
-    found = summed(name, lo, hi, term, known, splits, longest)
-    return found.value if found.exact and not is_longer(found.value, longest) else None
+    try:
+        found = summed(name, lo, hi, term, known, splits, longest)
+    except NoClosedForm:
+        return None
+    return None if is_longer(found, longest) else found
 
 
 def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:

@@ -1,84 +1,117 @@
-"""How exactly a sum over a loop is taken: in one way, and where that does not do, all again in the next."""
+"""Sums over loops: all are taken in one way, and where that does not do, all again in the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Select, variables, walk
 from offcut.core.ranges import Known
 from offcut.costmodel.closed.added import Tables, TooMany
+from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.summation import (
     SHORT,
-    Sum,
+    NoClosedForm,
     at_most,
     chosen,
     folded,
+    half_way,
     short_sum,
     summed,
 )
 
 
-class Exactness(Enum):
-    """What a sum becomes, the better ways first."""
+class How(Enum):
+    """How a sum is taken."""
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
     CLOSED = "closed"  # closed forms
+    HALF_WAY = "half way"  # trips times the term half way; where a condition decides it, a bound
     BOUND = "bound"  # bounds, of what it would be if all conditions held
+
+    @property
+    def exactness(self) -> Exactness:
+        """Of the sum."""
+        other = {How.HALF_WAY: Exactness.ESTIMATE, How.BOUND: Exactness.BOUND}
+        return other.get(self, Exactness.EXACT)
+
+
+COUNTS = (How.ADDED, How.CLOSED, How.BOUND)
+"""The ways to sum counts, the better first; where a size is open, from the second on."""
+
+BYTES = (How.ADDED, How.HALF_WAY)
+"""Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An amount, and how exact it is."""
+
+    value: Expr
+    exactness: Exactness = Exactness.EXACT
 
 
 @dataclass
 class Sums:
     """Sums that are taken in one way.
 
-    how      the way
-    instead  the one to take, where this did not do: what has been summed means nothing then
+    ways    it, and those to take where it does not do
+    failed  whether it did not: what has been summed means nothing then
     """
 
-    how: Exactness
+    ways: Sequence[How]
     tables: Tables = field(default_factory=Tables)
-    instead: Exactness | None = None
+    failed: bool = False
+
+    @property
+    def how(self) -> How:
+        """The way."""
+        return self.ways[0]
 
     def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
         """The sum of a count over ``lo <= name < hi``."""
-        if self.instead is not None:
+        if self.failed:
             return term
         match self.how:
-            case Exactness.ADDED:
+            case How.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
                 return self.tables.stands_for(name, lo, hi, folded(term))
-            case Exactness.CLOSED:
-                closed = summed(name, lo, hi, term, known)
-                self.instead = None if closed.exact else Exactness.BOUND
-                return closed.value
-            case Exactness.BOUND:
+            case How.CLOSED:
+                try:
+                    return summed(name, lo, hi, term, known)
+                except NoClosedForm:
+                    self.failed = True
+                    return term
+            case How.HALF_WAY:
+                asked = (n.condition for n in walk(term) if isinstance(n, Select))
+                decided = any(name in variables(condition) for condition in asked)
+                return (at_most if decided else half_way)(name, lo, hi, term, known)
+            case How.BOUND:
                 return at_most(name, lo, hi, term, known)
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """One of two counts, by a condition that iterators decide."""
-        return (
-            ix.add(then, other) if self.how is Exactness.BOUND else chosen(condition, then, other)
-        )
+        return ix.add(then, other) if self.how is How.BOUND else chosen(condition, then, other)
 
     def at_last(self, total: Expr) -> Expr:
         """A sum over all loops, with what is left to add up."""
-        if self.how is not Exactness.ADDED or self.instead is not None:
+        if self.how is not How.ADDED or self.failed:
             return total
         try:
             return self.tables.value(total)
         except TooMany:
-            self.instead = Exactness.CLOSED
+            self.failed = True
             return total
 
 
-def settled(first: Exactness, count: Callable[[Sums], Expr]) -> Sum:
+def settled(ways: Sequence[How], count: Callable[[Sums], Expr]) -> Sum:
     """A count that is made of sums, from the first way on until one does."""
-    sums = Sums(first)
+    sums = Sums(ways)
     total = sums.at_last(count(sums))
-    if sums.instead is not None:
-        return settled(sums.instead, count)
-    return Sum(total, sums.how is not Exactness.BOUND)
+    if sums.failed:
+        return settled(ways[1:], count)
+    return Sum(total, sums.how.exactness)

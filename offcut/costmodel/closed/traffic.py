@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Const, Expr, Select, substitute, variables, walk
+from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import at_most, chosen, folded, trips
-from offcut.costmodel.closed.sums import Exactness, Sums
+from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
+from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
 Piece = int  # which of the pieces of a program
@@ -130,7 +130,7 @@ class Traffic:
                 for array in boxes
             }
             far = {
-                piece: self._far(name, lo, hi, term, known)
+                piece: self.sums.over(name, lo, hi, term, known)
                 for piece, term in body.moved[number].items()
             }
             stays = self._fits(self._size(typical, level), level, known)
@@ -179,14 +179,6 @@ class Traffic:
             ),
         )
         return tuple({k: self.sums.at_last(size) for k, size in one.items()} for one in found)
-
-    def _far(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
-        """Of all iterations of a loop, each of which moves `term`."""
-        if self.sums.how is Exactness.ADDED:
-            return self.sums.over(name, lo, hi, term, known)
-        if any(isinstance(n, Select) and name in variables(n.condition) for n in walk(term)):
-            return at_most(name, lo, hi, term, known)
-        return ix.mul(trips(lo, hi, known), _at(term, {name: middle_of(lo, hi)}))
 
     def _kept(
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known
@@ -269,11 +261,6 @@ class Traffic:
     def _spread(self, each: Mapping[str, Expr], first: Mapping[str, Piece]) -> dict[Piece, Expr]:
         """Bytes of arrays, by the piece that touches them first."""
         return _plus({first[name]: size} for name, size in each.items())
-
-
-def middle_of(lo: Expr, hi: Expr) -> Expr:
-    """Of the iterations of a loop, the one half way."""
-    return ix.floordiv(ix.add(lo, hi), 2)
 
 
 def _at(size: Expr, values: Mapping[str, Expr]) -> Expr:

@@ -14,7 +14,7 @@ from offcut.core.expr import Binary, Const, Load, Reduce, Var, loads, rewrite, s
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Compute, Tensor
 from offcut.graph.fusion.rearrange import rebuilt, simpler, with_followers
-from offcut.ops.convolution import NARROW
+from offcut.ops.images.convolution import NARROW
 
 
 def with_lanes_over_groups(

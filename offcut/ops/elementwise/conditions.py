@@ -20,7 +20,7 @@ from offcut.ops.elementwise.joining import (
     number_of,
     pointwise,
 )
-from offcut.ops.operands import axis_letters, check_dtype, check_result, check_tensor
+from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor
 
 
 def equal(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:

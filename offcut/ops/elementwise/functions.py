@@ -12,8 +12,8 @@ from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
 from offcut.ops.elementwise.joining import number_of
-from offcut.ops.naming import Option, named
-from offcut.ops.operands import axis_letters, check_dtype, check_result, check_tensor, wider
+from offcut.ops.given.naming import Option, named
+from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor, wider
 
 
 def negative(x: Tensor, *, name: str | None = None) -> Tensor:

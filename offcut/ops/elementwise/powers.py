@@ -9,7 +9,7 @@ from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
 from offcut.ops.elementwise.joining import Operand, checked, element_of, joined, name_of
-from offcut.ops.operands import axis_letters, wider
+from offcut.ops.given.operands import axis_letters, wider
 
 
 def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:

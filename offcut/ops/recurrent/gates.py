@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.errors import DescribeError
-from offcut.ops.arguments import is_one_of, number, several
+from offcut.ops.given.arguments import is_one_of, number, several
 
 FUNCTIONS = {
     "sigmoid": "1.0 / (1.0 + exp(-({})))",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.operands import check_tensor
+from offcut.ops.given.operands import check_tensor
 from offcut.ops.recurrent.gates import Gates, order
 from offcut.ops.recurrent.layer import Layer, width_of
 

@@ -8,9 +8,9 @@ from typing import Any
 from offcut.core.program import Kind, Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.arguments import flag
-from offcut.ops.operands import check_dtype, check_shape, check_tensor
-from offcut.ops.written import Written
+from offcut.ops.given.arguments import flag
+from offcut.ops.given.operands import check_dtype, check_shape, check_tensor
+from offcut.ops.programs.written import Written
 
 STATES = ("float32", "float64")
 COUNTS = ("int32", "int64")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.ops.operands import check_tensor
+from offcut.ops.given.operands import check_tensor
 from offcut.ops.recurrent.gates import Gates
 from offcut.ops.recurrent.layer import Layer, width_of
 

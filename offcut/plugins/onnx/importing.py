@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,20 +12,17 @@ import numpy as np
 import onnx
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import variables
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Ref, extents
 from offcut.graph.passes import drop_dead
-from offcut.plugins.onnx.context import Context, Scaled, arithmetic, plain
-from offcut.plugins.onnx.dtypes import dtype_of
-from offcut.plugins.onnx.fitting import Capped, Joined, Settled
-from offcut.plugins.onnx.negative import INT_MAX, Raised
-from offcut.plugins.onnx.operands import Element, Known, Operand, Refused
-from offcut.plugins.onnx.walking import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
+from offcut.plugins.onnx.making.context import Context, arithmetic, plain
+from offcut.plugins.onnx.making.dtypes import dtype_of
+from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
+from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused
+from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
-
-OP = "from_onnx"
 
 
 @dataclass(frozen=True)
@@ -83,27 +80,13 @@ def imported(
     Raises DescribeError as `from_onnx` does.
     """
     _checked(without(proto, weights) if weights else proto)
-    lows: dict[str, int] = {}
-    highs: dict[str, int] = {}
-    factors: dict[str, int] = {}
-    same: dict[str, Expr] = {}
+    facts = SizeFacts(sizes)
     while True:
-        run = _Import(proto, sizes, constants, lows, highs, factors, same, weights)
+        run = _Import(proto, facts, constants, weights)
         try:
             return run.run()
-        except Raised as raised:
-            lows[raised.size] = raised.low
-        except Capped as capped:
-            highs[capped.size] = capped.high
-        except Settled as settled:
-            text, _ = run.context.origins[settled.size]
-            sizes = {**sizes, text: settled.number}
-        except Joined as joined:
-            same |= run.of_file(joined.same)
-        except Scaled as scaled:
-            for name, factor in scaled.factors.items():
-                text, _ = run.context.origins[name]
-                factors[text] = factors.get(text, 1) * factor
+        except Wanted as wanted:
+            facts = facts.knowing(wanted.facts, run.context.origins)
         except OffcutError:
             raise
         except Exception:
@@ -151,28 +134,20 @@ def _check_consistent(proto: Any) -> None:
 class _Import:
     """One run of an import.
 
-    lows     the least value of sizes, where an earlier run found that they need one
-    highs    the greatest, likewise
-    factors  what a size of the file is a multiple of, likewise: its size here is that part of it
-    same     what a size of the file is, of other sizes of the file, likewise
+    facts    of sizes, those that earlier runs wanted among them
     weights  initializers whose bytes are not in `proto`, by their places
     """
 
     def __init__(
         self,
         proto: Any,
-        sizes: Mapping[str, int | tuple[int, int]],
+        facts: SizeFacts,
         constants: Mapping[str, Any],
-        lows: Mapping[str, int],
-        highs: Mapping[str, int],
-        factors: Mapping[str, int],
-        same: Mapping[str, Expr],
         weights: Mapping[int, Array],
     ) -> None:
         self.weights = weights
         self.proto, self.graph = proto, proto.graph
-        self.sizes, self.constants = dict(sizes), constants
-        self.lows, self.highs, self.factors, self.same = lows, highs, factors, same
+        self.facts, self.constants = facts, constants
         self.context = Context(_identifier(proto.graph.name) or "graph")
         self.symbols: dict[str, Element] = {}
         self.complaints: list[Complaint] = []
@@ -286,12 +261,11 @@ class _Import:
 
         Raises DescribeError where it was given otherwise, or another constant has it otherwise.
         """
-        known = self.sizes.get(size, extent)
-        low, high = (known, known) if isinstance(known, int | np.integer) else _bounds(size, known)
+        low, high = self.facts.told(size) if size in self.facts.said else (extent, extent)
         if not low <= extent <= high:
             within = f"{low}" if low == high else f"in {low}…{high}"
             raise _no_constant(value, f"{shapes}, and {size} is {within}")
-        self.sizes[size] = extent
+        self.facts = replace(self.facts, said={**self.facts.said, size: extent})
         self.symbols[size] = extent
 
     def input(self, value: Any) -> Ref | None:
@@ -344,47 +318,27 @@ class _Import:
 
     def size(self, text: str) -> Element:
         """A size by the name that it has in the file."""
-        if text in self.same:
-            of = self.same[text]
+        if text in self.facts.equal:
+            of = self.facts.equal[text]
             return plain(extents.at(of, {one: ix.index(self.size(one)) for one in variables(of)}))
         if text not in self.symbols:
-            bounds = self.sizes.get(text)
-            if isinstance(bounds, int | np.integer) and bounds >= 0:
-                self.symbols[text] = int(bounds)
-                return int(bounds)
-            factor = self.factors.get(text, 1)
-            wish = _identifier(text) if factor == 1 else f"{_identifier(text)}_{factor}"
-            name = self.context.builder.fresh(wish)
-            low, high = (1, INT_MAX) if bounds is None else _bounds(text, bounds)
-            if bounds is None:
-                self.context.free.add(name)
-            low = max(-(-low // factor), self.lows.get(name, 0))
-            high = min(high, factor * self.highs.get(name, high))
-            if low > high // factor:
-                raise DescribeError(
-                    OP,
-                    f"cannot bound {text} by {bounds!r}",
-                    because=f"the model wants a multiple of {factor}, and none is between them",
-                )
-            made = self.context.builder.size(name, low, high // factor)
-            self.context.origins[name] = text, factor
-            self.symbols[text] = arithmetic("*", factor, made)
+            number = self.facts.number(text)
+            self.symbols[text] = self.open_size(text) if number is None else number
         return self.symbols[text]
 
-    def of_file(self, same: Mapping[str, Expr]) -> dict[str, Expr]:
-        """What sizes are, those of the file in place of those here."""
-        origins = self.context.origins
-        own: dict[str, Expr] = {
-            name: Binary("//", Var(text), Const(factor, "index"))
-            for name, (text, factor) in origins.items()
-        }
-        return {
-            origins[name][0]: Binary("*", Const(origins[name][1], "index"), extents.at(one, own))
-            for name, one in same.items()
-        }
+    def open_size(self, text: str) -> Element:
+        """A size that calls give."""
+        factor = self.facts.factor(text)
+        wish = _identifier(text) if factor == 1 else f"{_identifier(text)}_{factor}"
+        name = self.context.builder.fresh(wish)
+        if text not in self.facts.said:
+            self.context.free.add(name)
+        made = self.context.builder.size(name, *self.facts.bounds(text, name))
+        self.context.origins[name] = text, factor
+        return arithmetic("*", factor, made)
 
     def _all_named(self) -> None:
-        for name in self.sizes:
+        for name in self.facts.said:
             if name not in self.symbols:
                 listed = ", ".join(self.symbols) or "none"
                 raise DescribeError(
@@ -401,22 +355,6 @@ def _no_constant(value: Any, because: str, help: tuple[str, ...] = ()) -> Descri
 
 class _NoExtent(Exception):
     """A text that is no expression over sizes."""
-
-
-def _bounds(name: str, bounds: Any) -> tuple[int, int]:
-    try:
-        low, high = bounds
-        good = 0 <= int(low) <= int(high) <= INT_MAX
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise DescribeError(
-            OP,
-            f"cannot bound {name} by {bounds!r}",
-            because="bounds are the least and the greatest value, from 0 on",
-            help=(f'sizes={{"{name}": (1, 512)}}', f'sizes={{"{name}": 8}}'),
-        )
-    return int(low), int(high)
 
 
 def _identifier(text: str) -> str:

@@ -20,7 +20,7 @@ from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.fx.experimental import _config as symbolic
 
 from offcut.plugins.torch import unguarded
-from offcut.plugins.torch.unguarded.spaced import counting
+from offcut.plugins.torch.unguarded.spaced import Counting
 
 _STATIC = "_dynamo_static_indices"
 """Where dynamo looks for the axes of a tensor whose sizes are numbers."""
@@ -119,7 +119,7 @@ def oblivious() -> Iterator[None]:
     """These settings, inside."""
     Oblivious.enter()
     try:
-        with counting():
+        with Counting():
             yield
     finally:
         Oblivious.leave()

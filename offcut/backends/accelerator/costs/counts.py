@@ -27,8 +27,9 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
-from offcut.costmodel.closed.summation import Sum, decided, folded
-from offcut.costmodel.closed.sums import Exactness, Sums, settled
+from offcut.costmodel.closed.exactness import Exactness, worst
+from offcut.costmodel.closed.summation import decided, folded
+from offcut.costmodel.closed.sums import COUNTS, Sum, Sums, settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +38,12 @@ class Counted:
 
     leaves  what each issues and moves, by number
     kept    bytes of each memory that windows take
-    exact   whether every count is one; else some are bounds, or lose half a beat a row
+    exactness  of ``flop``, and with it all counts, and of ``bytes``: an estimate where half a beat a row is lost
     """
 
     leaves: Sequence[Issued]
     kept: Mapping[str, int]
-    exact: bool
+    exactness: Mapping[str, Exactness]
 
 
 def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
@@ -56,7 +57,8 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
     how = largest.look()
     leaves = _Leaves(nest, how)
     found = leaves.made()
-    return Counted(found, largest.taken, leaves.exact)
+    moved = worst(leaves.exactness, leaves.of_rows)
+    return Counted(found, largest.taken, {"flop": leaves.exactness, "bytes": moved})
 
 
 class _Leaves:
@@ -68,7 +70,8 @@ class _Leaves:
             _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
         ]
         self.each = [issued for issued, _ in each]
-        self.exact = all(exact for _, exact in each)
+        self.of_rows = worst(*(one for _, one in each))
+        self.exactness = Exactness.EXACT
         self.found = [Issued() for _ in nest.work]
         self.sizes = tuple(
             Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
@@ -110,8 +113,8 @@ class _Leaves:
             return term
 
         def settle(term: Expr) -> Expr:
-            found = settled(Exactness.CLOSED, lambda sums: total(term, sums))
-            self.exact = self.exact and found.exact
+            found = settled(COUNTS[1:], lambda sums: total(term, sums))
+            self.exactness = worst(self.exactness, found.exactness)
             return found.value
 
         return one.mapped(settle)
@@ -154,16 +157,16 @@ def _whole(
     return loops, values
 
 
-def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, bool]:
-    """The counts of one instance, and whether all are exact."""
+def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, Exactness]:
+    """The counts of one instance, and how exact its bytes are."""
     if how is None:
-        return Issued(), True
+        return Issued(), Exactness.EXACT
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
     whole = _product(counts)
     calls = ix.mul(how.instructions, _product([counts[axis] for axis in how.apart]))
     if not isinstance(work.does, Copy | Result):
         visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
-        return Issued(ONE, calls, *visits), True
+        return Issued(ONE, calls, *visits), Exactness.EXACT
     there = [
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
@@ -174,7 +177,7 @@ def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, bool]:
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
-    return issued, size.exact
+    return issued, size.exactness
 
 
 def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Sum:
@@ -185,7 +188,7 @@ def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -
     if row is not None:
         return Sum(ix.mul(-(-row * each // beat) * beat, rows))
     lost = ix.mul((beat - gcd(each, beat)) // 2, rows)
-    return Sum(ix.add(ix.mul(each, words), lost), exact=False)
+    return Sum(ix.add(ix.mul(each, words), lost), Exactness.ESTIMATE)
 
 
 def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:

@@ -27,10 +27,11 @@ from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
 from offcut.costmodel.closed.counts import Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction
-from offcut.costmodel.closed.summation import Sum, decided, folded
-from offcut.costmodel.closed.sums import Exactness, Sums, settled
+from offcut.costmodel.closed.summation import decided, folded
+from offcut.costmodel.closed.sums import COUNTS, Sum, Sums, settled
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16
@@ -75,7 +76,11 @@ def cost_of(
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
         memories=memories,
-        exact=operations.exact,
+        exactness={
+            "flop": operations.exactness,
+            **dict.fromkeys(("bytes", "cycles"), Exactness.EXACT),
+            "energy": Exactness.ESTIMATE,
+        },
         kept=kept,
         occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
@@ -104,7 +109,7 @@ def formulas_of(
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
     operations = flop(described, {})
-    exact = operations.exact
+    exactness = {"flop": operations.exactness, "bytes": Exactness.EXACT}
     for at in phases.nests:
         options, costs = phases.orders(at), phases.costs(at)
         ways: list[Way] = []
@@ -112,7 +117,7 @@ def formulas_of(
         for number, orders in enumerate(options):
             first = orders[0]
             found = counted(first, typical)
-            exact = exact and found.exact
+            exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
             made, cycles = totals(first, found.leaves), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
@@ -128,9 +133,10 @@ def formulas_of(
         if len(ways) > 1:
             choices.append(tuple(ways))
     sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}
+    exactness |= dict.fromkeys(("cycles", "energy"), Exactness.ESTIMATE)
     return Formulas(
         described,
-        Prediction(tuple(pieces), tuple(choices), sizes, {}, exact),
+        Prediction(tuple(pieces), tuple(choices), sizes, {}, exactness),
         operations.value,
         machine,
         users,
@@ -219,6 +225,6 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
         return total
 
     return settled(
-        Exactness.CLOSED if ranges else Exactness.ADDED,
+        COUNTS[1:] if ranges else COUNTS,
         lambda sums: block(program.body, Known(ranges), sums),
     )

@@ -1,7 +1,9 @@
 """Where the elements of a vector of instances lie, and how they are read and written.
 
-Lanes lie at one element, next to each other, or apart: a load that fills all lanes, a load or store
-of a vector, a gather or scatter. A lane that is off touches no memory.
+How lanes lie is told once, by a `Spacing` of elements side by side: at one element, a load fills all
+lanes; next to each other or back to back, a vector is loaded or stored; a few apart or several at one,
+vectors are loaded, and lanes picked out; anywhere, a gather or a scatter. A lane that is off touches no
+memory.
 """
 
 from __future__ import annotations
@@ -151,25 +153,23 @@ class Addressing(Scalars, ABC):
         vector = f"<{lanes.width} x i64>"
         return self.f.let(f"getelementptr i8, ptr {memory.base}, {vector} {total}")
 
-    def along(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
-        """How lanes lie: "one" element for all, "next" to each other, "back" to back from the last one on, or "apart"."""
+    def along(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> Spacing | None:
+        """How lanes lie among elements that are side by side; None where these are not, or lanes lie anywhere."""
         if lanes.axis is None or lanes.width == 1:
-            return "one" if lanes.axis is None else "next"
-        spaced = [spacing(part, lanes.axis, lanes.width, lanes.multiple) for part in index]
+            return SAME if lanes.axis is None else NEXT
+        layout = memory.layout
+        if layout is None:
+            found = row_spacing(index, lanes.axis, lanes.width, lanes.multiple)
+            item = str(item_bytes(memory.dtype))
+            return found if found == SAME or memory.strides[-1] == item else None
+        spaced = (spacing(part, lanes.axis, lanes.width, lanes.multiple) for part in index)
         moving = [axis for axis, one in enumerate(spaced) if one != SAME]
         if not moving:
-            return "one"
-        if moving != [len(index) - 1] and memory.layout is None:
-            return "apart"
-        plain = memory.layout is None
-        if len(moving) != 1 or spaced[moving[0]] not in ((NEXT, BACK) if plain else (NEXT,)):
-            return "apart"
-        if memory.layout is None:
-            beside = memory.strides[-1] == str(item_bytes(memory.dtype))
-            return ("next" if spaced[-1] == NEXT else "back") if beside else "apart"
-        on_columns = moving[0] == memory.layout.columns and memory.layout.interleave == 1
-        whole = gcd(memory.layout.width, lanes.multiple) % lanes.width == 0
-        return "next" if on_columns and whole and index[moving[0]] == Var(lanes.axis) else "apart"
+            return SAME
+        whole = gcd(layout.width, lanes.multiple) % lanes.width == 0
+        if moving != [layout.columns] or layout.interleave != 1 or not whole:
+            return None
+        return NEXT if index[layout.columns] == Var(lanes.axis) else None
 
     def mask_of(self, lanes: Lanes) -> str | None:
         """The lanes that are on; None where all are."""
@@ -181,25 +181,29 @@ class Addressing(Scalars, ABC):
         """The elements at `index`; lanes that are off read nothing."""
         memory, e = self.memory[buffer], self.elements(lanes.width)
         stored, align = e.stored(dtype), item_bytes(dtype)
-        kind, mask = self.along(memory, index, lanes), self.mask_of(lanes)
-        if kind == "one":
-            address = self.address(memory, index)
-            if lanes.path is None:
-                element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")
-            else:
-                element = self.load_if_any(address, dtype, mask or "", lanes)
-            raw = self.splat_stored(element, dtype, lanes)
-        elif kind in ("next", "back"):
-            address = self.address(memory, index)
-            if kind == "back":
+        mask = self.mask_of(lanes)
+        match self.along(memory, index, lanes):
+            case Spacing(1, 0):
+                address = self.address(memory, index)
+                if lanes.path is None:
+                    element = self.f.let(f"load {STORED[dtype]}, ptr {address}, align {align}")
+                else:
+                    element = self.load_if_any(address, dtype, mask or "", lanes)
+                raw = self.splat_stored(element, dtype, lanes)
+            case Spacing(1, 1):
+                raw = self.beside(self.address(memory, index), dtype, mask, lanes.width)
+            case Spacing(1, -1):
+                address = self.address(memory, index)
                 address, mask = self.turned_back(address, mask, align, lanes)
-            raw = self.beside(address, dtype, mask, lanes.width)
-            if kind == "back":
-                raw = self.reversed(stored, raw, lanes)
-        else:
-            raw = self.picked(memory, index, mask, lanes) or self.gathered(
-                memory, index, mask, lanes
-            )
+                raw = self.reversed(stored, self.beside(address, dtype, mask, lanes.width), lanes)
+            case Spacing(1, step) if 1 < step <= min(FEW_APART, lanes.width):
+                raw = self.every(step, self.address(memory, index), dtype, mask, lanes)
+            case Spacing(share, 1):
+                raw = self.spread(share, self.address(memory, index), dtype, mask, lanes)
+            case Spacing(share, step) if step == share:
+                raw = self.member_of_each(share, memory, index, mask, lanes)
+            case _:
+                raw = self.gathered(memory, index, mask, lanes)
         return e.loaded(raw, dtype)
 
     def gathered(
@@ -216,22 +220,6 @@ class Addressing(Scalars, ABC):
             f"{pointers} {addresses}, i32 {item_bytes(dtype)}, {bits} {mask or 'splat (i1 true)'}, {vector} zeroinitializer",
             f"{pointers}, i32, {bits}, {vector}",
         )
-
-    def picked(
-        self, memory: Memory, index: Sequence[Expr], mask: str | None, lanes: Lanes
-    ) -> str | None:
-        """Elements that lie in one row of an array, in a few vectors side by side; None where they do not."""
-        if memory.layout is not None or memory.strides[-1] != str(item_bytes(memory.dtype)):
-            return None
-        match row_spacing(index, lanes.axis or "", lanes.width, lanes.multiple):
-            case Spacing(1, step) if 1 < step <= min(FEW_APART, lanes.width):
-                return self.every(step, self.address(memory, index), memory.dtype, mask, lanes)
-            case Spacing(share, 1):
-                return self.spread(share, self.address(memory, index), memory.dtype, mask, lanes)
-            case Spacing(share, step) if step == share:
-                return self.member_of_each(share, memory, index, mask, lanes)
-            case _:
-                return None
 
     def every(self, step: int, first: str, dtype: str, mask: str | None, lanes: Lanes) -> str:
         """Every `step`-th element from `first` on: whole vectors are loaded, and what is wanted picked out.
@@ -284,7 +272,9 @@ class Addressing(Scalars, ABC):
         width, dtype = lanes.width, memory.dtype
         some = None if mask is None else self.some_of_each(group, mask, width)
         in_turn = lanes.in_turn if lanes.path is None else {}
-        members = (n for n, count in in_turn.items() if count == self.members(n, index, lanes))
+        members = (
+            n for n, count in in_turn.items() if self.says_member(n, count, memory, index, lanes)
+        )
         name = next(members, None)
         if name is not None:
             with self.bound(name, "0"):
@@ -298,15 +288,14 @@ class Addressing(Scalars, ABC):
         owners = (lane // group * group + member for lane in range(width))
         return self.shuffled(STORED[dtype], raw, width, owners)
 
-    def members(self, name: str, index: Sequence[Expr], lanes: Lanes) -> int | None:
-        """Of how many lanes side by side the iterator of that name says which member they read, and nothing else; None of none."""
-        if lanes.axis is None or not index:
-            return None
+    def says_member(
+        self, name: str, count: int, memory: Memory, index: Sequence[Expr], lanes: Lanes
+    ) -> bool:
+        """Whether the iterator of that name says which of so many elements side by side as many lanes read, and nothing else."""
+        if self.along(memory, index, lanes) != Spacing(count, count):
+            return False
         *outer, last = index
-        if coefficient(last, name) != 1 or any(name in variables(part) for part in outer):
-            return None
-        found = spacing(last, lanes.axis, lanes.width, lanes.multiple)
-        return found.share if found is not None and found.share == found.step else None
+        return coefficient(last, name) == 1 and not any(name in variables(p) for p in outer)
 
     def some_of_each(self, group: int, mask: str, width: int) -> str:
         """Lanes of whose group, so many side by side, one is on at least."""
@@ -375,8 +364,8 @@ class Addressing(Scalars, ABC):
         raw, bits = e.storable(value, dtype), f"<{lanes.width} x i1>"
         suffix = f"v{lanes.width}{_SUFFIX[STORED[dtype]]}"
         mask = self.mask_of(lanes)
-        kind = self.along(memory, index, lanes)
-        if kind == "apart" or (kind == "one" and lanes.width > 1):
+        lying = self.along(memory, index, lanes)
+        if lying not in (NEXT, BACK) and lanes.width > 1:
             addresses = self.lane_addresses(memory, index, lanes)
             pointers = f"<{lanes.width} x ptr>"
             chosen = mask if mask is not None else "splat (i1 true)"
@@ -386,7 +375,7 @@ class Addressing(Scalars, ABC):
             self.f.do(f"call void @{name}({arguments})")
             return
         address = self.address(memory, index)
-        if kind == "back":
+        if lying == BACK:
             address, mask = self.turned_back(address, mask, align, lanes)
             raw = self.reversed(stored, raw, lanes)
         if mask is not None and memory.layout is not None:

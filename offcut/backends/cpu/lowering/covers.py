@@ -41,7 +41,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.partition import Match, matches
-from offcut.polyhedral import coefficient
+from offcut.polyhedral import NEXT, coefficient
 from offcut.polyhedral.units.private import begins_with_store
 
 
@@ -246,7 +246,7 @@ class _Judge:
         held = low.memory.get(store.buffer)
         if columns is None or held is None or self.padded:
             return None
-        if low.along(held, index, Lanes(2, columns.iter)) != "next":
+        if low.along(held, index, Lanes(2, columns.iter)) != NEXT:
             return f"{shown} does not lie side by side along {columns.iter}"
         return None
 
@@ -255,7 +255,7 @@ class _Judge:
         low = self.low
         a, b = found.by_rows, found.by_columns
         if self.family.unit_depth and (
-            low.along(low.memory[a.buffer], a.index, Lanes(2, found.depth)) != "next"
+            low.along(low.memory[a.buffer], a.index, Lanes(2, found.depth)) != NEXT
         ):
             return f"{format_expr(a)} does not lie side by side along {found.depth}"
         if low.memory[a.buffer].layout is not None:
@@ -267,7 +267,7 @@ class _Judge:
         if columns is None:
             return None
         if layout is None:
-            beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == "next"
+            beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == NEXT
         else:
             beside = b.index[layout.columns] == Var(columns.iter)
         if not beside:

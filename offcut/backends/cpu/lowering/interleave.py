@@ -17,6 +17,7 @@ from offcut.backends.llvm.ir import Function
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
 from offcut.core.program import Stmt, Store, TileAxis
+from offcut.polyhedral import NEXT
 
 UNIT = 4  # bytes of the rows that lie side by side
 COLUMNS = 16
@@ -60,7 +61,7 @@ def _lies(low: Addressing, source: Load, axes: Sequence[TileAxis]) -> str:
     """Along which axis the source's elements lie: "columns", "rows", or "" where along neither."""
     memory = low.memory[source.buffer]
     rows, columns = (low.along(memory, source.index, Lanes(COLUMNS, axis.iter)) for axis in axes)
-    return "columns" if columns == "next" else "rows" if rows == "next" else ""
+    return "columns" if columns == NEXT else "rows" if rows == NEXT else ""
 
 
 def interleaved(

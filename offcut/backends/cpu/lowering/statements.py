@@ -261,6 +261,10 @@ class Instances(Reductions):
         """The number of iterations of a loop each of which reads another member of groups of lanes; None for any other one."""
         count = ix.literal(loop.hi) if ix.literal(loop.lo) == 0 else None
         stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
-        read = (load.index for store in stores for load, _ in loads(store.value))
-        asked = any(count == self.members(loop.iter, index, lanes) for index in read)
+        read = (load for store in stores for load, _ in loads(store.value))
+        asked = count is not None and any(
+            self.says_member(loop.iter, count, self.memory[load.buffer], load.index, lanes)
+            for load in read
+            if load.buffer in self.memory
+        )
         return count if asked else None

@@ -27,7 +27,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import STATUS, For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
-from offcut.polyhedral import coefficient
+from offcut.polyhedral import BACK, NEXT, SAME, coefficient
 
 TILE_SCRATCH = "%tile_scratch"
 
@@ -155,7 +155,7 @@ class Vectors(Instances):
             return
         for buffer, index in streams(body, self.memory).items():
             memory, names = self.memory[buffer], set().union(*map(variables, index))
-            if not names <= self.values.keys() or self.along(memory, index, lanes) != "next":
+            if not names <= self.values.keys() or self.along(memory, index, lanes) != NEXT:
                 continue
             address = self.address(memory, index)
             ahead = self.f.let(
@@ -209,15 +209,16 @@ class Vectors(Instances):
                 read = [load for load, _ in loads(value)]
                 whole = self.width * item_bytes(dtype_of(value)) == self.isa.register_bytes
                 turned = any(
-                    self.along(self.memory[load.buffer], load.index, across) == "apart"
+                    self.along(self.memory[load.buffer], load.index, across)
+                    not in (SAME, NEXT, BACK)
                     for load in read
                     if load.buffer in self.memory
                 ) and all(
                     load.buffer in self.memory
-                    and self.along(self.memory[load.buffer], load.index, down) == "next"
+                    and self.along(self.memory[load.buffer], load.index, down) == NEXT
                     for load in read
                 )
-                return whole and turned and self.along(self.memory[buffer], index, across) == "next"
+                return whole and turned and self.along(self.memory[buffer], index, across) == NEXT
             case _:
                 return False
 

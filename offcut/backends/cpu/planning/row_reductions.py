@@ -35,7 +35,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.describe.computation import Stage
-from offcut.polyhedral import coefficient
+from offcut.polyhedral import NEXT, SAME, Spacing, row_spacing
 
 FEW = 7  # terms
 
@@ -155,10 +155,10 @@ def _on_rows(store: Store, axis: str, around: Sequence[str], products: bool) -> 
     if not products and _is_product(store, around):
         return False
     along = set(_steps(store, axis))
-    if "next" not in along or not along <= {"next", "one"}:
+    if NEXT not in along or not along <= {NEXT, SAME}:
         return False
     return not any(
-        _step(store.index, name) == "next" and "apart" not in set(_steps(store, name))
+        _step(store.index, name) == NEXT and set(_steps(store, name)) <= {NEXT, SAME}
         for name in around
     )
 
@@ -187,7 +187,7 @@ def _plain(value: Expr) -> Expr:
     return value
 
 
-def _steps(store: Store, axis: str) -> Iterator[str]:
+def _steps(store: Store, axis: str) -> Iterator[Spacing | None]:
     """How far apart the elements lie that each load of a term reads along `axis`."""
     for load, path in loads(store.value):
         yield _step(load.index, axis)
@@ -195,8 +195,6 @@ def _steps(store: Store, axis: str) -> Iterator[str]:
             yield from (_step(inner.index, axis) for inner, _ in loads(condition))
 
 
-def _step(index: Sequence[Expr], axis: str) -> str:
-    steps = [coefficient(part, axis) for part in index]
-    if not any(step is None or step for step in steps):
-        return "one"
-    return "next" if steps[-1] == 1 and not any(steps[:-1]) else "apart"
+def _step(index: Sequence[Expr], axis: str) -> Spacing | None:
+    """How two iterations lie that begin anywhere."""
+    return row_spacing(index, axis, width=2, multiple=1)

@@ -140,12 +140,13 @@ def backward(
 
 @takes("max_pool2d_with_indices")
 def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
-    return tuple(_greatest(t, op, x, *given) for op in ("max_pool2d", "max_pool2d_places"))
+    return _greatest(t, "max_pool2d_places", x, *given)
 
 
 @takes("max_pool2d")
 def max_pool(t: Translation, x: Ref, *given: Any) -> Any:
-    return _greatest(t, "max_pool2d", x, *given)
+    (found,) = _greatest(t, "max_pool2d", x, *given)
+    return found
 
 
 def _greatest(
@@ -157,7 +158,7 @@ def _greatest(
     padding: Any = 0,
     dilation: Any = 1,
     ceil: bool = False,
-) -> Any:
+) -> tuple[Ref, ...]:
     each = {"dilation": spread(dilation, 2)}
     return _pooled(t, op, x, window, stride, padding, ceil, each)
 
@@ -178,7 +179,8 @@ def avg_pool(
         elements = math.prod(spread(window, 2))
         return t.node("multiply", whole, elements / divisor)
     each = averaged(spread(padding, 2), ceil, count_include_pad, divisor)
-    return _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
+    (found,) = _pooled(t, "avg_pool2d", x, window, stride, padding, ceil, each)
+    return found
 
 
 def averaged(
@@ -204,13 +206,13 @@ def _pooled(
     padding: Any,
     ceil: bool,
     each: dict[str, Any],
-) -> Any:
+) -> tuple[Ref, ...]:
     batch = x if t.rank(x) == 4 else t.reshape(x, (1, *t.shape(x)))
     sizes, pads = spread(window, 2), spread(padding, 2)
     strides = spread(stride, 2) if stride not in ((), []) else sizes
     ends = t.extents[-2:] if ceil else None
     found = pooled(t, op, batch, sizes, strides, pads, ends, each)
-    return found if t.rank(x) == 4 else without_batch(t, found)
+    return found if t.rank(x) == 4 else tuple(without_batch(t, one) for one in found)
 
 
 def pooled(
@@ -222,8 +224,8 @@ def pooled(
     pads: Sequence[int],
     ends: Sequence[Expr] | None,
     each: dict[str, Any],
-) -> Ref:
-    """Windows of images; where their number is rounded up, one more is padded for, and left out where torch has none.
+) -> tuple[Ref, ...]:
+    """The results of an operator on windows of images; where their number is rounded up, one more is padded for, and left out where torch has none.
 
     A window that would begin behind the image is none; where a stride and the padding are more than a window such ones occur at some
     sizes, and what ``torch.export`` says of extents is of its example's alone: these stay with torch.
@@ -242,9 +244,10 @@ def pooled(
         least = reach[n] - 2 * pads[n]
         t.at_least(whole, least if ends is None else least - strides[n] + 1)
     given = {"stride": tuple(strides), "padding": around, **each}
-    found: Ref = t.node(op, x, tuple(sizes), **given)
+    made = t.node(op, x, tuple(sizes), **given)
+    found: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
     for axis, extent in enumerate(ends or (), start=2):
-        found = t.slice(found, axis, 0, plain(extent))
+        found = tuple(t.slice(one, axis, 0, plain(extent)) for one in found)
     return found
 
 

@@ -69,13 +69,13 @@ def _pooled(
     n, c, d, h, w = t.shape(batch)
     ends = t.extents[-3:] if ceil else None
     flat = t.reshape(batch, (n, product((c, d)), h, w))
-    within = pooled(
+    (within,) = pooled(
         t, op, flat, sizes[1:], strides[1:], pads[1:], None if ends is None else ends[1:], images
     )
     _, _, rows, columns = t.shape(within)
     lines = t.reshape(within, (n, c, d, product((rows, columns))))
     pixels = t.shape(lines)[3]
-    found = pooled(
+    (found,) = pooled(
         t,
         op,
         lines,

@@ -5,48 +5,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.tensor import SymNodeVariable
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+from torch.overrides import TorchFunctionMode
 
 
 def linspace(
     variable: TorchInGraphFunctionVariable, tx: Any, *args: VariableTracker, **kwargs: Any
 ) -> VariableTracker | None:
     """What stands for a call of `torch.linspace` in a trace; None where it is traced as torch does."""
-    given = {**dict(zip(("start", "end", "steps"), args, strict=False)), **kwargs}
+    given = {**_named(args), **kwargs}
     dtype = given.get("dtype")
-    plain = dtype is None or dtype.as_python_constant() in (None, torch.float32, torch.float64)
-    if not isinstance(given.get("steps"), SymNodeVariable) or not plain:
-        return None
-    if not given.keys() <= {"start", "end", "steps", "dtype", "device"}:
+    plain = dtype is None or dtype.as_python_constant() in _FLOATS
+    if not (isinstance(given.get("steps"), SymNodeVariable) and plain and given.keys() <= _TAKEN):
         return None
     function = VariableTracker.build(tx, _counted)
     found: VariableTracker = tx.inline_user_function_return(function, [], given)
     return found
 
 
-@contextmanager
-def counting() -> Iterator[None]:
-    """Where torch runs a module to trace it, so of each call that names it ``torch.linspace``."""
-    theirs = torch.linspace
+class Counting(TorchFunctionMode):  # type: ignore[misc]
+    """The same where torch runs a module to trace it: a mode is asked before the size becomes a number, a decomposition after that."""
 
-    def spaced(start: Any, end: Any, steps: Any = None, **more: Any) -> torch.Tensor:
-        plain = more.get("dtype") in (None, torch.float32, torch.float64)
-        if isinstance(steps, torch.SymInt) and plain and more.keys() <= {"dtype", "device"}:
-            return _counted(start, end, steps, **more)
-        return theirs(start, end, steps, **more)
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """What a call gives."""
+        more = kwargs or {}
+        if function is torch.linspace:
+            given = {**_named(args), **more}
+            plain = given.get("dtype") in _FLOATS and given.keys() <= _TAKEN
+            if isinstance(given.get("steps"), torch.SymInt) and plain:
+                return _counted(**given)
+        return function(*args, **more)
 
-    torch.linspace = spaced
-    try:
-        yield
-    finally:
-        torch.linspace = theirs
+
+_TAKEN = {"start", "end", "steps", "dtype", "device"}
+_FLOATS = (None, torch.float32, torch.float64)
+
+
+def _named(args: Iterable[Any]) -> dict[str, Any]:
+    """Arguments by position, by name."""
+    return dict(zip(("start", "end", "steps"), args, strict=False))
 
 
 def _counted(

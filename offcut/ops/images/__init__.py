@@ -1,0 +1,1 @@
+"""Windows of images: convolutions, pooling, and images of another size."""

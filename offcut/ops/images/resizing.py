@@ -1,0 +1,235 @@
+"""Images of another size: the nearest element, or between the two nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from offcut.core.sizes import size_expr
+from offcut.describe.functions import index, maximum, minimum, where
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import flag, is_one_of, number, several
+from offcut.ops.given.naming import named
+from offcut.ops.given.operands import (
+    axis_letters,
+    check_floats,
+    check_tensor,
+    element,
+    same_extent,
+    wider,
+)
+from offcut.ops.images.convolution import SPATIAL, check_layout
+
+MODES = ("nearest", "linear")
+LARGEST = 1 << 12  # denominator of a scale
+
+
+def interpolate(
+    x: Tensor,
+    size: Any = None,
+    scale: Any = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    layout: str | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """`x` with its spatial axes stretched or shrunk to `size`, or by `scale`.
+
+    x               (n, c, …) with one to three spatial axes, or (n, …, c) with a layout such as "NHWC";
+                    floats for mode "linear"
+    size            extents of the result: an int or an expression in sizes, or one for each axis
+    scale           instead of it: a number above 0, or one for each axis, a fraction with a denominator
+                    of 4096 at most; the result has ``floor(h * scale)`` rows
+    mode            "nearest": place i is the element ``floor(i / scale)``, exactly;
+                    "linear": between the elements around ``(i + 1/2) / scale - 1/2``, the first and the
+                    last going on outwards; along one axis after the other
+    align_corners   of mode "linear": between those around ``i * (h - 1) / (size - 1)``, so that the
+                    first and the last keep their places
+    layout          None: channels are axis 1
+
+    Where `size` is given, scale is size / h. Places that are affine in i, those of a scale or of extents
+    that are all ints, are indices as they are; others are computed first, of float64. bfloat16 and
+    float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where the rank, the type or an argument does not fit.
+    """
+    op = "interpolate"
+    check_tensor(op, "x", x, 3, 4, 5)
+    axes = len(x.shape) - 2
+    layouts = tuple(word for word, count in SPATIAL.items() if count == axes)
+    last = layout is not None and check_layout(op, layout, layouts)
+    if not is_one_of(mode, MODES):
+        raise DescribeError(
+            op, f"cannot take mode={mode!r}", because=f"modes are {', '.join(MODES)}"
+        )
+    if mode == "linear":
+        check_floats(op, "x", x)
+    corners = flag(op, "align_corners", align_corners) and mode == "linear"
+    spatial = range(1, axes + 1) if last else range(2, axes + 2)
+    stretched = _stretched(op, [x.shape[n] for n in spatial], size, scale)
+    words = (
+        *(("", size, None), ("scale", scale, None), ("", mode, "nearest")),
+        *(("corners", corners, False), ("", layouts[last] if last else None, None)),
+    )
+    name, letters = named(op, name, [x], *words), axis_letters(len(x.shape))
+    if mode == "nearest":
+        shape = list(x.shape)
+        for n, one in zip(spatial, stretched, strict=True):
+            shape[n] = one.places
+        nearest = {
+            n: one.nearest(f"{name}_places_{letters[n]}")
+            for n, one in zip(spatial, stretched, strict=True)
+        }
+
+        def moved(*at: Value) -> Value:
+            return x[tuple(nearest[n](i) if n in nearest else i for n, i in enumerate(at))]
+
+        return compute(shape, moved, name, letters)
+    total, made = wider(x.dtype), x
+    for n, one in zip(spatial, stretched, strict=True):
+        final = n == spatial[-1] and total == x.dtype
+        made = one.between(made, n, corners, total, name if final else f"{name}_{letters[n]}")
+    if total == x.dtype:
+        return made
+    return compute(made.shape, lambda *at: cast(made[at], x.dtype), name, letters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretched:
+    """An axis of `extent` elements that becomes one of `places`.
+
+    scale   places for each element, as a fraction of ints or of sizes
+    """
+
+    extent: Any
+    places: Any
+    scale: tuple[Any, Any]
+
+    @property
+    def affine(self) -> bool:
+        """Whether the scale is a ratio of ints."""
+        return all(bool(part.is_Integer) for part in self.scale)
+
+    def nearest(self, name: str) -> Callable[[Value], Value]:
+        """The element for each place."""
+        if same_extent(self.extent, self.places):
+            return lambda i: i
+        if self.affine:
+            many, of = map(int, self.scale)
+            return lambda i: i * of // many
+
+        def place(i: Value) -> Value:
+            many, of = (cast(part, "float64") for part in self.scale)
+            return cast(cast(i, "float64") * of / many, "int32")
+
+        places = compute((self.places,), place, name)
+        return lambda i: index(places[i])
+
+    def between(self, x: Tensor, axis: int, corners: bool, total: str, name: str) -> Tensor:
+        """`x`, each place along `axis` between the two elements around it."""
+        letters = axis_letters(len(x.shape))
+        shape = (*x.shape[:axis], self.places, *x.shape[axis + 1 :])
+
+        def read(at: tuple[Value, ...], place: Any) -> Value:
+            return element(x, (*at[:axis], place, *at[axis + 1 :]), total)
+
+        if same_extent(self.extent, self.places):
+            return compute(shape, lambda *at: read(at, at[axis]), name, letters)
+        if self.affine and (not corners or self.extent.is_Integer):
+            return compute(shape, lambda *at: self._affine(at, axis, corners, read), name, letters)
+        before, share = self._tables(corners, total, name)
+
+        def mixed(*at: Value) -> Value:
+            i = at[axis]
+            first = index(before[i])
+            second = minimum(first + 1, self.extent - 1)
+            return read(at, first) * (1.0 - share[i]) + read(at, second) * share[i]
+
+        return compute(shape, mixed, name, letters)
+
+    def _affine(
+        self,
+        at: tuple[Value, ...],
+        axis: int,
+        corners: bool,
+        read: Callable[[tuple[Value, ...], Any], Value],
+    ) -> Value:
+        i, end = at[axis], self.extent - 1
+        if corners:
+            over, under = i * int(end), max(int(self.places) - 1, 1)
+        else:
+            many, of = map(int, self.scale)
+            over, under = (2 * i + 1) * of - many, 2 * many
+        first = read(at, over // under)
+        share = cast(over % under, first.dtype) * (1.0 / under)
+        mixed = first * (1.0 - share) + read(at, over // under + 1) * share
+        inner = where(over < end * under, mixed, read(at, end))
+        return inner if corners else where(over < 0, read(at, 0), inner)
+
+    def _tables(self, corners: bool, total: str, name: str) -> tuple[Tensor, Tensor]:
+        """The element before each place, and the share of the one after it."""
+
+        def position(i: Value) -> Value:
+            own = cast(i, "float64")
+            if corners:
+                over, under = cast(self.extent, "float64") - 1.0, cast(self.places, "float64") - 1.0
+                return own * over / maximum(under, 1.0)
+            many, of = (cast(part, "float64") for part in self.scale)
+            found = ((2.0 * own + 1.0) * of - many) / (2.0 * many)
+            return minimum(maximum(found, 0.0), cast(self.extent, "float64") - 1.0)
+
+        before = compute((self.places,), lambda i: cast(position(i), "int32"), f"{name}_before")
+        share = compute(
+            (self.places,),
+            lambda i: cast(position(i) - cast(before[i], "float64"), total),
+            f"{name}_share",
+        )
+        return before, share
+
+
+def _stretched(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stretched]:
+    if (size is None) == (scale is None):
+        raise DescribeError(
+            op,
+            "cannot tell the size of the result",
+            because="either size or scale is given",
+            help=("scale=2", "size=(64, 48)"),
+        )
+    given = scale if size is None else size
+    each = several(given)
+    parts = (given,) * len(extents) if each is None else each
+    if len(parts) != len(extents):
+        raise DescribeError(
+            op,
+            f"cannot take {'scale' if size is None else 'size'}={given!r}",
+            because=f"there are {len(extents)} spatial axes",
+        )
+    found = []
+    for extent, part in zip(extents, parts, strict=True):
+        if size is None:
+            ratio = _ratio(op, part)
+            over, under = size_expr(ratio.numerator, op), size_expr(ratio.denominator, op)
+            places = extent * over // under
+            found.append(_Stretched(extent, places, (over, under)))
+        else:
+            places = size_expr(part, op)
+            found.append(_Stretched(extent, places, (places, extent)))
+    return found
+
+
+def _ratio(op: str, scale: Any) -> Fraction:
+    known = number(scale)
+    near = Fraction(0 if known is None else known).limit_denominator(LARGEST)
+    if known is None or near <= 0 or float(near) != known:
+        raise DescribeError(
+            op,
+            f"cannot take scale={scale!r}",
+            because=f"a scale is a fraction above 0 with a denominator of at most {LARGEST}",
+            help=("size=(…), an expression in sizes",),
+        )
+    return near

@@ -1,0 +1,1 @@
+"""Which elements are the greatest, or the least, and in which order all are."""

@@ -1,0 +1,253 @@
+"""Orders along wide axes, as loop programs: what takes each element once or a few times, where `topk` and `sort` compare it with all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.expr import Compare, Load, Var
+from offcut.core.program import Program
+from offcut.core.text.printer import format_expr
+from offcut.core.whole import whole
+from offcut.describe.tensor import Tensor
+from offcut.describe.value import Value
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import flag
+from offcut.ops.given.naming import named
+from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
+from offcut.ops.order.comparing import ahead
+from offcut.ops.programs.written import Written
+
+LANES = 16
+ROWS = 4
+BLOCK = LANES * ROWS
+"""Elements whose extreme is looked at first; as many lanes of them are compared side by side."""
+
+LEVELS = 31  # how often what is merged may double: places are of int32
+_NONE = 2**31 - 1  # the place of no element
+
+
+def leading(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
+) -> Program:
+    """A program of what `topk` gives: the `k` greatest elements along `axis` in descending order, and their places, of int64.
+
+    x, k, axis, largest   as in `topk`
+
+    A list of the k first so far is kept in order. A block of 64 elements is looked through where its extreme comes before the
+    last of the list: of n elements in no order, about ``k * log(n / k)`` are put into the list, by k comparisons each;
+    of n in ascending order, all are.
+
+    Raises DescribeError where there is no such axis or k, or `x` is computed.
+    """
+    check_tensor("leading", "x", x, least=1)
+    check_dtype("leading", "x", x, NUMBERS)
+    position, largest = axis_number("leading", x, axis), flag("leading", "largest", largest)
+    count, rank = whole(k), len(x.shape)
+    if count is None or count < 1:
+        raise DescribeError("leading", f"cannot take k={k!r}", because="k is an int of at least 1")
+    options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
+    name = named("leading", name, [x], *options)
+    order = _Order(x, position, not largest)
+    text, extent = Written("leading", name, {"x": x}), x.shape[position]
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
+    values = text.result(name, x.dtype, shape)
+    places = text.result(f"{name}_places", "int64", shape)
+    blocks = (extent + BLOCK - 1) // BLOCK
+    lanes = text.local("lanes", x.dtype, (blocks, LANES))
+    best = text.local("best", x.dtype, (blocks,))
+    first, at = text.local("first", x.dtype, (count,)), text.local("at", "int32", (count,))
+    over, nothing = (
+        ("max" if largest else "min"),
+        str(neutral("max" if largest else "min", x.dtype)),
+    )
+    shown, many = text.shown(extent), text.shown(blocks)
+    given = text.given["x"]
+
+    def element(place: str) -> str:
+        return f"{given}{order.at(place)}"
+
+    def into(slot: str, value: str) -> str:
+        """Whether a value belongs before what a slot of the list holds."""
+        return f"({at}[{slot}] == {_NONE} or {order.before(value, f'{first}[{slot}]')})"
+
+    spread = f"{BLOCK}*$q + {LANES}*$r + $c"
+    seen = element(spread)
+    if x.dtype in FLOATS and not largest:  # the least but for NaN, which is the greatest
+        seen = f"where({seen} == {seen}, {seen}, {nothing})"
+    seen = f"where({spread} < {shown}, {seen}, {nothing})"
+    value, own, last = element("$r"), f"{BLOCK}*$q:min({BLOCK}*$q + {BLOCK}, {shown})", count - 1
+    order.lines(
+        text,
+        f"for $t in 0:{count}",
+        f"  {first}[$t] = {nothing}",
+        f"  {at}[$t] = {_NONE}",
+        f"for $q in 0:{many}",
+        f"  for $c in 0:{LANES}",
+        f"    {lanes}[$q, $c] = {nothing}",
+        f"    for $r in 0:{ROWS}",
+        f"      {lanes}[$q, $c] = {over}({lanes}[$q, $c], {seen})",
+        f"for $q in 0:{many}",
+        f"  {best}[$q] = {nothing}",
+        f"  for $c in 0:{LANES}",
+        f"    {best}[$q] = {over}({best}[$q], {lanes}[$q, $c])",
+        f"for $q in 0:{many}",
+        f"  if {into(str(last), f'{best}[$q]')}",
+        f"    for $r in {own}",
+        f"      if {into(str(last), value)}",
+        f"        for $t in 0:{last}",
+        f"          if {into(f'{last - 1} - $t', value)}",
+        f"            {first}[{last} - $t] = {first}[{last - 1} - $t]",
+        f"            {at}[{last} - $t] = {at}[{last - 1} - $t]",
+        "          else",
+        f"            if {into(f'{last} - $t', value)}",
+        f"              {first}[{last} - $t] = {value}",
+        f"              {at}[{last} - $t] = int32($r)",
+        f"        if {into('0', value)}",
+        f"          {first}[0] = {value}",
+        f"          {at}[0] = int32($r)",
+        f"for $t in 0:{count}",
+        f"  {values}{order.at('$t')} = {first}[$t]",
+        f"  {places}{order.at('$t')} = int64({at}[$t])",
+    )
+    return text.made()
+
+
+def merged(
+    x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
+) -> Program:
+    """A program of what `sort` gives: the elements along `axis` in ascending order, and their places, of int64.
+
+    x, axis, descending   as in `sort`
+
+    Of a block of 64 elements each goes behind as many as come before it there, then runs of 64, 128, … elements are merged in
+    pairs: ``64 * n`` comparisons side by side and ``n * log2(n / 64)`` steps for n elements, none of which takes a branch
+    that depends on their order.
+
+    Raises DescribeError where there is no such axis, or `x` is computed.
+    """
+    check_tensor("merged", "x", x, least=1)
+    check_dtype("merged", "x", x, NUMBERS)
+    position = axis_number("merged", x, axis)
+    descending = flag("merged", "descending", descending)
+    options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
+    name = named("merged", name, [x], *options)
+    order = _Order(x, position, not descending)
+    text, extent = Written("merged", name, {"x": x}), x.shape[position]
+    values = text.result(name, x.dtype, x.shape)
+    places = text.result(f"{name}_places", "int64", x.shape)
+    key = "float64" if x.dtype in FLOATS else x.dtype
+    own, new = (text.local(wish, key, (extent,)) for wish in ("own", "new"))
+    from_, to = (text.local(wish, "int32", (extent,)) for wish in ("from", "to"))
+    left, right, middle, end, taken, behind, run = (
+        f"{text.local(wish, 'int64', (1,))}[0]"
+        for wish in ("left", "right", "middle", "end", "taken", "behind", "run")
+    )
+    a, b = (f"{text.local(wish, key, (1,))}[0]" for wish in ("a", "b"))
+    shown = text.shown(extent)
+    count, pair = f"int64({shown})", f"({run} + {run})"
+    begin, last = f"int64($q)*{pair}", f"int64({shown}) - int64(1)"
+    stop = f"min({begin} + {pair}, {count})"
+    earlier = f"{b} {'>' if descending else '<'} {a}"
+    if x.dtype == "float64":
+        earlier = order.before(b, a)
+    order.lines(
+        text,
+        *_ranked(text, order, extent, own, from_),
+        f"{run} = int64({BLOCK})",
+        f"for $l in 0:{LEVELS}",
+        f"  if {run} < {count}",
+        f"    for $q in 0:index(({count} + {pair} - int64(1)) // max({pair}, int64(1)))",
+        f"      {left} = {begin}",
+        f"      {right} = {begin} + {run}",
+        f"      {middle} = {begin} + {run}",
+        f"      {end} = {stop}",
+        f"      for $t in index({begin}):index({stop})",
+        f"        {a} = {own}[index(min({left}, {last}))]",
+        f"        {b} = {own}[index(min({right}, {last}))]",
+        f"        {behind} = where({right} < {end}, where({left} >= {middle}, int64(1), "
+        f"where({earlier}, int64(1), int64(0))), int64(0))",
+        f"        {taken} = where({behind} > int64(0), min({right}, {last}), min({left}, {last}))",
+        f"        {new}[$t] = {own}[index({taken})]",
+        f"        {to}[$t] = {from_}[index({taken})]",
+        f"        {left} += int64(1) - {behind}",
+        f"        {right} += {behind}",
+        f"    for $t in 0:{shown}",
+        f"      {own}[$t] = {new}[$t]",
+        f"      {from_}[$t] = {to}[$t]",
+        f"    {run} += {run}",
+        f"for $t in 0:{shown}",
+        f"  {values}{order.at('$t')} = {text.given['x']}{order.at(f'index({from_}[$t])')}",
+        f"  {places}{order.at('$t')} = int64({from_}[$t])",
+    )
+    return text.made()
+
+
+def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) -> list[str]:
+    """Each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
+    has keys that come after all others, which stay at its end.
+    """
+    dtype = order.x.dtype
+    key = "float64" if dtype in FLOATS else dtype
+    blocks, shown = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
+    keys = text.local("keys", key, (blocks, BLOCK))
+    ranks = text.local("ranks", "int32", (blocks, BLOCK))
+    after_all = str(neutral("min" if order.ascending else "max", key))
+    if dtype == "float64" and order.ascending:
+        after_all = "nan"
+    at, own_key = f"{BLOCK}*$q + $c", f"{keys}[$q, $c]"
+    its, mine = (Value(Load(keys, (Var("$q"), Var(name)), key)) for name in ("$r", "$c"))
+    less, greater = (its, mine) if order.ascending else (mine, its)
+    earlier = Value(Compare("<", Var("$r"), Var("$c")))
+    before = format_expr(ahead(less, greater, earlier, nan=dtype == "float64").node)
+    place = f"{BLOCK}*$q + index({ranks}[$q, $c])"
+    each = (f"for $q in 0:{text.shown(blocks)}", f"  for $c in 0:{BLOCK}")
+    return [
+        *each,
+        f"    {own_key} = where({at} < {shown}, {_key(dtype, text.given['x'] + order.at(at))}, {after_all})",
+        *each,
+        f"    {ranks}[$q, $c] = int32(0)",
+        f"    for $r in 0:{BLOCK}",
+        f"      {ranks}[$q, $c] += {before}",
+        *each,
+        f"    if {at} < {shown}",
+        f"      {own}[{place}] = {own_key}",
+        f"      {places}[{place}] = int32({at})",
+    ]
+
+
+def _key(dtype: str, element: str) -> str:
+    """What an element is compared by: a NaN of less than 64 bits is infinite there, and infinity a number beyond those of its type."""
+    if dtype == "float64" or dtype not in FLOATS:
+        return element
+    finite = f"where({element} < inf, float64({element}), 1e39)"
+    return f"where({element} == {element}, {finite}, inf)"
+
+
+class _Order:
+    """An order of elements along an axis of `x`, NaN being the greatest.
+
+    ascending  whether the least comes first
+    """
+
+    def __init__(self, x: Tensor, position: int, ascending: bool) -> None:
+        self.x, self.position, self.ascending = x, position, ascending
+        letters = [f"z{n}" for n in range(len(x.shape))]
+        self.others = [name for n, name in enumerate(letters) if n != position]
+
+    def at(self, place: str) -> str:
+        """The index of a place along the axis."""
+        others = [f"${name}" for name in self.others]
+        return f"[{', '.join([*others[: self.position], place, *others[self.position :]])}]"
+
+    def before(self, a: str, b: str) -> str:
+        """Whether `a` comes before `b`."""
+        less, greater = (a, b) if self.ascending else (b, a)
+        if self.x.dtype not in FLOATS:
+            return f"({less} < {greater})"
+        return f"({less} < {greater} or ({less} == {less} and {greater} != {greater}))"
+
+    def lines(self, text: Written, *body: str) -> None:
+        """Write what is done for each line along the axis."""
+        extents = [e for n, e in enumerate(self.x.shape) if n != self.position]
+        text.nest(0, self.others, extents, *body)

@@ -1,0 +1,252 @@
+"""Where the greatest and the least elements are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.whole import whole
+from offcut.describe.functions import index, reduce_axis, where
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import min as min_over
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import flag
+from offcut.ops.given.naming import named
+from offcut.ops.given.operands import axis_letters, axis_number, check_dtype, check_tensor
+from offcut.ops.order.comparing import ahead, alike
+
+FEW = 8  # elements that are found one after the other
+
+
+def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The place of the greatest element along `axis`, of int64; of several, the first.
+
+    x          of any element type, with at least one axis
+    axis       negative ones count from the last
+    keepdims   whether the axis stays, of extent 1
+
+    A NaN is greater than all else, as numpy has it. Along an axis without elements it is 2**31 - 1,
+    which is a place of no array.
+
+    Raises DescribeError where there is no such axis.
+    """
+    return _extreme_place("argmax", x, axis, keepdims, max_over, name)
+
+
+def argmin(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
+    """The place of the least element along `axis`, of int64; of several, or of NaN, the first.
+
+    x, axis, keepdims   as in `argmax`
+
+    Raises DescribeError where there is no such axis.
+    """
+    return _extreme_place("argmin", x, axis, keepdims, min_over, name)
+
+
+def topk(
+    x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The `k` greatest elements along `axis` in descending order, and their places, of int64.
+
+    x         of numbers, with at least one axis
+    k         an int of at least 0; sizes at which the axis is shorter give, beyond its elements, the
+              least value of the type and the place 2**31 - 1
+    largest   False: the `k` least, ascending; beyond them the greatest value of the type
+
+    Of equal elements the first comes first; a NaN is greater than all else. Up to 8 of the greatest are
+    found one after the other, in ``2 * k`` passes. More of them, and the least, are found by their ranks, the
+    number of elements that come before each: ``n * (n + k)`` comparisons for n elements, for axes of up to
+    some thousands.
+
+    The places are called ``{name}_places``. Raises DescribeError where there is no such axis or k.
+    """
+    check_tensor("topk", "x", x, least=1)
+    check_dtype("topk", "x", x, NUMBERS)
+    position, largest = axis_number("topk", x, axis), flag("topk", "largest", largest)
+    count, rank = whole(k), len(x.shape)
+    if count is None or count < 0:
+        raise DescribeError("topk", f"cannot take k={k!r}", because="k is an int of at least 0")
+    options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
+    name = named("topk", name, [x], *options)
+    if largest and 0 < count <= FEW:
+        return _one_by_one(x, count, position, name)
+    return _by_rank(x, count, position, largest, name)
+
+
+def sort(
+    x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The elements along `axis` in ascending order, and their places, of int64.
+
+    x            of numbers, with at least one axis
+    descending   from the greatest on
+
+    Of equal elements the first comes first, in either order; a NaN is greater than all else. By their ranks: ``2 * n * n``
+    comparisons for n elements, for axes of up to some thousands.
+
+    The places are called ``{name}_places``. Raises DescribeError where there is no such axis.
+    """
+    check_tensor("sort", "x", x, least=1)
+    check_dtype("sort", "x", x, NUMBERS)
+    position, descending = axis_number("sort", x, axis), flag("sort", "descending", descending)
+    options = (("axis", position, len(x.shape) - 1), ("descending", descending, False))
+    name = named("sort", name, [x], *options)
+    return _by_rank(x, x.shape[position], position, descending, name)
+
+
+def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor, Tensor]:
+    """The greatest elements, each the greatest of those that come after the one before."""
+    shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
+    letters = axis_letters(len(shape))
+    nothing, nan = neutral("max", x.dtype), x.dtype in FLOATS
+    values, places = list[Tensor](), list[Tensor]()
+
+    def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
+        """An element, and 1 where it comes after all that were found, else 0; None: nothing was."""
+        own = x[(*at[:position], k, *at[position:])]
+        if not values:
+            return own, None
+        return own, ahead(own, values[-1][at], cast(k, "int32") > places[-1][at], nan)
+
+    for number in range(count):
+
+        def greatest(*at: Value) -> Value:
+            own, after = left(at)
+            return max_over(own if after is None else where(after > 0, own, nothing), axis=k)
+
+        value = compute(shape, greatest, f"{name}_value_{number}", letters)
+
+        def first(*at: Value, value: Tensor = value) -> Value:
+            own, after = left(at)
+            found = alike(own, value[at], nan)
+            if after is not None:
+                found = found * after
+            return min_over(where(found > 0, cast(k, "int32"), 2**31 - 1), axis=k)
+
+        place = compute(shape, first, f"{name}_place_{number}", letters)
+        values.append(value)
+        places.append(place)
+
+    def joined(parts: list[Tensor], dtype: str, called: str) -> Tensor:
+        def chosen(*at: Value) -> Value:
+            line = (*at[:position], *at[position + 1 :])
+            result = cast(parts[-1][line], dtype)
+            for number in reversed(range(count - 1)):
+                result = where(at[position] < number + 1, cast(parts[number][line], dtype), result)
+            return result
+
+        whole = (*shape[:position], count, *shape[position:])
+        return compute(whole, chosen, called, axis_letters(len(whole)))
+
+    return joined(values, x.dtype, name), joined(places, "int64", f"{name}_places")
+
+
+def _by_rank(
+    x: Tensor, count: Any, position: int, largest: bool, name: str
+) -> tuple[Tensor, Tensor]:
+    """The elements that so many come before as their places say."""
+    letters = axis_letters(len(x.shape))
+    other = reduce_axis(x.shape[position], "r")
+    key, turn = _ordered(x, position, largest, name)
+
+    def moved(at: tuple[Value, ...], place: Value) -> tuple[Value, ...]:
+        return (*at[:position], place, *at[position + 1 :])
+
+    def earlier(*at: Value) -> Value:
+        one = moved(at, other)
+        less, greater = (key(at), key(one)) if largest else (key(one), key(at))
+        return sum_over(ahead(less, greater, turn(one) < turn(at), nan=False), axis=other)
+
+    ranks = compute(x.shape, earlier, f"{name}_ranks", letters)
+    shape = (*x.shape[:position], count, *x.shape[position + 1 :])
+
+    def chosen(at: tuple[Value, ...]) -> Value:
+        return ranks[moved(at, other)] == cast(at[position], "int32")
+
+    places = compute(
+        shape,
+        lambda *at: min_over(where(chosen(at), cast(other, "int32"), 2**31 - 1), axis=other),
+        f"{name}_first",
+        letters,
+    )
+    nothing = neutral("max" if largest else "min", x.dtype)
+
+    def value(*at: Value) -> Value:
+        there = places[at] < 2**31 - 1
+        return where(there, x[moved(at, index(where(there, places[at], 0)))], nothing)
+
+    return compute(shape, value, name, letters), compute(
+        shape, lambda *at: cast(places[at], "int64"), f"{name}_places", letters
+    )
+
+
+def _ordered(
+    x: Tensor, position: int, largest: bool, name: str
+) -> tuple[Callable[[tuple[Value, ...]], Value], Callable[[tuple[Value, ...]], Value]]:
+    """What elements are compared by, and of equal ones their turns, as int32: that of a NaN, beside infinity, is behind all that are
+    less, and before them where the greatest come first.
+    """
+
+    def place(at: tuple[Value, ...]) -> Value:
+        return cast(at[position], "int32")
+
+    if x.dtype not in FLOATS:
+        return lambda at: x[at], place
+    letters, wide = axis_letters(len(x.shape)), "float64" if x.dtype == "float64" else "float32"
+    keys = compute(
+        x.shape,
+        lambda *at: where(x[at] == x[at], cast(x[at], wide), inf),
+        f"{name}_keys",
+        letters,
+    )
+
+    def turn(*at: Value) -> Value:
+        number = x[at] == x[at]
+        return where(~number if largest else number, place(at) + -(2**31), place(at))
+
+    turns = compute(x.shape, turn, f"{name}_turns", letters)
+    return lambda at: keys[at], lambda at: turns[at]
+
+
+def _extreme_place(
+    op: str,
+    x: Tensor,
+    axis: int,
+    keepdims: bool,
+    over: Callable[..., Value],
+    name: str | None,
+) -> Tensor:
+    check_tensor(op, "x", x, least=1)
+    position, keepdims = axis_number(op, x, axis), flag(op, "keepdims", keepdims)
+    rank = len(x.shape)
+    name = named(op, name, [x], ("axis", position, rank - 1), ("kept", keepdims, False))
+    shape, letters = (*x.shape[:position], *x.shape[position + 1 :]), axis_letters(rank - 1)
+    k = reduce_axis(x.shape[position], "k")
+
+    def along(at: tuple[Value, ...]) -> Value:
+        value = x[(*at[:position], k, *at[position:])]
+        return cast(value, "uint8") if x.dtype == "bool" else value
+
+    extremes = compute(shape, lambda *at: over(along(at), axis=k), f"{name}_extreme", letters)
+
+    def first(*at: Value) -> Value:
+        own, best = along(at), extremes[at]
+        found = own == best
+        if x.dtype in FLOATS:
+            found = found | (own != own)  # where there is a NaN, the extreme is one
+        return min_over(where(found, cast(k, "int32"), 2**31 - 1), axis=k)
+
+    places = compute(shape, first, f"{name}_first", letters)
+    if not keepdims:
+        return compute(shape, lambda *at: cast(places[at], "int64"), name, letters)
+    kept = (*x.shape[:position], 1, *x.shape[position + 1 :])
+
+    def widened(*at: Value) -> Value:
+        return cast(places[(*at[:position], *at[position + 1 :])], "int64")
+
+    return compute(kept, widened, name, axis_letters(rank))

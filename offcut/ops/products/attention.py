@@ -1,0 +1,283 @@
+"""Attention: every query's mean of the values, weighted by how well it matches the keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.core.sizes import size_expr
+from offcut.core.whole import whole
+from offcut.describe.functions import exp, maximum, reduce_axis, where
+from offcut.describe.functions import max as max_over
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import flag, number
+from offcut.ops.given.naming import named
+from offcut.ops.given.operands import (
+    axis_letters,
+    check_dtype,
+    check_extent,
+    check_floats,
+    check_tensor,
+    element,
+    is_one,
+    of_operands,
+    same_extent,
+    wider,
+)
+
+MASKS = DTYPES
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    causal: bool = False,
+    past: Any = 0,
+    window: int | None = None,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``softmax(scale * q @ k.T + mask) @ v``, of shape (…, s, e).
+
+    q        (…, s, d) of floats; leading axes such as (batch, heads), any number
+    k        (…, t, d), of the leading axes and type of `q`; t may differ from s. The last leading axis
+             may be shorter, an int that divides that of `q`: neighbouring heads of queries share
+             one of keys
+    v        (…, t, e), of the leading axes and type of `k`
+    mask     broadcast over (…, s, t): axes are paired from the last on, a missing one or the literal
+             1 is shared. Floats are added to the scores, with -inf where a query must not attend;
+             of integers or bool, a query attends where the mask is not 0
+    scale    a finite number; None: ``1 / sqrt(d)``, which wants d to be an int
+    causal   whether query i attends to keys ``j <= i + past`` alone
+    past     keys before the one of query 0: an int or an expression in sizes, ``t - s`` where queries
+             are the last of the keys
+    window   an int of at least 1: query i attends to keys ``j > i + past - window`` alone, and where
+             it is not causal to ``j < i + past + window``; None: to all
+
+    The stages are scores, their greatest by row, exp of the difference, the sum by row, the product
+    with `v`, and last the division of that product, not of the weights, by the sum. Scores and sums
+    are in float32 for 16-bit types; the exponentials are rounded to the type of `v` before they are
+    summed and multiplied, so that the weights that are used add up to 1.
+
+    A query that attends to no key (t = 0, or all its scores -inf) gives zeros: its sum is 0, that of
+    any other is at least 1, and the product is divided by no less than 1. NaN stays NaN.
+
+    Raises DescribeError where ranks, extents or element types do not fit, or `scale` is needed.
+    """
+    total, extents = _check(q, k, v), (*q.shape[:-1], k.shape[-2])
+    if mask is not None:
+        _check_mask(mask, extents)
+    causal, chosen = flag("attention", "causal", causal), None if scale is None else _scale(scale)
+    factor = 1 / math.sqrt(_depth(q)) if chosen is None else chosen
+    past, width = size_expr(past, "attention"), None if window is None else _window(window)
+    options = (
+        *(("", mask, None), ("scale", chosen, None), ("causal", causal, False)),
+        *(("past", past, 0), ("window", width, None)),
+    )
+    name = named("attention", name, [q, k, v], *options)
+    shared, queries = _sharing(q, k), q
+    if shared > 1:
+        queries = _side_by_side(q, k, shared, f"{name}_queries")
+
+    def seen(value: Value, at: tuple[Value, ...]) -> Value:
+        """A score under the masks."""
+        *leading, i, j = at
+        if shared > 1:
+            leading, i = [*leading[:-1], leading[-1] * shared + i % shared], i // shared
+        if mask is not None:
+            value = _masked(value, mask, (*leading, i, j), total)
+        if causal:
+            value = where(j <= i + past, value, -math.inf)
+        if width is not None:
+            value = where(j > i + past - width, value, -math.inf)
+            value = value if causal else where(j < i + past + width, value, -math.inf)
+        return value
+
+    masked = mask is not None or causal or width is not None
+    mix, share = _mixed(queries, k, v, factor, seen if masked else None, total, name)
+
+    def result(*at: Value) -> Value:
+        own = at
+        if shared > 1:
+            *leading, h, i, e = at
+            own = (*leading, h // shared, i * shared + h % shared, e)
+        return cast(mix[own] * share[own[:-1]], q.dtype)
+
+    made = compute((*q.shape[:-1], v.shape[-1]), result, name, axis_letters(len(q.shape)))
+    return of_operands(made, q, k, v, mask)
+
+
+def _side_by_side(q: Tensor, k: Tensor, shared: int, name: str) -> Tensor:
+    """The queries of heads that share keys as rows of one head, ``i * shared + head``: keys are read once for all."""
+    rows = (*k.shape[:-2], q.shape[-2] * shared, q.shape[-1])
+
+    def row(*at: Value) -> Value:
+        *leading, h, r, d = at
+        return q[(*leading, h * shared + r % shared, r // shared, d)]
+
+    return compute(rows, row, name, axis_letters(len(rows)))
+
+
+def _mixed(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    factor: float,
+    seen: Callable[[Value, tuple[Value, ...]], Value] | None,
+    total: str,
+    name: str,
+) -> tuple[Tensor, Tensor]:
+    """Values by weights that are not divided by their sum, and what divides them, by row.
+
+    factor  of the products of queries and keys
+    seen    a score under the masks, at a place, which is calculated once; None: none is masked, and
+            each that reads a product multiplies it
+    """
+    extents = (*q.shape[:-1], k.shape[-2])
+    letters, rows = axis_letters(len(extents)), extents[:-1]
+    d, t = reduce_axis(q.shape[-1], "d"), reduce_axis(k.shape[-2], "t")
+
+    def product(*at: Value) -> Value:
+        *leading, i, j = at
+        return sum_over(element(q, (*leading, i, d)) * element(k, (*leading, j, d)), axis=d)
+
+    products = compute(extents, product, f"{name}_product", letters)
+
+    def score(*at: Value) -> Value:
+        value = products[at] * factor
+        return value if seen is None else seen(value, at)
+
+    scored = compute(extents, score, f"{name}_scores", letters) if seen is not None else None
+
+    def score_of(*at: Value) -> Value:
+        return score(*at) if scored is None else scored[at]
+
+    greatest = compute(
+        rows, lambda *at: max_over(score_of(*at, t), axis=t), f"{name}_max", letters[:-1]
+    )
+
+    lowest = -float(np.finfo(numpy_dtype(total)).max)  # of a row of -inf alone the weights are 0
+
+    def weight(*at: Value) -> Value:
+        row = maximum(greatest[at[:-1]], lowest)
+        return cast(exp(score_of(*at) - row), v.dtype)
+
+    weights = compute(extents, weight, f"{name}_exp", letters)
+    sums = compute(
+        rows,
+        lambda *at: sum_over(element(weights, (*at, t)), axis=t),
+        f"{name}_sum",
+        letters[:-1],
+    )
+
+    def mixed(*at: Value) -> Value:
+        *leading, i, j = at
+        return sum_over(element(weights, (*leading, i, t)) * element(v, (*leading, t, j)), axis=t)
+
+    mix = compute((*rows, v.shape[-1]), mixed, f"{name}_mix", letters)
+    share = compute(rows, lambda *at: 1.0 / maximum(sums[at], 1.0), f"{name}_share", letters[:-1])
+    return mix, share
+
+
+def _masked(value: Value, mask: Tensor, at: tuple[Value, ...], total: str) -> Value:
+    own = at[len(at) - len(mask.shape) :]
+    index = tuple(0 if is_one(n) else axis for n, axis in zip(mask.shape, own, strict=True))
+    if mask.dtype in FLOATS:
+        return value + cast(mask[index], total)
+    return where(cast(mask[index], "bool"), value, -math.inf)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> str:
+    """The type of the scores."""
+    op = "attention"
+    check_tensor(op, "q", q, least=2)
+    check_floats(op, "q", q)
+    rank = len(q.shape)
+    for label, tensor in (("k", k), ("v", v)):
+        check_tensor(op, label, tensor, rank)
+        check_dtype(op, label, tensor, (q.dtype,))
+        for axis in range(rank - 2 - (label == "k")):
+            check_extent(op, (k if label == "v" else q, axis), (tensor, axis))
+    check_extent(op, (q, rank - 1), (k, rank - 1))
+    check_extent(op, (k, rank - 2), (v, rank - 2))
+    return wider(q.dtype)
+
+
+def _check_mask(mask: Any, extents: tuple[Any, ...]) -> None:
+    check_tensor("attention", "mask", mask)
+    check_dtype("attention", "mask", mask, MASKS)
+    found = mask.shape
+    fits = len(found) <= len(extents) and all(
+        is_one(one) or same_extent(one, other)
+        for one, other in zip(found[::-1], extents[::-1], strict=False)
+    )
+    if not fits:
+        raise DescribeError(
+            "attention",
+            "cannot spread the mask over the scores",
+            at=repr(mask),
+            because=f"the scores have the shape ({', '.join(map(str, extents))})",
+            help=("axes of the mask are those of the scores, or the literal 1",),
+        )
+
+
+def _sharing(q: Tensor, k: Tensor) -> int:
+    """How many heads of queries share one of keys."""
+    if len(q.shape) == 2 or same_extent(q.shape[-3], k.shape[-3]):
+        return 1
+    own, other = q.shape[-3], k.shape[-3]
+    if not (own.is_Integer and other.is_Integer and other > 0 and own % other == 0):
+        raise DescribeError(
+            "attention",
+            f"cannot pair {q.name} with {k.name}",
+            at=f"{q!r} and {k!r}",
+            because=f"the {own} heads of one are no multiple of the {other} of the other",
+            help=("ints, or one size for both: a size is known by its name and facts",),
+        )
+    return int(own) // int(other)
+
+
+def _window(window: Any) -> int:
+    found = whole(window)
+    if found is None or found < 1:
+        raise DescribeError(
+            "attention",
+            f"cannot take window={window!r}",
+            because="window is an int, at least 1",
+        )
+    return found
+
+
+def _scale(scale: Any) -> float:
+    found = number(scale)
+    if found is None:
+        raise DescribeError(
+            "attention",
+            f"cannot take scale={scale!r}",
+            because="scale is a finite number",
+            help=("scale=0.125",),
+        )
+    return found
+
+
+def _depth(q: Tensor) -> int:
+    depth = q.shape[-1]
+    if not (depth.is_Integer and depth > 0):
+        raise DescribeError(
+            "attention",
+            "cannot choose the scale",
+            at=repr(q),
+            because=f"1/sqrt(d) wants an int above 0, and d is {depth}",
+            help=("scale=0.125",),
+        )
+    return int(depth)

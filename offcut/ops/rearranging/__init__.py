@@ -1,0 +1,1 @@
+"""The same elements elsewhere: rearranged, copied, padded, and named by integers."""

@@ -1,0 +1,173 @@
+"""The same elements elsewhere: transposed, joined, an axis split or two merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from offcut.core.whole import whole
+from offcut.describe.functions import where
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import several
+from offcut.ops.given.naming import named
+from offcut.ops.given.operands import (
+    axis_letters,
+    axis_number,
+    check_dtype,
+    check_tensor,
+    same_extent,
+)
+
+
+def transpose(x: Tensor, axes: Sequence[int] | None = None, *, name: str | None = None) -> Tensor:
+    """`x` with its axes in another order: axis n of the result is axis ``axes[n]`` of `x`.
+
+    axes   a permutation, negative numbers count from the last; None: reversed
+
+    Raises DescribeError where `axes` is no permutation.
+    """
+    check_tensor("transpose", "x", x)
+    rank = len(x.shape)
+    given: Any = range(rank)[::-1] if axes is None else axes
+    each = several(given)
+    order = [
+        axis_number("transpose", x, axis, f"axes={axes!r}")
+        for axis in ((given,) if each is None else each)
+    ]
+    if sorted(order) != list(range(rank)):
+        raise DescribeError(
+            "transpose",
+            f"cannot take axes={axes!r}",
+            at=repr(x),
+            because=f"it is no permutation of the {rank} axes",
+        )
+    name = named("transpose", name, [x], ("", None if axes is None else tuple(order), None))
+    shape = tuple(x.shape[n] for n in order)
+
+    def moved(*at: Value) -> Value:
+        own = dict(zip(order, at, strict=True))
+        return x[tuple(own[n] for n in range(rank))]
+
+    return compute(shape, moved, name, axis_letters(rank))
+
+
+def concat(tensors: Sequence[Tensor], axis: int = 0, *, name: str | None = None) -> Tensor:
+    """`tensors` one after the other along `axis`.
+
+    tensors   at least one, of one element type, equal in every other extent
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    if not isinstance(tensors, tuple | list) or not tensors:
+        raise DescribeError(
+            "concat",
+            f"cannot join {tensors!r}",
+            because="tensors is a tuple or a list of at least one",
+            help=("concat([A, B], axis=1)",),
+        )
+    first = check_tensor("concat", "tensors[0]", tensors[0], least=1)
+    rank, position = len(first.shape), axis_number("concat", first, axis)
+    for number, tensor in enumerate(tensors):
+        check_tensor("concat", f"tensors[{number}]", tensor, rank)
+        check_dtype("concat", f"tensors[{number}]", tensor, (first.dtype,))
+        for n in range(rank):
+            if n != position and not same_extent(first.shape[n], tensor.shape[n]):
+                raise DescribeError(
+                    "concat",
+                    f"cannot join {first.name} and {tensor.name}",
+                    at=f"{first!r} and {tensor!r}",
+                    because=f"axis {n} is {first.shape[n]} in one and {tensor.shape[n]} in the other",
+                )
+    ends: list[Any] = []
+    for tensor in tensors:
+        ends.append((ends[-1] if ends else 0) + tensor.shape[position])
+    shape = (*first.shape[:position], ends[-1], *first.shape[position + 1 :])
+
+    def joined(*at: Value) -> Value:
+        place = at[position]
+
+        def part(number: int) -> Value:
+            start = ends[number - 1] if number else 0
+            here = (*at[:position], place - start, *at[position + 1 :])
+            value: Value = tensors[number][here]
+            return value
+
+        value = part(len(tensors) - 1)
+        for number in reversed(range(len(tensors) - 1)):
+            value = where(place < ends[number], part(number), value)
+        return value
+
+    name = named("concat", name, tensors, ("axis", position, 0))
+    return compute(shape, joined, name, axis_letters(rank))
+
+
+def split_axis(x: Tensor, axis: int, inner: int, *, name: str | None = None) -> Tensor:
+    """`x` with `axis` of extent e as two, (e // inner, inner): the heads of attention, for example.
+
+    inner   an int above 0 that divides the extent: an int, or an expression in sizes that is seen to
+            be a multiple of it
+
+    Raises DescribeError where there is no such axis or `inner` does not divide it.
+    """
+    check_tensor("split_axis", "x", x, least=1)
+    position = axis_number("split_axis", x, axis)
+    extent = x.shape[position]
+    count = whole(inner)
+    good = count is not None and count > 0
+    if count is None or not good or not _divides(count, extent):
+        raise DescribeError(
+            "split_axis",
+            f"cannot split axis {position} by {inner!r}",
+            at=repr(x),
+            because=f"it is no int that divides {extent}",
+            help=(f'dim("n", multiple_of={inner})',) if good and not extent.is_Integer else (),
+        )
+    shape = (*x.shape[:position], extent // count, count, *x.shape[position + 1 :])
+
+    def apart(*at: Value) -> Value:
+        place = at[position] * count + at[position + 1]
+        return x[(*at[:position], place, *at[position + 2 :])]
+
+    name = named("split_axis", name, [x], ("", position, None), ("", count, None))
+    return compute(shape, apart, name, axis_letters(len(shape)))
+
+
+def merge_axes(x: Tensor, axis: int, *, name: str | None = None) -> Tensor:
+    """`x` with `axis` and the next one, of extents (m, n), as one of ``m * n``; n is an int.
+
+    Raises DescribeError where there are no such axes or n is symbolic.
+    """
+    check_tensor("merge_axes", "x", x, least=2)
+    position = axis_number("merge_axes", x, axis)
+    if position == len(x.shape) - 1 or not x.shape[position + 1].is_Integer:
+        raise DescribeError(
+            "merge_axes",
+            f"cannot merge axis {position} with the next",
+            at=repr(x),
+            because="there is none"
+            if position == len(x.shape) - 1
+            else f"the next has the extent {x.shape[position + 1]}, which is no int",
+        )
+    inner = int(x.shape[position + 1])
+    shape = (*x.shape[:position], x.shape[position] * inner, *x.shape[position + 2 :])
+
+    def together(*at: Value) -> Value:
+        place = at[position]
+        split = (place // inner, place % inner) if inner else (place, place)
+        return x[(*at[:position], *split, *at[position + 1 :])]
+
+    name = named("merge_axes", name, [x], ("", position, None))
+    return compute(shape, together, name, axis_letters(len(shape)))
+
+
+def _divides(inner: int, extent: Any) -> bool:
+    """Whether every term of `extent` is a multiple of `inner`."""
+    terms = extent.expand().as_ordered_terms()
+    for term in terms:
+        factor, rest = term.as_coeff_Mul()
+        multiple = int(factor) * int(getattr(rest, "multiple_of", 1))
+        if multiple % inner:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""What is made of the elements along axes: sums and extremes, softmax, statistics, and each of them up to each element."""

@@ -1,0 +1,195 @@
+"""Normalisation: layer, root mean square, and batch statistics at inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offcut.describe.functions import reduce_axis, sqrt
+from offcut.describe.functions import sum as sum_over
+from offcut.describe.tensor import Tensor, compute
+from offcut.describe.value import Value, cast
+from offcut.errors import DescribeError
+from offcut.ops.given.arguments import number
+from offcut.ops.given.naming import Option, named
+from offcut.ops.given.operands import (
+    axis_letters,
+    axis_number,
+    check_dtype,
+    check_floats,
+    check_shape,
+    check_tensor,
+    element,
+    narrower,
+    wider,
+)
+from offcut.ops.reductions.reduction import count_of
+
+
+def layernorm(
+    x: Tensor,
+    gain: Tensor | None = None,
+    bias: Tensor | None = None,
+    epsilon: float = 1e-5,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias`` along the last axis.
+
+    x            (…, n) of floats
+    gain, bias   (n,)
+    epsilon      at least 0
+
+    The variance is the mean of ``(x - mean)**2``: two passes, so that a large mean costs no digits.
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    epsilon = _check("layernorm", x, gain, bias, epsilon)
+    total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
+    name = named("layernorm", name, [x], *_options(gain, bias), ("epsilon", epsilon, 1e-5))
+    k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
+    others = letters[:-1]
+    sums = compute(rows, lambda *at: sum_over(element(x, (*at, k)), axis=k), f"{name}_sum", others)
+    means = compute(rows, lambda *at: sums[at] / count, f"{name}_mean", others)
+
+    def square(*at: Value) -> Value:
+        apart = element(x, (*at, k)) - means[at]
+        return sum_over(apart * apart, axis=k)
+
+    squares = compute(rows, square, f"{name}_squares", others)
+    scales = compute(
+        rows, lambda *at: 1.0 / sqrt(squares[at] / count + epsilon), f"{name}_scale", others
+    )
+
+    def result(*at: Value) -> Value:
+        row = at[:-1]
+        value = (element(x, at) - means[row]) * scales[row]
+        return cast(_affine(value, gain, bias, at[-1]), x.dtype)
+
+    return compute(x.shape, result, name, letters)
+
+
+def rmsnorm(
+    x: Tensor,
+    gain: Tensor | None = None,
+    epsilon: float = 1e-6,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``x / sqrt(mean of x**2 + epsilon) * gain`` along the last axis.
+
+    x         (…, n) of floats
+    gain      (n,)
+    epsilon   at least 0
+
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    epsilon = _check("rmsnorm", x, gain, None, epsilon)
+    total, rows, letters = wider(x.dtype), x.shape[:-1], axis_letters(len(x.shape))
+    name = named("rmsnorm", name, [x], ("", gain, None), ("epsilon", epsilon, 1e-6))
+    k, count = reduce_axis(x.shape[-1], "k"), count_of(x.shape[-1:], total)
+
+    def square(*at: Value) -> Value:
+        value = element(x, (*at, k))
+        return sum_over(value * value, axis=k)
+
+    squares = compute(rows, square, f"{name}_squares", letters[:-1])
+    scales = compute(
+        rows, lambda *at: 1.0 / sqrt(squares[at] / count + epsilon), f"{name}_scale", letters[:-1]
+    )
+
+    def result(*at: Value) -> Value:
+        return cast(_affine(element(x, at) * scales[at[:-1]], gain, None, at[-1]), x.dtype)
+
+    return compute(x.shape, result, name, letters)
+
+
+def batchnorm(
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    gain: Tensor | None = None,
+    bias: Tensor | None = None,
+    epsilon: float = 1e-5,
+    axis: int = 1,
+    *,
+    name: str | None = None,
+) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon) * gain + bias``, with given statistics by channel.
+
+    x                            floats of any shape with `axis`
+    mean, variance, gain, bias   (c,), the extent of `axis`
+    epsilon                      at least 0
+    axis                         of the channels: 1 of NCHW, -1 of NHWC
+
+    bfloat16 and float16 are calculated in float32 and rounded once.
+
+    Raises DescribeError where ranks, extents or element types do not fit.
+    """
+    op = "batchnorm"
+    check_tensor(op, "x", x, least=1)
+    check_floats(op, "x", x)
+    position = axis_number(op, x, axis)
+    channels, total = x.shape[position], wider(x.dtype)
+    statistics = [("mean", mean), ("variance", variance)]
+    given = statistics + [(n, t) for n, t in (("gain", gain), ("bias", bias)) if t is not None]
+    for label, tensor in given:
+        check_parameter(op, label, tensor, channels, total)
+    epsilon = check_epsilon(op, epsilon)
+    options = (*_options(gain, bias), ("epsilon", epsilon, 1e-5), ("axis", position, 1))
+    name = named(op, name, [x, mean, variance], *options)
+
+    def scale(c: Value) -> Value:
+        factor = 1.0 / sqrt(element(variance, (c,), total) + epsilon)
+        return factor if gain is None else factor * element(gain, (c,), total)
+
+    scales = compute((channels,), scale, f"{name}_scale")
+
+    def result(*at: Value) -> Value:
+        c = at[position]
+        value = (element(x, at) - element(mean, (c,), total)) * scales[c]
+        return cast(value if bias is None else value + element(bias, (c,), total), x.dtype)
+
+    return compute(x.shape, result, name, axis_letters(len(x.shape)))
+
+
+def _affine(value: Value, gain: Tensor | None, bias: Tensor | None, j: Value) -> Value:
+    if gain is not None:
+        value = value * element(gain, (j,), value.dtype)
+    return value if bias is None else value + element(bias, (j,), value.dtype)
+
+
+def _options(gain: Tensor | None, bias: Tensor | None) -> tuple[Option, Option]:
+    return ("", gain, None), ("bias" if gain is None else "", bias, None)
+
+
+def _check(op: str, x: Tensor, gain: Tensor | None, bias: Tensor | None, epsilon: Any) -> float:
+    """`epsilon` as a float."""
+    check_tensor(op, "x", x, least=1)
+    check_floats(op, "x", x)
+    for label, tensor in (("gain", gain), ("bias", bias)):
+        if tensor is not None:
+            check_parameter(op, label, tensor, x.shape[-1], wider(x.dtype))
+    return check_epsilon(op, epsilon)
+
+
+def check_parameter(op: str, label: str, tensor: Tensor, extent: object, total: str) -> None:
+    """Raises DescribeError where `tensor` is not of shape (extent,), of a type calculated in `total`."""
+    check_tensor(op, label, tensor, 1)
+    check_shape(op, label, tensor, (extent,))
+    check_dtype(op, label, tensor, narrower(total))
+
+
+def check_epsilon(op: str, epsilon: Any) -> float:
+    """`epsilon` as a float; raises DescribeError where it is no finite number of at least 0."""
+    found = number(epsilon)
+    if found is None or found < 0:
+        raise DescribeError(
+            op,
+            f"cannot take epsilon={epsilon!r}",
+            because="it is added to a variance: a finite number of at least 0",
+            help=("epsilon=1e-5",),
+        )
+    return found

@@ -1,0 +1,142 @@
+"""Along an axis of symbolic extent an image at another size: each element by its place among those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
+from offcut.plugins.onnx.rules.elementwise import number, scalar
+
+LARGEST = 1 << 12
+"""Parts of a fraction by which extents are scaled."""
+
+
+def placed(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    """The nearest elements, or weighted sums of two or four.
+
+    Raises Refused for antialiasing, and a scale that is no simple fraction.
+    """
+    if call.get("antialias", 0):
+        raise Refused(f"antialiasing of {said(g.shape(x)[axis])} elements", "a known extent")
+    whole, old = g.shape(x)[axis], call.version < 11
+    count = _scaled(whole, scale) if wanted is None else wanted
+    at = _places(g, call, whole, count, scale)
+    mode = call.get("mode", "nearest")
+    if mode == "nearest":
+        rounding = "floor" if old else call.get("nearest_mode", "round_prefer_floor")
+        return g.op("take", x, _within(g, _rounded(g, at, rounding), whole), axis=axis)
+    dtype = g.dtype(x)
+    total = dtype if dtype == "float64" else "float32"
+    along = [-1 if n == axis else 1 for n in range(g.rank(x))]
+    found: Operand | None = None
+    for place, weight in _weighed(g, call, at, whole, mode == "cubic"):
+        read = g.cast(g.op("take", x, _within(g, place, whole), axis=axis), total)
+        part = g.binary("multiply", read, g.reshape(g.cast(weight, total), along))
+        found = part if found is None else g.binary("add", found, part)
+    assert found is not None
+    return g.cast(found, dtype)
+
+
+def _scaled(whole: Element, scale: float | None) -> Element:
+    ratio = Fraction(scale or 0).limit_denominator(LARGEST)
+    if ratio <= 0 or float(ratio) != scale:
+        raise Refused(f"{said(whole)} elements by a scale of {scale}", "sizes in place of scales")
+    return arithmetic("//", arithmetic("*", whole, ratio.numerator), ratio.denominator)
+
+
+def _places(g: Context, call: Call, whole: Element, count: Element, scale: float | None) -> Operand:
+    """Where each of `count` elements lies among `whole`, in float64."""
+    mode = call.get("coordinate_transformation_mode", "half_pixel")
+    mode = "asymmetric" if call.version < 11 else mode
+    own: Operand = g.cast(g.op("iota", count, "int64"), "float64")
+    have, want = (g.cast(known(one), "float64") for one in (whole, count))
+    each = g.binary("divide", want, have) if scale is None else number(g, own, scale)
+    if mode == "align_corners":
+        last = g.binary("maximum", scalar(g, "subtract", want, 1.0), number(g, own, 1.0))
+        step = g.binary("divide", scalar(g, "subtract", have, 1.0), last)
+        return g.binary("multiply", own, step)
+    if mode == "asymmetric":
+        return g.binary("divide", own, each)
+    middle = g.binary("divide", scalar(g, "add", own, 0.5), each)
+    found: Operand = scalar(g, "subtract", middle, 0.5)
+    if mode == "pytorch_half_pixel":  # one element is the first
+        alone = g.binary("less", want, number(g, own, 2.0))
+        return g.op("where", g.broadcast(alone, (count,)), 0.0, found)
+    if mode == "half_pixel_symmetric":
+        spread = g.binary("divide", want, g.binary("multiply", each, have))
+        share = scalar(g, "add", g.op("negative", spread), 1.0)
+        return g.binary("add", found, scalar(g, "multiply", g.binary("multiply", share, have), 0.5))
+    if mode != "half_pixel":
+        raise Refused(f"a symbolic extent {said(whole)} in the mode {mode}")
+    return found
+
+
+def _rounded(g: Context, at: Operand, rounding: str) -> Operand:
+    match rounding:
+        case "round_prefer_floor":
+            return g.op("ceil", scalar(g, "subtract", at, 0.5))
+        case "round_prefer_ceil":
+            return g.op("floor", scalar(g, "add", at, 0.5))
+        case _:
+            return g.op("ceil" if rounding == "ceil" else "floor", at)
+
+
+def _within(g: Context, place: Operand, whole: Element) -> Operand:
+    """A place as an index: the nearest that there is."""
+    last = g.cast(known(extent(whole, -1)), "float64")
+    least = g.binary("minimum", g.binary("maximum", place, number(g, place, 0.0)), last)
+    return g.cast(least, "int64")
+
+
+def _weighed(
+    g: Context, call: Call, at: Operand, whole: Element, cubic: bool
+) -> list[tuple[Operand, Operand]]:
+    """The places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
+    first = g.op("floor", at)
+    share = g.binary("subtract", at, first)
+    weights = _cubic(g, share, call.get("cubic_coeff_a", -0.75)) if cubic else _linear(g, share)
+    found = [(scalar(g, "add", first, float(n)), weight) for n, weight in weights.items()]
+    if not call.get("exclude_outside", 0):
+        return found
+    last = g.cast(known(extent(whole, -1)), "float64")
+    inside = [
+        g.op(
+            "where",
+            g.binary("logical_and", scalar(g, "greater_equal", place, 0.0), g.binary("less_equal", place, last)),
+            weight,
+            0.0,
+        )
+        for place, weight in found
+    ]  # fmt: skip
+    total = inside[0]
+    for one in inside[1:]:
+        total = g.binary("add", total, one)
+    pairs = zip(found, inside, strict=True)
+    return [(place, g.binary("divide", one, total)) for (place, _), one in pairs]
+
+
+def _linear(g: Context, share: Operand) -> Mapping[int, Operand]:
+    return {0: scalar(g, "add", g.op("negative", share), 1.0), 1: share}
+
+
+def _cubic(g: Context, share: Operand, a: float) -> Mapping[int, Operand]:
+    """Of the four places around: the convolution kernel of Keys."""
+    rest = scalar(g, "add", g.op("negative", share), 1.0)
+
+    def polynomial(s: Operand, *factors: float) -> Operand:
+        found: Operand = scalar(g, "multiply", s, factors[0])
+        for factor in factors[1:-1]:
+            found = g.binary("multiply", scalar(g, "add", found, factor), s)
+        return scalar(g, "add", found, factors[-1])
+
+    def near(s: Operand) -> Operand:
+        return polynomial(s, a + 2, -(a + 3), 0.0, 1.0)
+
+    def far(s: Operand) -> Operand:
+        return polynomial(scalar(g, "add", s, 1.0), a, -5 * a, 8 * a, -4 * a)
+
+    return {-1: far(share), 0: near(share), 1: near(rest), 2: far(rest)}

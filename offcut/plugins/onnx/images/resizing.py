@@ -1,0 +1,230 @@
+"""Resize: images at another size.
+
+Along an axis of a known extent it is a linear map, whatever its modes: the matrix is read off the reference evaluator, which is given
+the identity. Nearest neighbours are a choice of places. Along an axis of symbolic extent they are `interpolate`, or sums of what lies there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr
+from offcut.describe.request import Array
+from offcut.plugins.onnx.images.placed import placed
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    said,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator
+
+LONGEST = 4096
+
+
+def _resize(g: Context, call: Call) -> Results:
+    x = call[0]
+    call.overlook("mode", "nearest_mode", "antialias", "cubic_coeff_a", "exclude_outside")
+    call.overlook("extrapolation_value")  # of a crop, too
+    first = 1 if call.version < 11 else 2
+    by_attribute = call.get("scales")  # of the oldest ones
+    given = by_attribute if by_attribute is not None else g.numbers(call.input(first), "scales")
+    scales = [float(one) for one in given]
+    sizes = g.elements(call.input(3), "sizes") if call.version >= 11 else []
+    axes = [g.axis(x, one) for one in call.get("axes") or range(g.rank(x))]
+    crops = call.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = call.input(1) if call.version >= 11 else None  # of a crop alone
+    roi = g.numbers(region, "roi") if crops else []
+    if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        wholes = [g.whole(g.shape(x)[axis], "an extent that keeps its aspect") for axis in axes]
+        scales, sizes = _kept_aspect(call, wholes, [int(one) for one in sizes])
+    for place, axis in enumerate(axes):
+        whole = g.shape(x)[axis]
+        wanted = sizes[place] if sizes else None
+        scale = scales[place] if scales else None
+        if crops:
+            crop = float(roi[place]), float(roi[place + len(axes)])
+            x = _cropped(g, call, x, axis, scale, wanted, crop)
+            continue
+        if scale == 1 or (wanted is not None and g.same(wanted, whole)):
+            continue
+        x = _along(g, call, x, axis, scale, wanted)
+    return x
+
+
+def _cropped(
+    g: Context,
+    call: Call,
+    x: Operand,
+    axis: int,
+    scale: float | None,
+    wanted: Element | None,
+    crop: tuple[float, float],
+) -> Operand:
+    """A part of an axis of known extents at another size; what lies beyond the ends is a number."""
+    shape = g.shape(x)
+    whole = g.whole(shape[axis], "an extent that is cropped")
+    size = None if wanted is None else g.whole(wanted, "the extent of a crop")
+    inside, beyond = (_matrix(call, whole, scale, size, (*crop, one)) for one in (0.0, 1.0))
+    found = _by_matrix(g, call, x, axis, inside)
+    outside = (inside != beyond).any(axis=1)
+    if not outside.any():
+        return found
+    along = [len(outside) if n == axis else 1 for n in range(len(shape))]
+    holds = g.broadcast(Known(outside.reshape(along), "bool"), g.shape(found))
+    return g.op("where", holds, float(call.get("extrapolation_value", 0.0)), found)
+
+
+def _kept_aspect(
+    call: Call, wholes: Sequence[int], sizes: Sequence[int]
+) -> tuple[list[float], list[int]]:
+    """The same factor for all axes, that of the one that is least or most scaled."""
+    ratios = [wanted / whole for wanted, whole in zip(sizes, wholes, strict=True)]
+    policy = call.get("keep_aspect_ratio_policy")
+    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    return [ratio] * len(wholes), [int(ratio * whole + 0.5) for whole in wholes]
+
+
+def _along(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    whole = g.shape(x)[axis]
+    if not g.is_float(x) and call.get("mode", "nearest") != "nearest":
+        raise Refused(f"weights of {g.dtype(x)}", "floats")
+    if not isinstance(whole, Expr) and not isinstance(wanted, Expr):
+        size = g.whole(whole, "an extent")
+        matrix = _matrix(call, size, scale, None if wanted is None else int(wanted))
+        return _by_matrix(g, call, x, axis, matrix)
+    ratio = _ratio(g, whole, wanted) if scale is None else scale
+    whole_times = ratio is not None and ratio in range(1, 17)
+    if whole_times and call.get("mode", "nearest") == "nearest" and _repeats(call):
+        return _repeated(g, x, axis, int(ratio or 1))
+    return _stretched(g, call, x, axis, scale, wanted)
+
+
+def _stretched(
+    g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
+) -> Operand:
+    """Along an axis of symbolic extent: in the modes that `offcut.ops` has, by its operator."""
+    shape, nearest = g.shape(x), call.get("mode", "nearest") == "nearest"
+    mode = call.get("coordinate_transformation_mode", "half_pixel")
+    mode = "asymmetric" if call.version < 11 else mode
+    modes = ("asymmetric",) if nearest else ("half_pixel", "pytorch_half_pixel", "align_corners")
+    rounding = "floor" if call.version < 11 else call.get("nearest_mode", "round_prefer_floor")
+    if (
+        mode not in modes
+        or (nearest and rounding != "floor")
+        or call.get("mode", "nearest") == "cubic"
+        or call.get("antialias", 0)
+        or call.get("exclude_outside", 0)
+    ):
+        return placed(g, call, x, axis, scale, wanted)
+    before, after = product(shape[:axis]), product(shape[axis + 1 :])
+    flat = g.reshape(x, [before, shape[axis], after])
+    made = g.op(
+        "interpolate", flat, layout="NWC", mode="nearest" if nearest else "linear",
+        align_corners=mode == "align_corners",
+        **({"size": wanted} if scale is None else {"scale": scale}),
+    )  # fmt: skip
+    count = g.shape(made)[1]
+    if mode == "pytorch_half_pixel":  # one element is the first, not that in the middle
+        raise_sizes(g, extent(count, -2))
+        if g.bounds(count)[0] < 2:
+            raise Refused(f"pytorch_half_pixel to {said(count)} elements", "two at least")
+    return g.reshape(made, [*shape[:axis], count, *shape[axis + 1 :]])
+
+
+def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:
+    """How many times as many elements are wanted."""
+    for factor in range(1, 17):
+        if wanted is not None and g.same(arithmetic("*", factor, whole), wanted):
+            return factor
+    return None
+
+
+def _repeats(call: Call) -> bool:
+    """Whether the nearest neighbour of place i, by a whole factor s, is that at i // s."""
+    mode = call.get(
+        "coordinate_transformation_mode", "half_pixel" if call.version >= 11 else "asymmetric"
+    )
+    rounding = call.get("nearest_mode", "round_prefer_floor" if call.version >= 11 else "floor")
+    if mode in ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"):
+        return bool(rounding.startswith("round"))
+    return bool(mode == "asymmetric" and rounding == "floor")
+
+
+def _repeated(g: Context, x: Operand, axis: int, times: int) -> Operand:
+    shape = list(g.shape(x))
+    apart = g.reshape(x, [*shape[: axis + 1], 1, *shape[axis + 1 :]])
+    spread = g.broadcast(apart, [*shape[: axis + 1], times, *shape[axis + 1 :]])
+    return g.reshape(
+        spread, [*shape[:axis], arithmetic("*", shape[axis], times), *shape[axis + 1 :]]
+    )
+
+
+def _by_matrix(g: Context, call: Call, x: Operand, axis: int, matrix: Array) -> Operand:
+    """Along an axis of known extents."""
+    shape, whole = g.shape(x), matrix.shape[1]
+    if call.get("mode", "nearest") == "nearest":
+        return g.op("take", x, Known(matrix.argmax(axis=1), "int64"), axis=axis)
+    dtype = g.dtype(x)
+    weights = Known(matrix.astype(numpy_dtype(dtype)), dtype)
+    before, after = shape[:axis], shape[axis + 1 :]
+    flat = g.reshape(x, [product(before), whole, product(after)])
+    made: Operand = g.op("matmul", weights, flat)
+    return g.reshape(made, [*before, matrix.shape[0], *after])
+
+
+def _matrix(
+    call: Call,
+    whole: int,
+    scale: float | None,
+    wanted: int | None,
+    crop: tuple[float, float, float] | None = None,
+) -> Array:
+    """What each of `whole` elements adds to each element of the result: (result, whole).
+
+    crop  where a part of the axis begins and ends, and what is beyond the axis
+
+    Raises Refused where there are too many elements.
+    """
+    from onnx.reference import ReferenceEvaluator  # loads all operators that there are
+
+    if whole > LONGEST:
+        raise Refused(f"an axis of {whole} elements", f"{LONGEST} at most")
+    skipped = ("scales", "axes", "keep_aspect_ratio_policy", "extrapolation_value")
+    options = {name: value for name, value in call.attributes.items() if name not in skipped}
+    old = call.version < 11
+    if old:
+        options |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    basis = np.eye(whole, dtype=np.float64 if options.get("mode") == "cubic" else np.float32)
+    given: list[tuple[str, Any]] = [("x", basis)]
+    if scale is not None and wanted is None:
+        given.append(("scales", np.array([1.0, scale], np.float32)))
+        names = ["x", "", "scales"]
+    else:
+        given.append(("sizes", np.array([whole, wanted], np.int64)))
+        names = ["x", "", "", "sizes"]
+    if crop is not None:
+        given.append(("roi", np.array([0.0, crop[0], 1.0, crop[1]], np.float32)))
+        names[1], options["extrapolation_value"] = "roi", crop[2]
+    node = helper.make_node("Resize", names, ["y"], **options)
+    version = 13 if old else call.version
+    function = helper.make_function(
+        "", "resized", [name for name, _ in given], ["y"], [node], [helper.make_opsetid("", version)]
+    )  # fmt: skip
+    found: Array = ReferenceEvaluator(function).run(None, dict(given), attributes={})[0]
+    return found.T
+
+
+RESIZING: Mapping[str, Operator] = {"Resize": _resize, "Upsample": _resize}

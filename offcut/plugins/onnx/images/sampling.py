@@ -1,0 +1,267 @@
+"""Images read at places between their elements, which an array names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator, scalar
+
+CUBIC = -0.75
+"""The constant of the cubic kernel (Keys, 1981), as ONNX has it."""
+
+Points = list[tuple[Operand, Operand | None]]
+"""Places along an axis, whole numbers as floats, and the weight of each; None: 1."""
+
+
+def _grid_sample(g: Context, call: Call) -> Results:
+    """The first number of a place is along the last axis of the image; -1 and 1 are its ends."""
+    x, grid = call[0], call[1]
+    given = call.get("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
+    around, corners = call.get("padding_mode", "zeros"), bool(call.get("align_corners", 0))
+    if mode not in POINTS or around not in ("zeros", "border", "reflection"):
+        raise Refused(f"mode={mode}, padding_mode={around}", "linear, nearest or cubic")
+    axes, last = g.rank(x) - 2, g.rank(grid) - 1
+    spatial, outer = g.shape(x)[2:], g.shape(grid)[:-1]
+    points: list[Points] = []
+    for axis, whole in enumerate(spatial):
+        place = g.reshape(g.slice(grid, last, axes - 1 - axis, axes - axis), outer)
+        at = _placed(g, place, whole, corners)
+        at = g.op("round", at) if mode == "nearest" else at
+        points.append(POINTS[mode](g, _around(g, at, whole, around, corners)))
+    return _sampled(g, x, points, around, corners)
+
+
+def _sampled(
+    g: Context, x: Operand, points: Sequence[Points], around: str, corners: bool
+) -> Operand:
+    """The weighted sum of elements at the points of all axes."""
+    axes = len(points)
+    images = g.transpose(x, [0, *range(2, 2 + axes), 1])
+    batch = g.reshape(g.op("iota", g.shape(x)[0], "int64"), [-1, *[1] * axes])
+    total = _joined(g, images, [batch], points, around, corners, "add")
+    return g.transpose(total, [0, axes + 1, *range(1, axes + 1)])
+
+
+def _joined(
+    g: Context,
+    images: Operand,
+    first: Sequence[Operand],
+    points: Sequence[Points],
+    around: str,
+    corners: bool,
+    join: str,
+) -> Operand:
+    """The elements at the points of all axes, each times its weight, joined.
+
+    images  the axes that `first` has places of, the spatial ones, channels
+    """
+    spatial = g.shape(images)[len(first) : -1]
+    total: Operand | None = None
+    for chosen in product(*points):
+        places, factor = [*first], None
+        for (place, weight), whole in zip(chosen, spatial, strict=True):
+            near = _around(g, place, whole, around, corners)
+            inside = _inside(g, near, whole) if around == "zeros" else None
+            for one in (weight, inside):
+                if one is not None:
+                    factor = one if factor is None else g.binary("multiply", factor, one)
+            places.append(g.cast(_clipped(g, near, whole), "int64"))
+        read: Operand = g.op("take", images, tuple(places), axis=0)
+        if factor is not None:
+            read = g.binary("multiply", read, g.reshape(factor, (*g.shape(factor), 1)))
+        total = read if total is None else g.binary(join, total, read)
+    assert total is not None
+    return total
+
+
+def _aligned(g: Context, call: Call) -> Results:
+    """Each part of a region is the mean, or the greatest, of elements at points that lie evenly in it."""
+    x, regions, batch = call[0], call[1], call[2]
+    ratio = call.get("sampling_ratio", 0)
+    scale, mode = call.get("spatial_scale", 1.0), call.get("mode", "avg")
+    half = call.get("coordinate_transformation_mode", "half_pixel") == "half_pixel"
+    half = half and call.version >= 16
+    if ratio < 1:
+        raise Refused("as many points as a region is large", "sampling_ratio=2")
+    count = g.shape(regions)[0]
+    sizes = [call.get(name, 1) for name in ("output_height", "output_width")]
+    points: list[Points] = []
+    for n, (parts, whole) in enumerate(zip(sizes, g.shape(x)[2:], strict=True)):
+        ends = [
+            g.reshape(g.slice(regions, 1, place, place + 1), [count, 1]) for place in (1 - n, 3 - n)
+        ]
+        low, high = (
+            scalar(g, "add", scalar(g, "multiply", end, scale), -0.5 if half else 0.0)
+            for end in ends
+        )
+        extent_of: Operand = g.binary("subtract", high, low)
+        if not half:
+            extent_of = scalar(g, "maximum", extent_of, 1.0)
+        steps = (np.arange(parts * ratio) + 0.5) / (parts * ratio)
+        dtype = g.dtype(regions)
+        shares = Known(steps.astype(numpy_dtype(dtype))[None], dtype)
+        at: Operand = g.binary("add", low, g.binary("multiply", extent_of, shares))
+        at = g.reshape(at, [count, parts * ratio, 1] if n == 0 else [count, 1, parts * ratio])
+        points.append(_within_one(g, at, whole))
+    images = g.transpose(x, [0, 2, 3, 1])
+    first = g.reshape(g.cast(batch, "int64"), [count, 1, 1])
+    join = "add" if mode == "avg" else "maximum"
+    found = _joined(g, images, [first], points, "border", True, join)
+    channels = g.shape(x)[1]
+    apart = g.reshape(found, [count, sizes[0], ratio, sizes[1], ratio, channels])
+    made = g.op("mean" if mode == "avg" else "max", apart, axis=(2, 4))
+    return g.transpose(made, [0, 3, 1, 2])
+
+
+def _within_one(g: Context, at: Operand, whole: Element) -> Points:
+    """The two elements around a place, of which those near the ends are the ends; beyond one from there nothing weighs."""
+    size = _size(g, whole, at)
+    inside = g.binary(
+        "logical_and", scalar(g, "greater_equal", at, -1.0), g.binary("less_equal", at, size)
+    )
+    held = g.cast(inside, g.dtype(at))
+    return [
+        (place, held if weight is None else g.binary("multiply", weight, held))
+        for place, weight in _linear(g, _clipped(g, at, whole))
+    ]
+
+
+def _deformed(g: Context, call: Call) -> Results:
+    """A convolution whose window reads between elements, at places of its own for each result."""
+    x, w, offset, mask = call[0], call[1], call[2], call.input(4)
+    groups, apart = call.get("group", 1), call.get("offset_group", 1)
+    call.overlook("kernel_shape")
+    batch, channels = g.shape(x)[0], g.whole(g.shape(x)[1], "the channels")
+    window = [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
+    if len(window) != 2:
+        raise Refused(f"windows of {len(window)} axes", "of two")
+    strides, dilations = (call.get(name) or [1, 1] for name in ("strides", "dilations"))
+    before = (call.get("pads") or [0] * 4)[:2]
+    taps, inner, places = window[0] * window[1], channels // apart, g.shape(offset)[2:]
+    moves = g.reshape(offset, [batch, apart, taps, 2, *places])
+    dtype, points = g.dtype(offset), list[Points]()
+    for n in range(2):
+        own = np.indices(window)[n].ravel() * dilations[n] - float(before[n])
+        tap = Known(own.astype(numpy_dtype(dtype)).reshape(1, 1, taps, 1, 1), dtype)
+        start = scalar(
+            g, "multiply", g.cast(g.op("iota", places[n], "int64"), dtype), float(strides[n])
+        )
+        start = g.reshape(start, [1, 1, 1, *(places[n] if n == k else 1 for k in range(2))])
+        moved = g.reshape(g.slice(moves, 3, n, n + 1), [batch, apart, taps, *places])
+        points.append(_linear(g, g.binary("add", moved, g.binary("add", start, tap))))
+    images = g.transpose(g.reshape(x, [batch, apart, inner, *g.shape(x)[2:]]), [0, 1, 3, 4, 2])
+    first = [
+        g.reshape(g.op("iota", count, "int64"), [-1 if n == k else 1 for k in range(5)])
+        for n, count in enumerate((batch, apart))
+    ]
+    read = _joined(g, images, first, points, "zeros", True, "add")
+    if mask is not None:
+        read = g.binary("multiply", read, g.reshape(mask, [batch, apart, taps, *places, 1]))
+    columns = g.reshape(
+        g.transpose(read, [0, 1, 5, 2, 3, 4]),
+        [batch, groups, channels // groups * taps, arithmetic("*", *places)],
+    )
+    filters = g.whole(g.shape(w)[0], "the filters")
+    weights = g.reshape(w, [1, groups, filters // groups, channels // groups * taps])
+    weights = g.broadcast(weights, [batch, *g.shape(weights)[1:]])
+    made = g.reshape(g.op("matmul", weights, columns), [batch, filters, *places])
+    bias = call.input(3)
+    return made if bias is None else g.binary("add", made, g.reshape(bias, [filters, 1, 1]))
+
+
+def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
+    """A place of -1 … 1 along an axis, in elements."""
+    one = scalar(g, "multiply", scalar(g, "add", place, 1.0), 0.5)
+    if corners:
+        return g.binary("multiply", one, _size(g, extent(whole, -1), place))
+    return scalar(g, "add", g.binary("multiply", one, _size(g, whole, place)), -0.5)
+
+
+def _size(g: Context, whole: Element, beside: Operand) -> Operand:
+    return g.cast(known(whole), g.dtype(beside))
+
+
+def _around(g: Context, at: Operand, whole: Element, around: str, corners: bool) -> Operand:
+    """A place that is inside, but for zeros around: the nearest where it is beyond the ends, or mirrored about them."""
+    if around == "zeros":
+        return at
+    low = 0.0 if corners else -0.5
+    span = _size(g, extent(whole, -1) if corners else whole, at)
+    if around == "border":
+        last = g.binary("less_equal", at, scalar(g, "add", span, low))
+        inside = g.binary("logical_and", scalar(g, "greater_equal", at, low), last)
+        return g.op("where", inside, at, _clipped(g, at, whole))
+    from_low = g.op("absolute", scalar(g, "add", at, -low))
+    back = g.binary("remainder", from_low, g.binary("add", span, span))
+    mirrored = g.binary("minimum", back, g.binary("subtract", g.binary("add", span, span), back))
+    return scalar(g, "add", mirrored, low)
+
+
+def _clipped(g: Context, at: Operand, whole: Element) -> Operand:
+    most = g.binary("minimum", at, _size(g, extent(whole, -1), at))
+    return scalar(g, "maximum", most, 0.0)
+
+
+def _inside(g: Context, at: Operand, whole: Element) -> Operand:
+    """1 where a place is one of the axis, else 0."""
+    first = scalar(g, "greater_equal", at, 0.0)
+    last = g.binary("less", at, _size(g, whole, at))
+    return g.cast(g.binary("logical_and", first, last), g.dtype(at))
+
+
+def _nearest(g: Context, at: Operand) -> Points:
+    return [(at, None)]
+
+
+def _linear(g: Context, at: Operand) -> Points:
+    first: Operand = g.op("floor", at)
+    part = g.binary("subtract", at, first)
+    other = scalar(g, "add", g.op("negative", part), 1.0)
+    return [(first, other), (scalar(g, "add", first, 1.0), part)]
+
+
+def _cubic(g: Context, at: Operand) -> Points:
+    first: Operand = g.op("floor", at)
+    part = g.binary("subtract", at, first)
+    found: Points = []
+    for step in (-1.0, 0.0, 1.0, 2.0):
+        away = g.op("absolute", scalar(g, "add", g.op("negative", part), step))
+        rates: tuple[Any, ...]
+        if step in (0.0, 1.0):
+            rates = (CUBIC + 2, -(CUBIC + 3), 0.0, 1.0)
+        else:
+            rates = (CUBIC, -5 * CUBIC, 8 * CUBIC, -4 * CUBIC)
+        weight: Operand = scalar(g, "add", scalar(g, "multiply", away, rates[0]), rates[1])
+        for rate in rates[2:]:
+            weight = scalar(g, "add", g.binary("multiply", weight, away), rate)
+        found.append((scalar(g, "add", first, step), weight))
+    return found
+
+
+POINTS: Mapping[str, Callable[[Context, Operand], Points]] = {
+    "cubic": _cubic,
+    "linear": _linear,
+    "nearest": _nearest,
+}
+
+SAMPLING: Mapping[str, Operator] = {
+    "DeformConv": _deformed,
+    "GridSample": _grid_sample,
+    "RoiAlign": _aligned,
+}

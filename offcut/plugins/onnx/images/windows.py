@@ -1,0 +1,463 @@
+"""Convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Expr
+from offcut.graph.sizes.extents import places
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
+from offcut.plugins.onnx.rules.products import without_zero
+from offcut.plugins.onnx.rules.reductions import reduced
+from offcut.plugins.onnx.rules.shapes import unsqueezed
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Of spatial axes, one entry each.
+
+    before, after  elements of padding
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        """As `offcut.ops` takes it."""
+        return tuple(zip(self.before, self.after, strict=True))
+
+    def part(self, places: Sequence[int]) -> Windows:
+        """The windows of some of the axes."""
+        fields = (self.sizes, self.strides, self.dilations, self.before, self.after)
+        return Windows(*(tuple(one[place] for place in places) for one in fields))
+
+
+def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Windows:
+    """The windows of a node, `auto_pad` worked out.
+
+    Raises Refused where padding depends on a size.
+    """
+    axes = len(sizes)
+    strides = tuple(call.get("strides") or [1] * axes)
+    dilations = tuple(call.get("dilations") or [1] * axes)
+    pads = list(call.get("pads") or [0] * (2 * axes))
+    before, after = pads[:axes], pads[axes:]
+    call.overlook("kernel_shape")
+    auto = call.get("auto_pad", "NOTSET")
+    if auto == "VALID":
+        before, after = [0] * axes, [0] * axes
+    elif auto.startswith("SAME"):
+        for n, whole in enumerate(g.shape(x)[2:]):
+            reach = (sizes[n] - 1) * dilations[n] + 1
+            total = _same_total(whole, reach, strides[n])
+            less, more = total // 2, total - total // 2
+            before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
+    if any(one < 0 for one in (*before, *after)):
+        raise Refused("padding below 0", "a Slice before it")
+    return Windows(tuple(sizes), strides, dilations, tuple(before), tuple(after))
+
+
+def _same_total(whole: Element, reach: int, stride: int) -> int:
+    if stride == 1:
+        return reach - 1
+    if isinstance(whole, Expr):
+        raise Refused(
+            f"padding that depends on the size {said(whole)}: auto_pad with a stride of {stride}",
+            "pads as numbers",
+        )
+    return max((-(-whole // stride) - 1) * stride + reach - whole, 0)
+
+
+def window_sizes(g: Context, w: Operand) -> list[int]:
+    """The spatial extents of weights."""
+    return [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
+
+
+def convolved(
+    g: Context, x: Operand, w: Operand, bias: Operand | None, placed: Windows, groups: int
+) -> Operand:
+    """A convolution over one to three spatial axes."""
+    axes = len(placed.sizes)
+    if axes not in (1, 2, 3):
+        raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
+    options: dict[str, Any] = {} if bias is None else {"bias": bias}
+    made: Operand = g.op(
+        f"conv{axes}d", x, w, stride=placed.strides, padding=placed.padding,
+        dilation=placed.dilations, groups=groups, **options,
+    )  # fmt: skip
+    return made
+
+
+def _conv(g: Context, call: Call) -> Results:
+    x, w = call[0], call[1]
+    placed = windows_of(g, call, x, window_sizes(g, w))
+    return convolved(g, x, w, call.input(2), placed, call.get("group", 1))
+
+
+def _conv_integer(g: Context, call: Call) -> Results:
+    """Zero points are taken away before, so that padding is 0."""
+    x = without_zero(g, call[0], call.input(2))
+    w = without_zero(g, call[1], call.input(3), 0)
+    return convolved(
+        g, x, w, None, windows_of(g, call, x, window_sizes(g, w)), call.get("group", 1)
+    )
+
+
+def _conv_transposed(g: Context, call: Call) -> Results:
+    x, w = call[0], call[1]
+    call.overlook("kernel_shape", "auto_pad")
+    sizes = window_sizes(g, w)
+    axes = len(sizes)
+    strides = tuple(call.get("strides") or [1] * axes)
+    dilations = tuple(call.get("dilations") or [1] * axes)
+    extra = list(call.get("output_padding") or [0] * axes)
+    before, after = _transposed_pads(g, call, x, sizes, extra)
+    options: dict[str, Any] = {} if call.input(2) is None else {"bias": call.input(2)}
+    if axes > 3:
+        raise Refused(f"a transposed convolution over {axes} spatial axes", "1 to 3")
+    if axes == 1:
+        x, w = unsqueezed(g, x, [2]), unsqueezed(g, w, [2])
+        strides, dilations = (1, *strides), (1, *dilations)
+        before, after, extra = [0, *before], [0, *after], [0, *extra]
+    even = before == after and all(
+        0 <= one < step for one, step in zip(extra, strides, strict=True)
+    )
+    none = (0,) * len(extra)
+    made: Operand = g.op(
+        f"conv_transpose{len(extra)}d", x, w, stride=strides,
+        padding=tuple(before) if even else none, dilation=dilations,
+        output_padding=tuple(extra) if even else none,
+        groups=call.get("group", 1), **options,
+    )  # fmt: skip
+    if not even:
+        made = _cropped(g, made, before, after, extra, call.input(2))
+    return g.reshape(made, [*g.shape(made)[:2], g.shape(made)[3]]) if axes == 1 else made
+
+
+def _transposed_pads(
+    g: Context, call: Call, x: Operand, sizes: Sequence[int], extra: list[int]
+) -> tuple[list[int], list[int]]:
+    """What is cut off before and after; `extra` is what is added after."""
+    axes = len(sizes)
+    strides = call.get("strides") or [1] * axes
+    dilations = call.get("dilations") or [1] * axes
+    pads = list(call.get("pads") or [0] * (2 * axes))
+    auto, wanted = call.get("auto_pad", "NOTSET"), call.get("output_shape")
+    if wanted is None and not auto.startswith("SAME"):
+        return pads[:axes], pads[axes:]
+    before, after = [0] * axes, [0] * axes
+    for n, whole in enumerate(g.shape(x)[2:]):
+        reach = (sizes[n] - 1) * dilations[n] + 1
+        if wanted is None:
+            total = max(reach - strides[n], 0) + extra[n]
+        else:
+            full = strides[n] * (g.whole(whole, "a spatial extent") - 1) + extra[n] + reach
+            total = full - wanted[-axes:][n]
+        if total < 0:
+            before[n], extra[n] = 0, extra[n] - total
+            continue
+        less, more = total // 2, total - total // 2
+        before[n], after[n] = (less, more) if auto == "SAME_UPPER" else (more, less)
+    return before, after
+
+
+def _cropped(
+    g: Context,
+    x: Operand,
+    before: Sequence[int],
+    after: Sequence[int],
+    extra: Sequence[int],
+    bias: Operand | None,
+) -> Operand:
+    """Spatial axes without what is cut off, with what is added."""
+    for axis, (low, high, more) in enumerate(zip(before, after, extra, strict=True), 2):
+        end = more - high
+        if end > 0:
+            if bias is not None:
+                raise Refused("rows that are added after all, with a bias", "an Add after it")
+            padding = tuple(end if n == axis else 0 for n in range(g.rank(x)))
+            x = g.op("pad", x, (0,) * g.rank(x), padding)
+            end = 0
+        whole = g.shape(x)[axis]
+        x = g.slice(x, axis, low, extent(whole, end))
+    return x
+
+
+def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | None]]:
+    """The windows of pooling, and how many of them are kept along each axis, None: all. What `ceil_mode` adds is padding after."""
+    placed = windows_of(g, call, x, call.get("kernel_shape"))
+    if not call.get("ceil_mode", 0):
+        return placed, [None] * len(placed.sizes)
+    after: list[int] = []
+    kept: list[Element | None] = []
+    for n, whole in enumerate(g.shape(x)[2:]):
+        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
+        ends = placed.before[n], placed.after[n]
+        amount, count = _ceiled(whole, reach, placed.strides[n], *ends)
+        after.append(amount)
+        kept.append(count)
+    whole_windows = Windows(
+        placed.sizes, placed.strides, placed.dilations, placed.before, tuple(after)
+    )
+    return whole_windows, kept
+
+
+def _ceiled(
+    whole: Element, reach: int, stride: int, before: int, after: int
+) -> tuple[int, Element | None]:
+    """Padding after, and the number of windows: a last one that is not full counts, if it starts within."""
+    # the last start is before the padding after, and no more than one window is not full
+    more = min(after - reach + stride, 0) - 1
+    count = plain(places(extent(whole, before), -more, stride))
+    if isinstance(count, Expr):
+        return after + stride - 1, count
+    assert isinstance(whole, int)
+    return max((count - 1) * stride + reach - whole - before, 0), None
+
+
+def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
+    """The first windows along each axis."""
+    for axis, count in enumerate(counts, start=2):
+        x = x if count is None else g.slice(x, axis, 0, count)
+    return x
+
+
+def pooled(
+    g: Context, x: Operand, placed: Windows, name: str, **options: Any
+) -> tuple[Operand, ...]:
+    """The results of pooling over one to three spatial axes, two at a time.
+
+    name  of the operator over two; over three it has one result, and may be taken axis by axis
+    """
+    axes = len(placed.sizes)
+    if axes == 1:
+        wide = unsqueezed(g, x, [2])
+        both = Windows((1, *placed.sizes), (1, *placed.strides), (1, *placed.dilations), (0, *placed.before), (0, *placed.after))  # fmt: skip
+        made = pooled(g, wide, both, name, **options)
+        return tuple(g.reshape(one, [*g.shape(one)[:2], g.shape(one)[3]]) for one in made)
+    if axes == 2:
+        options |= {"dilation": placed.dilations} if name.startswith("max_pool2d") else {}
+        around = {"stride": placed.strides, "padding": placed.padding}
+        return g.several(name, x, placed.sizes, **around, **options)
+    if axes != 3:
+        raise Refused(f"pooling over {axes} spatial axes", "1 to 3")
+    n, c, d, h, w = g.shape(x)
+    flat = g.reshape(x, (n, arithmetic("*", c, d), h, w))
+    (inner,) = pooled(g, flat, placed.part((1, 2)), name, **options)
+    _, _, rows, columns = g.shape(inner)
+    deep = g.reshape(inner, (n, c, d, arithmetic("*", rows, columns)))
+    first = placed.part((0,))
+    over = Windows((*first.sizes, 1), (*first.strides, 1), (*first.dilations, 1), (*first.before, 0), (*first.after, 0))  # fmt: skip
+    (found,) = pooled(g, deep, over, name, **options)
+    return (g.reshape(found, (n, c, g.shape(found)[2], rows, columns)),)
+
+
+def _max_pool(g: Context, call: Call) -> Results:
+    x, columns = call[0], bool(call.get("storage_order", 0))
+    placed, kept = _pool(g, call, x)
+    if call.outputs == 1:
+        (values,) = pooled(g, x, placed, "max_pool2d")
+        return _kept(g, values, kept)
+    if len(placed.sizes) > 2:
+        raise Refused("the places of what is greatest over three axes", "one output")
+    values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_places"))
+    return values, _in_the_whole(g, x, places, columns)
+
+
+def _in_the_whole(g: Context, x: Operand, places: Operand, columns: bool) -> Operand:
+    """Places in images as places in all of `x`; rows of an image follow each other, or with `columns` its columns."""
+    shape, axes = g.shape(x), g.rank(x) - 2
+    if columns and axes == 2:
+        height, width = (g.cast(known(one), "int64") for one in shape[2:])
+        row = g.binary("floor_divide", places, width)
+        column = g.binary("remainder", places, width)
+        places = g.binary("add", g.binary("multiply", column, height), row)
+    image = g.op("iota", product(shape[:2]), "int64")
+    before = g.binary("multiply", image, g.cast(known(product(shape[2:])), "int64"))
+    return g.binary("add", places, g.reshape(before, (*shape[:2], *[1] * axes)))
+
+
+def _unpooled(g: Context, call: Call) -> Results:
+    """Elements at their places among zeros; more rows and columns follow where a shape asks for them."""
+    x, places, wanted = call[0], call[1], call.input(2)
+    sizes = call.get("kernel_shape")
+    axes = len(sizes)
+    strides, pads = call.get("strides") or [1] * axes, call.get("pads") or [0] * (2 * axes)
+    rows, spatial = g.shape(x)[:2], g.shape(x)[2:]
+    image = [
+        extent(arithmetic("*", extent(one, -1), strides[n]), sizes[n] - pads[n] - pads[n + axes])
+        for n, one in enumerate(spatial)
+    ]
+    flat = (product(g.shape(x)),)
+    if wanted is not None:
+        larger = g.elements(wanted, "output_shape")[2:]
+        places, image = _in_larger(g, places, image, larger), larger
+    zeros = g.full((product([*rows, *image]),), 0, g.dtype(x))
+    made: Operand = g.op("scatter_elements", zeros, g.reshape(places, flat), g.reshape(x, flat), 0)
+    return g.reshape(made, (*rows, *image))
+
+
+def _in_larger(
+    g: Context, places: Operand, image: Sequence[Element], larger: Sequence[Element]
+) -> Operand:
+    """Places in images as those of the same elements in images of more rows and columns."""
+    moved: Operand = known(0)
+    factor: Operand = known(1)
+    for own, wide in zip(reversed(image), reversed(larger), strict=True):
+        whole = g.cast(known(own), "int64")
+        digit = g.binary("multiply", g.binary("remainder", places, whole), factor)
+        moved = g.binary("add", moved, digit)
+        places = g.binary("floor_divide", places, whole)
+        factor = g.binary("multiply", factor, g.cast(known(wide), "int64"))
+    return g.binary("add", moved, g.binary("multiply", places, factor))
+
+
+def _average_pool(g: Context, call: Call) -> Results:
+    x = call[0]
+    placed, kept = _pool(g, call, x)
+    inside = bool(call.get("count_include_pad", 0))
+    plain = all(one == 1 for one in placed.dilations)
+    if plain and not (call.get("ceil_mode", 0) and inside):
+        (mean,) = pooled(g, x, placed, "avg_pool2d", count_include_pad=inside)
+        return _kept(g, mean, kept)
+    counted = windows_of(g, call, x, call.get("kernel_shape")) if inside else None
+    sums = summed(g, x, placed)
+    counts = _counts(g, x, placed, counted)
+    return g.binary("divide", sums, Known(counts.astype(numpy_dtype(g.dtype(x))), g.dtype(x)))
+
+
+def summed(g: Context, x: Operand, placed: Windows) -> Operand:
+    """The sums of windows: a convolution of each channel with ones."""
+    shape = g.shape(x)
+    dtype = g.dtype(x)
+    ones = np.ones((1, 1, *placed.sizes), numpy_dtype(dtype))
+    flat = g.reshape(x, (product(shape[:2]), 1, *shape[2:]))
+    made = convolved(g, flat, Known(ones, dtype), None, placed, 1)
+    return g.reshape(made, (*shape[:2], *g.shape(made)[2:]))
+
+
+def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) -> Any:
+    """How many elements of each window count.
+
+    counted  the windows without what `ceil_mode` adds, where padding counts
+    """
+    total: Any = np.ones(())
+    for n, whole in enumerate(g.shape(x)[2:]):
+        before, after = (0, 0) if counted is None else (counted.before[n], counted.after[n])
+        if (before, after) == (placed.before[n], placed.after[n]):  # all of each window
+            total = total[..., None] * np.array([placed.sizes[n]])
+            continue
+        size = g.whole(whole, "a spatial extent, where windows are averaged so,")
+        span = size + placed.before[n] + placed.after[n]
+        reach = (placed.sizes[n] - 1) * placed.dilations[n] + 1
+        starts = np.arange(0, span - reach + 1, placed.strides[n]) - placed.before[n]
+        places = starts[:, None] + np.arange(placed.sizes[n]) * placed.dilations[n]
+        here = ((places >= -before) & (places < size + after)).sum(axis=1)
+        total = total[..., None] * here
+    return total
+
+
+def _power_pool(g: Context, call: Call) -> Results:
+    """``(sum of |x|**p) ** (1/p)`` of windows."""
+    x, p = call[0], call.get("p", 2)
+    placed, kept = _pool(g, call, x)
+    return _kept(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
+
+
+def _raised(g: Context, x: Operand, p: int) -> Operand:
+    size: Operand = g.op("absolute", x)
+    if p == 1:
+        return size
+    return g.op("square", x) if p == 2 else scalar(g, "power", size, float(p))
+
+
+def _rooted(g: Context, x: Operand, p: int) -> Operand:
+    if p == 1:
+        return x
+    return g.op("sqrt", x) if p == 2 else scalar(g, "power", x, 1 / p)
+
+
+def _whole_image(name: str) -> Operator:
+    def rule(g: Context, call: Call) -> Results:
+        x = call[0]
+        return reduced(g, name, x, list(range(2, g.rank(x))), True)
+
+    return rule
+
+
+def _global_power(g: Context, call: Call) -> Results:
+    x, p = call[0], call.get("p", 2)
+    axes = list(range(2, g.rank(x)))
+    return _rooted(g, reduced(g, "sum", _raised(g, x, p), axes, True), p)
+
+
+def _local_response(g: Context, call: Call) -> Results:
+    """``x / (bias + alpha/size * sum of x**2 over channels nearby) ** beta``."""
+    x, size = call[0], call.get("size")
+    alpha, beta, bias = call.get("alpha", 1e-4), call.get("beta", 0.75), call.get("bias", 1.0)
+    shape = g.shape(x)
+    flat = g.reshape(g.op("square", x), (shape[0], 1, shape[1], product(shape[2:])))
+    low = (size - 1) // 2
+    near = Windows((size, 1), (1, 1), (1, 1), (low, 0), (size - 1 - low, 0))
+    sums = g.reshape(summed(g, flat, near), shape)
+    base = scalar(g, "add", scalar(g, "multiply", sums, alpha / size), bias)
+    return g.binary("divide", x, g.binary("power", base, number(g, base, beta)))
+
+
+def _laid_over(g: Context, call: Call) -> Results:
+    """Rows of windows, added up at their places; their channels are one axis, and so are their places."""
+    x = call[0]
+    image = g.elements(call[1], "image_shape")
+    window = [int(one) for one in g.numbers(call[2], "block_shape")]
+    axes = len(window)
+    if axes > 3:
+        raise Refused(f"windows of {axes} axes", "of one to three")
+    strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
+    pads = call.get("pads") or [0] * (2 * axes)
+    batch, merged, _ = g.shape(x)
+    counts = []
+    for n, whole in enumerate(image):
+        padded, reach = extent(whole, pads[n], pads[n + axes]), dilations[n] * (window[n] - 1) + 1
+        counts.append(plain(places(padded, reach, strides[n])))
+    channels = arithmetic("//", merged, product(window))
+    padding = tuple(zip(pads[:axes], pads[axes:], strict=True))
+    return g.op(
+        "fold", g.reshape(x, (batch, channels, *window, *counts)), tuple(image),
+        stride=tuple(strides), padding=padding, dilation=tuple(dilations),
+    )  # fmt: skip
+
+
+WINDOWS: Mapping[str, Operator] = {
+    "AveragePool": _average_pool,
+    "Col2Im": _laid_over,
+    "Conv": _conv,
+    "ConvInteger": _conv_integer,
+    "ConvTranspose": _conv_transposed,
+    "GlobalAveragePool": _whole_image("mean"),
+    "GlobalLpPool": _global_power,
+    "GlobalMaxPool": _whole_image("max"),
+    "LRN": _local_response,
+    "LpPool": _power_pool,
+    "MaxPool": _max_pool,
+    "MaxUnpool": _unpooled,
+}

@@ -1,0 +1,1 @@
+"""The graph that a file becomes, as far as it is made, and what is known of its sizes."""

@@ -1,0 +1,315 @@
+"""The graph that an ONNX file becomes, as the functions of operators see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from offcut import ops
+from offcut.core.dtypes import DTYPES, numpy_dtype
+from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
+from offcut.errors import OffcutError
+from offcut.graph import Builder, Ref, extents
+from offcut.graph.composed import of_size
+from offcut.graph.views import VIEWS
+from offcut.plugins.onnx.making.dtypes import not_ours
+from offcut.plugins.onnx.making.facts import Wanted
+from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
+from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, said
+
+
+class Context:
+    """A builder, and what operators of ONNX ask of it.
+
+    free     the sizes whose least value nobody stated
+    origins  by a size, that of the file, and the number of which it is a multiple: it is this size times that
+    """
+
+    def __init__(self, name: str) -> None:
+        self.builder = Builder(name)
+        self.free: set[str] = set()
+        self.origins: dict[str, tuple[str, int]] = {}
+        self.held: dict[int, tuple[Known, Ref]] = {}
+
+    # -- what an operand is
+
+    def shape(self, operand: Operand) -> tuple[Element, ...]:
+        """Its extents."""
+        if isinstance(operand, Known):
+            return tuple(operand.array.shape)
+        return tuple(map(plain, self.builder.shape(operand)))
+
+    def rank(self, operand: Operand) -> int:
+        """How many axes it has."""
+        return len(self.shape(operand))
+
+    def axis(self, operand: Operand, axis: int) -> int:
+        """An axis counted from the first.
+
+        Raises Refused where there is none.
+        """
+        rank = self.rank(operand)
+        if not -rank <= axis < max(rank, 1):
+            raise Refused(f"there is no axis {axis} of {rank}")
+        return axis % rank if rank else 0
+
+    def dtype(self, operand: Operand) -> str:
+        """Its element type."""
+        if isinstance(operand, Known):
+            return operand.dtype
+        return self.builder.values[operand.name].dtype
+
+    def is_float(self, operand: Operand) -> bool:
+        """Whether its elements are floats."""
+        return "float" in self.dtype(operand)
+
+    def ref(self, operand: Operand) -> Ref:
+        """It as a value of the graph; what is known becomes a constant, or is computed from the sizes.
+
+        Raises Refused for an element type that is not ours.
+        """
+        if isinstance(operand, Ref):
+            return operand
+        if id(operand) not in self.held:
+            if operand.dtype not in DTYPES:
+                raise not_ours(operand.dtype)
+            made = self._of_sizes(operand) if operand.symbolic else self._constant(operand)
+            self.held[id(operand)] = operand, made
+        return self.held[id(operand)][1]
+
+    def _constant(self, operand: Known) -> Ref:
+        return self.builder.constant(self.builder.fresh("w"), operand.array)
+
+    def _of_sizes(self, operand: Known) -> Ref:
+        """Index expressions as an array: the last of 0, 1, …, e is e."""
+        parts = []
+        for one in operand.elements:
+            if isinstance(one, Expr):
+                parts.append(self.reshape(self._of_size(one, operand.dtype), [1]))
+            else:
+                parts.append(self.ref(Known(np.array([one], operand.dtype), operand.dtype)))
+        joined = parts[0] if len(parts) == 1 else self.op("concat", tuple(parts))
+        return self.ref(self.reshape(joined, operand.array.shape))
+
+    def _of_size(self, size: Expr, dtype: str) -> Ref:
+        return of_size(self.op, extents.normal(size), dtype, tuple(self.builder.sizes.values()))
+
+    # -- what is known of it
+
+    def elements(self, operand: Operand | None, what: str) -> list[Any]:
+        """The elements of an operand, numbers or index expressions; none where it is left out.
+
+        Raises Refused where they are not known at import.
+        """
+        if operand is None:
+            return []
+        if not isinstance(operand, Known):
+            raise Refused(
+                f"its {what} is not known at import",
+                f"from_onnx(…, constants={{…}}) where a call never changes its {what}",
+            )
+        return operand.elements
+
+    def numbers(self, operand: Operand | None, what: str) -> list[Any]:
+        """The same where all are numbers."""
+        found = self.elements(operand, what)
+        if any(isinstance(one, Expr) for one in found):
+            raise Refused(f"its {what} depends on a size: {said(*found)}")
+        return found
+
+    def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
+        """The one element; `default` where it is left out."""
+        found = self.numbers(operand, what)
+        return found[0] if found else default
+
+    def whole(self, value: Element, what: str) -> int:
+        """An extent that is a number.
+
+        Raises Refused where it is symbolic.
+        """
+        if isinstance(value, Expr):
+            names = dict.fromkeys(self.origins[name][0] for name in sorted(variables(value)))
+            raise Refused(
+                f"{what} is {said(value)}, which is no number",
+                f"from_onnx(…, sizes={{…}}) where a call never changes {', '.join(names)}",
+            )
+        return int(value)
+
+    def bounds(self, value: Element, lows: Mapping[str, int] | None = None) -> tuple[int, int]:
+        """The least and the greatest value that is seen, below 0 too.
+
+        lows  other least values of sizes; a greatest one is as great at least
+        """
+        if not isinstance(value, Expr):
+            return int(value), int(value)
+        sizes = tuple(self.builder.sizes.values())
+        for name, low in (lows or {}).items():
+            sizes = tuple(
+                replace(one, min=low, max=max(low, one.max)) if one.name == name else one
+                for one in sizes
+            )
+        return extents.span(extents.normal(value), sizes)
+
+    def same(self, a: Element, b: Element) -> bool:
+        """Whether two extents are seen to be equal at every size."""
+        return extents.normal(a) == extents.normal(b)
+
+    def is_zero(self, operand: Operand) -> bool:
+        """Whether it is known to be nothing but zeros."""
+        if isinstance(operand, Known):
+            return not operand.symbolic and not operand.array.any()
+        return self.builder.is_zero(operand)
+
+    # -- what is made
+
+    def op(self, name: str, *arguments: Any, **options: Any) -> Ref:
+        """The result of an operator of `offcut.ops`, or of a view, on operands.
+
+        Raises Refused where there is none of that name, or it does not take them.
+        """
+        (found,) = self.several(name, *arguments, **options)
+        return found
+
+    def several(self, name: str, *arguments: Any, **options: Any) -> tuple[Ref, ...]:
+        """The same of an operator of any number of results."""
+        if name not in ops.__all__ and name not in VIEWS:
+            raise Refused(f"offcut.ops has no {name}")
+        given = [self._argument(one) for one in arguments]
+        named = {key: self._argument(one) for key, one in options.items()}
+        try:
+            made = self.builder.node(name, *given, **named)
+        except OffcutError as refused:
+            raise Refused(f"{refused.refused}: {refused.because}") from None
+        results: tuple[Ref, ...] = made if isinstance(made, tuple) else (made,)
+        operands = [Ref(operand) for operand in self.builder.nodes[-1].operands]
+        own = {value for operand in operands for value in self.shape(operand)}
+        for value in (value for one in results for value in self.shape(one) if value not in own):
+            raise_sizes(self, value)
+            if name not in VIEWS:  # a view is refused by the call that it does not fit
+                refuse_negative(self, value)
+        return results
+
+    def binary(self, name: str, a: Operand, b: Operand) -> Ref:
+        """An element-wise operator of two; one known number stands for an array of it."""
+        rank = max(self.rank(a), self.rank(b))
+        left, right = _scalar(a, self.rank(b)), _scalar(b, self.rank(a))
+        if right is not None:
+            made = self.op(name, a, right)
+        elif left is not None:
+            made = self.op(name, left, b)
+        else:
+            made = self.op(name, a, b)
+        if self.rank(made) != rank:
+            raise Refused(f"{name} gives {self.rank(made)} axes")
+        return made
+
+    def cast(self, operand: Operand, dtype: str) -> Operand:
+        """It with elements of another type."""
+        if self.dtype(operand) == dtype:
+            return operand
+        if isinstance(operand, Known) and not operand.symbolic:
+            return Known(operand.array.astype(numpy_dtype(dtype)), dtype)
+        return self.op("cast", operand, dtype)
+
+    def reshape(self, operand: Operand, shape: Sequence[Element]) -> Operand:
+        """Its elements in another shape."""
+        if tuple(shape) == self.shape(operand):
+            return operand
+        numbers = [one for one in shape if isinstance(one, int)]
+        if isinstance(operand, Known) and len(numbers) == len(shape):
+            return Known(operand.array.reshape(numbers), operand.dtype)
+        try:
+            return self.op("reshape", operand, tuple(shape))
+        except Refused:
+            self._whole_parts(self.shape(operand), shape)
+            raise
+
+    def _whole_parts(self, own: Sequence[Element], shape: Sequence[Element]) -> None:
+        """See to it that a reshape into ``h//4`` parts of 4 has no rest: h is a multiple of 4."""
+        parts = [node for one in shape if isinstance(one, Expr) for node in walk(one)]
+        factors = {
+            node.a.name: int(node.b.value)
+            for node in parts
+            if isinstance(node, Binary) and node.op == "//"
+            if isinstance(node.a, Var) and isinstance(node.b, Const)
+        }
+        if not factors:
+            return
+        made: dict[str, Expr] = {
+            name: Binary("*", Const(factor, "index"), Var(name)) for name, factor in factors.items()
+        }
+        total = extents.at(extents.product(map(extents.normal, own)), made)
+        wanted = extents.product(extents.normal(one) for one in shape if one != -1)
+        left = extents.quotient(total, extents.at(wanted, made))
+        if left is not None and (-1 in shape or left == Const(1, "index")):
+            raise Wanted(factors=factors)
+
+    def transpose(self, operand: Operand, axes: Sequence[int]) -> Operand:
+        """Its axes in another order."""
+        if list(axes) == list(range(self.rank(operand))):
+            return operand
+        if isinstance(operand, Known):
+            return Known(operand.array.transpose(axes), operand.dtype)
+        return self.op("transpose", operand, axes=tuple(axes))
+
+    def broadcast(self, operand: Operand, shape: Sequence[Element]) -> Operand:
+        """Its elements repeated over extents of 1, and new axes before the first."""
+        if tuple(shape) == self.shape(operand):
+            return operand
+        return self.op("broadcast_to", operand, tuple(shape))
+
+    def slice(
+        self, operand: Operand, axis: int, start: Element, stop: Element, step: int = 1
+    ) -> Operand:
+        """``start:stop:step`` of an axis, both within it, `step` above 0."""
+        if start == 0 and step == 1 and self.same(stop, self.shape(operand)[axis]):
+            return operand
+        return self.op("slice", operand, axis, start, stop, step)
+
+    def full(self, shape: Sequence[Element], value: Any, dtype: str) -> Operand:
+        """An array of one number."""
+        one = Known(np.array(value, numpy_dtype(dtype)), dtype)
+        return self.broadcast(one, shape) if shape else one
+
+    def _argument(self, argument: Any) -> Any:
+        if isinstance(argument, Known):
+            return self.ref(argument)
+        if isinstance(argument, list | tuple):
+            return tuple(map(self._argument, argument))
+        return argument
+
+
+def plain(value: Element) -> Element:
+    """An extent in the form of all extents, a number where it is one."""
+    found = extents.normal(value)
+    return int(found.value) if isinstance(found, Const) else found
+
+
+def extent(*parts: Element) -> Element:
+    """The sum of extents."""
+    total: Expr = Const(0, "index")
+    for part in parts:
+        total = Binary("+", total, extents.normal(part))
+    return plain(total)
+
+
+def arithmetic(op: str, a: Element, b: Element) -> Element:
+    """``a op b`` of extents: one of ``+ - * // % min max``."""
+    return plain(Binary(op, extents.normal(a), extents.normal(b)))
+
+
+def product(values: Sequence[Element]) -> Element:
+    """Of extents."""
+    return plain(extents.product(map(extents.normal, values)))
+
+
+def _scalar(operand: Operand, rank: int) -> Any:
+    """The number that a known operand is, where an array of `rank` axes is the other."""
+    if not isinstance(operand, Known) or operand.symbolic or operand.array.size != 1:
+        return None
+    if operand.array.ndim > rank or operand.dtype == "object":
+        return None
+    return operand.array.ravel()[0].item()

@@ -1,0 +1,1 @@
+"""What operators of ONNX are, among ours."""

@@ -1,0 +1,301 @@
+"""Element-wise operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TypeAlias
+
+import numpy as np
+
+from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.dtypes import dtype_of
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+
+Operator: TypeAlias = Callable[[Context, Call], Results]
+"""What a node gives, from its inputs; it raises Refused for one that it cannot take."""
+
+
+def unary(name: str) -> Operator:
+    """An operator of one operand that is called so in `offcut.ops`."""
+
+    def rule(g: Context, call: Call) -> Results:
+        made: Operand = g.op(name, call[0])
+        return made
+
+    return rule
+
+
+def binary(name: str) -> Operator:
+    """An operator of two operands, or of more in turn, that is called so in `offcut.ops`."""
+
+    def rule(g: Context, call: Call) -> Results:
+        return reduce(lambda a, b: g.binary(name, a, b), call.present)
+
+    return rule
+
+
+def scalar(g: Context, name: str, x: Operand, value: float) -> Operand:
+    """An operator of an operand and a number of its type."""
+    return g.binary(name, x, number(g, x, value))
+
+
+def number(g: Context, like: Operand, value: float) -> Known:
+    """A number of the type of an operand."""
+    dtype = g.dtype(like)
+    return Known(np.array(value, numpy_dtype(dtype)), dtype)
+
+
+def _attributed(name: str, **options: tuple[str, float]) -> Operator:
+    """An operator whose options are attributes: by ours, that of ONNX and its default."""
+
+    def rule(g: Context, call: Call) -> Results:
+        given = {own: call.get(theirs, value) for own, (theirs, value) in options.items()}
+        made: Operand = g.op(name, call[0], **given)
+        return made
+
+    return rule
+
+
+def divide(g: Context, call: Call) -> Results:
+    """``a / b``; of integers towards 0."""
+    a, b = call[0], call[1]
+    if g.is_float(a):
+        return g.binary("divide", a, b)
+    found = g.binary("floor_divide", a, b)
+    if g.dtype(a) in UNSIGNED:
+        return found
+    rounded = g.binary("not_equal", g.binary("multiply", found, b), a)
+    below = g.binary("logical_and", g.binary("less", found, number(g, found, 0)), rounded)
+    return g.op("where", below, g.binary("add", found, number(g, found, 1)), found)
+
+
+def _power(g: Context, call: Call) -> Results:
+    x, exponent = call[0], call[1]
+    if g.is_float(x):
+        return g.binary("power", x, g.cast(exponent, g.dtype(x)))
+    if not g.is_float(exponent):
+        exponent = g.cast(exponent, g.dtype(x))
+        shape = g.shape(g.binary("equal", x, exponent))
+        return g.op("integer_power", g.broadcast(x, shape), g.broadcast(exponent, shape))
+    made = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
+    return g.cast(made, g.dtype(x))
+
+
+def _modulo(g: Context, call: Call) -> Results:
+    a, b = call[0], call[1]
+    if not call.get("fmod", 0):
+        return g.binary("remainder", a, b)
+    rest = g.binary("remainder", g.op("absolute", a), g.op("absolute", b))
+    below = g.binary("less", a, number(g, a, 0))
+    return g.op("where", below, g.op("negative", rest), rest)
+
+
+def _mean(g: Context, call: Call) -> Results:
+    total = binary("add")(g, call)
+    assert not isinstance(total, tuple)
+    return scalar(g, "multiply", total, 1 / len(call.inputs)) if len(call.inputs) > 1 else total
+
+
+def _extreme(name: str) -> Operator:
+    """The greatest or the least of several."""
+
+    def rule(g: Context, call: Call) -> Results:
+        return binary(name)(g, call) if len(call.inputs) > 1 else call[0]
+
+    return rule
+
+
+def _where(g: Context, call: Call) -> Results:
+    return g.op("where", call[0], call[1], call[2])
+
+
+def _clip(g: Context, call: Call) -> Results:
+    x, low, high = call[0], call.input(1), call.input(2)
+    if call.version < 11:
+        most = float(np.finfo(np.float32).max)
+        return g.op("clip", x, low=call.get("min", -most), high=call.get("max", most))
+    for name, bound in (("maximum", low), ("minimum", high)):
+        x = x if bound is None else g.binary(name, x, bound)
+    return x
+
+
+def _cast(g: Context, call: Call) -> Results:
+    call.overlook("saturate", "round_mode")  # of types of 8 bits that are not ours
+    return g.cast(call[0], dtype_of(call.get("to")))
+
+
+def _bit_cast(g: Context, call: Call) -> Results:
+    """Of integers: those of as many bits wrap, and a condition is 0 or 1."""
+    old, new = g.dtype(call[0]), dtype_of(call.get("to"))
+    integers = new in INTEGERS and old in (*INTEGERS, "bool")
+    if old != new and not (integers and ITEM_BYTES[old] == ITEM_BYTES[new]):
+        raise Refused(f"bits of {old} as {new}", "integers of as many bits")
+    return g.cast(call[0], new)
+
+
+def _cast_like(g: Context, call: Call) -> Results:
+    call.overlook("saturate", "round_mode")  # likewise
+    return g.cast(call[0], g.dtype(g.ref(call[1])))
+
+
+def _identity(g: Context, call: Call) -> Results:
+    return call[0]
+
+
+def _dropout(g: Context, call: Call) -> Results:
+    """Nothing is dropped when a model is used."""
+    call.overlook("seed", "ratio")
+    training, ratio = call.input(2), call.input(1)
+    if g.number(training, "training_mode", False) and g.number(ratio, "ratio", 0.5):
+        raise Refused("it draws at random in training mode", "training_mode=0")
+    if call.outputs == 1:
+        return call[0]
+    kept = "bool" if call.version >= 10 else g.dtype(call[0])
+    return call[0], g.full(g.shape(call[0]), 1, kept)
+
+
+def _leaky(g: Context, call: Call) -> Results:
+    """``x`` above 0, ``slope * x`` below, with a slope for each channel."""
+    x, slope = call[0], call[1]
+    below = scalar(g, "less", x, 0.0)
+    return g.op("where", below, g.binary("multiply", x, slope), x)
+
+
+def _selu(g: Context, call: Call) -> Results:
+    alpha, gamma = call.get("alpha", 1.6732632423543772), call.get("gamma", 1.0507009873554805)
+    return scalar(g, "multiply", g.op("elu", call[0], alpha), gamma)
+
+
+def _celu(g: Context, call: Call) -> Results:
+    """``x`` above 0, ``alpha * (exp(x / alpha) - 1)`` below; where alpha is not above 0, what the body of ONNX says."""
+    alpha, x = call.get("alpha", 1.0), call[0]
+    if not alpha > 0:
+        raise Refused(f"alpha is {alpha}", "alpha above 0")
+    low = g.op("elu", scalar(g, "divide", x, alpha), alpha)
+    return g.op("where", scalar(g, "greater", x, 0.0), x, low)
+
+
+def _hard_sigmoid(g: Context, call: Call) -> Results:
+    alpha, beta = call.get("alpha", 0.2), call.get("beta", 0.5)
+    made = scalar(g, "add", scalar(g, "multiply", call[0], alpha), beta)
+    return g.op("clip", made, low=0.0, high=1.0)
+
+
+def _thresholded(g: Context, call: Call) -> Results:
+    x, alpha = call[0], call.get("alpha", 1.0)
+    return g.op("where", scalar(g, "greater", x, alpha), x, 0.0)
+
+
+def _softsign(g: Context, call: Call) -> Results:
+    x = call[0]
+    return g.binary("divide", x, scalar(g, "add", g.op("absolute", x), 1.0))
+
+
+def _gelu(g: Context, call: Call) -> Results:
+    return g.op("gelu_tanh" if call.get("approximate", "none") == "tanh" else "gelu", call[0])
+
+
+def _swish(g: Context, call: Call) -> Results:
+    x, alpha = call[0], call.get("alpha", 1.0)
+    if alpha == 1:
+        return g.op("silu", x)
+    return g.binary("multiply", x, g.op("sigmoid", scalar(g, "multiply", x, alpha)))
+
+
+def _is_nan(g: Context, call: Call) -> Results:
+    return g.op("not_equal", call[0], call[0])
+
+
+def _is_infinite(g: Context, call: Call) -> Results:
+    wanted = [
+        value
+        for name, value in (("detect_positive", math.inf), ("detect_negative", -math.inf))
+        if call.get(name, 1)
+    ]
+    found = [scalar(g, "equal", call[0], value) for value in wanted]
+    if not found:
+        return g.full(g.shape(call[0]), False, "bool")
+    return reduce(lambda a, b: g.binary("logical_or", a, b), found)
+
+
+def _shrink(g: Context, call: Call) -> Results:
+    """Nearer to 0 by `bias`; 0 where that is not beyond `lambd`."""
+    x, bias, edge = call[0], call.get("bias", 0.0), call.get("lambd", 0.5)
+    low = g.op("where", scalar(g, "less", x, -edge), scalar(g, "add", x, bias), number(g, x, 0))
+    return g.op("where", scalar(g, "greater", x, edge), scalar(g, "subtract", x, bias), low)
+
+
+def _shifted(g: Context, call: Call) -> Results:
+    """By the width or more, or by less than 0, as `offcut.core.expr.BITWISE` has it."""
+    return g.binary(
+        "shift_left" if call.get("direction") == "LEFT" else "shift_right", *call.present
+    )
+
+
+ELEMENTWISE: Mapping[str, Operator] = {
+    "Abs": unary("absolute"),
+    "Add": binary("add"),
+    "And": binary("logical_and"),
+    "BitCast": _bit_cast,
+    "BitShift": _shifted,
+    "BitwiseAnd": binary("bitwise_and"),
+    "BitwiseNot": unary("bitwise_not"),
+    "BitwiseOr": binary("bitwise_or"),
+    "BitwiseXor": binary("bitwise_xor"),
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Ceil": unary("ceil"),
+    "Celu": _celu,
+    "Clip": _clip,
+    "Cos": unary("cos"),
+    "Div": divide,
+    "Dropout": _dropout,
+    "Elu": _attributed("elu", alpha=("alpha", 1.0)),
+    "Equal": binary("equal"),
+    "Erf": unary("erf"),
+    "Exp": unary("exp"),
+    "Floor": unary("floor"),
+    "Gelu": _gelu,
+    "Greater": binary("greater"),
+    "GreaterOrEqual": binary("greater_equal"),
+    "HardSigmoid": _hard_sigmoid,
+    "HardSwish": unary("hardswish"),
+    "Identity": _identity,
+    "IsInf": _is_infinite,
+    "IsNaN": _is_nan,
+    "LeakyRelu": _attributed("leaky_relu", slope=("alpha", 0.01)),
+    "Less": binary("less"),
+    "LessOrEqual": binary("less_equal"),
+    "Log": unary("log"),
+    "Max": _extreme("maximum"),
+    "Mean": _mean,
+    "Min": _extreme("minimum"),
+    "Mod": _modulo,
+    "Mul": binary("multiply"),
+    "Neg": unary("negative"),
+    "Not": unary("logical_not"),
+    "Or": binary("logical_or"),
+    "PRelu": _leaky,
+    "Pow": _power,
+    "Reciprocal": unary("reciprocal"),
+    "Relu": unary("relu"),
+    "Round": unary("round"),
+    "Selu": _selu,
+    "Shrink": _shrink,
+    "Sigmoid": unary("sigmoid"),
+    "Sign": unary("sign"),
+    "Sin": unary("sin"),
+    "Softplus": unary("softplus"),
+    "Softsign": _softsign,
+    "Sqrt": unary("sqrt"),
+    "Sub": binary("subtract"),
+    "Sum": _extreme("add"),
+    "Swish": _swish,
+    "Tanh": unary("tanh"),
+    "ThresholdedRelu": _thresholded,
+    "Where": _where,
+    "Xor": binary("logical_xor"),
+}

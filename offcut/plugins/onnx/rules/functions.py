@@ -1,0 +1,52 @@
+"""Elementary functions that offcut has not: made of those that it has, in float64 where they cancel near 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from offcut.core.dtypes import FLOATS
+from offcut.graph import Ref
+from offcut.graph.composed import Make
+from offcut.graph.special import inverses
+from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.operands import Call, Refused, Results
+from offcut.plugins.onnx.rules.elementwise import Operator
+
+
+def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
+    """A function that cancels near 0, calculated in float64 for narrower floats."""
+
+    def rule(g: Context, call: Call) -> Results:
+        dtype = g.dtype(call[0])
+        if dtype not in FLOATS or dtype == "float64":
+            raise Refused(f"it is not exact in {dtype}", "float32 and narrower")
+        return g.cast(formula(g.op, g.ref(g.cast(call[0], "float64"))), dtype)
+
+    return rule
+
+
+def _halves(op: str) -> Callable[[Make, Ref], Ref]:
+    """``(exp(x) op exp(-x)) / 2``."""
+
+    def formula(make: Make, x: Ref) -> Ref:
+        both = make(op, make("exp", x), make("exp", make("negative", x)))
+        return make("multiply", both, 0.5)
+
+    return formula
+
+
+def _tangent(make: Make, x: Ref) -> Ref:
+    return make("divide", make("sin", x), make("cos", x))
+
+
+FUNCTIONS: Mapping[str, Operator] = {
+    "Acos": _in_double(inverses.arccosine),
+    "Acosh": _in_double(inverses.area_cosine),
+    "Asin": _in_double(inverses.arcsine),
+    "Asinh": _in_double(inverses.area_sine),
+    "Atan": _in_double(inverses.arctangent),
+    "Atanh": _in_double(inverses.area_tangent),
+    "Cosh": _in_double(_halves("add")),
+    "Sinh": _in_double(_halves("subtract")),
+    "Tan": _in_double(_tangent),
+}

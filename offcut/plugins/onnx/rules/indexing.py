@@ -1,0 +1,192 @@
+"""Elements by their places: gathered, scattered, one of many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from offcut.core.expr import Expr
+from offcut.plugins.onnx.making.context import Context, extent, product
+from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator, number
+
+
+def _gather(g: Context, call: Call) -> Results:
+    x, indices = call[0], call[1]
+    axis = g.axis(x, call.get("axis", 0))
+    if isinstance(indices, Known) and not indices.array.ndim:
+        return _one(g, x, indices.elements[0], axis)
+    if isinstance(indices, Known) and not indices.symbolic:
+        run = _run(indices.elements)
+        if run is not None and indices.array.ndim == 1:
+            return g.slice(x, axis, *run)
+    if g.rank(x) == 2 and axis == 0 and isinstance(x, Known):
+        return g.op("embedding", x, _counted(g, indices, g.shape(x)[axis]))
+    return g.op("take", x, _counted(g, indices, g.shape(x)[axis]), axis=axis)
+
+
+def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
+    """The elements at one place of an axis, which goes away."""
+    whole = g.shape(x)[axis]
+    start = _counted_place(g, place, whole)
+    raise_sizes(g, extent(whole, -1))
+    found = g.slice(x, axis, start, extent(start, 1))
+    shape = g.shape(found)
+    return g.reshape(found, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _counted_place(g: Context, place: Element, whole: Element) -> Element:
+    """A place counted from the first.
+
+    Raises Refused where it is seen to be none.
+    """
+    start = extent(place, whole) if g.bounds(place)[1] < 0 else place
+    if g.bounds(start)[0] < 0:
+        raise_sizes(g, start)
+    if not isinstance(start, Expr) and not isinstance(whole, Expr) and not 0 <= start < whole:
+        raise Refused(f"there is no place {said(place)} among {said(whole)}")
+    if not isinstance(start, Expr):
+        raise_sizes(g, extent(whole, -start - 1))
+    return start
+
+
+def _run(places: list[int]) -> tuple[int, int] | None:
+    """Places one after the other from the first on, as a slice; None for others."""
+    if not places or places[0] < 0 or places != list(range(places[0], places[0] + len(places))):
+        return None
+    return places[0], places[-1] + 1
+
+
+def _counted(g: Context, indices: Operand, whole: Element) -> Operand:
+    """Places counted from the first, those below 0 from the end."""
+    if isinstance(indices, Known) and not indices.symbolic:
+        array = indices.array
+        if not (array < 0).any():
+            return indices
+        if not isinstance(whole, Expr):
+            return Known(np.where(array < 0, array + whole, array), indices.dtype)
+    below = g.binary("less", indices, number(g, indices, 0))
+    return g.op("where", below, g.binary("add", indices, known(whole, g.dtype(indices))), indices)
+
+
+def _gather_elements(g: Context, call: Call) -> Results:
+    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
+    return g.op("take_along_axis", x, _counted(g, call[1], g.shape(x)[axis]), axis)
+
+
+def _gather_nd(g: Context, call: Call) -> Results:
+    """Elements of the first axes of `x`, those of a batch each with its own, by the number of each."""
+    x, indices, batch = call[0], call[1], call.get("batch_dims", 0)
+    shape, places = g.shape(x), g.shape(indices)
+    depth = g.whole(places[-1], "the last extent of indices")
+    last = g.rank(indices) - 1
+    each = []
+    for axis in range(batch):
+        along = [-1 if n == axis else 1 for n in range(last)]
+        each.append(g.reshape(g.op("iota", shape[axis], "int64"), along))
+    for place in range(depth):
+        part = g.reshape(g.slice(indices, last, place, place + 1), places[:-1])
+        each.append(g.cast(_counted(g, part, shape[batch + place]), "int64"))
+    return g.op("take", x, tuple(each), axis=0)
+
+
+def _scatter_elements(g: Context, call: Call) -> Results:
+    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
+    places = _counted(g, call[1], g.shape(x)[axis])
+    return g.op("scatter_elements", x, places, call[2], axis, **_reduction(call))
+
+
+def _scatter_nd(g: Context, call: Call) -> Results:
+    """Indices of any rank are rows of them."""
+    x, indices, updates = call[0], call[1], call[2]
+    places = g.shape(indices)
+    inner = g.shape(x)[g.whole(places[-1], "the last extent of indices") :]
+    count = product(places[:-1])
+    rows, values = g.reshape(indices, (count, places[-1])), g.reshape(updates, (count, *inner))
+    return g.op("scatter_nd", x, rows, values, **_reduction(call))
+
+
+def _reduction(call: Call) -> dict[str, str]:
+    """What becomes of several updates of one place."""
+    found = call.get("reduction", "none")
+    if found not in ("none", "add", "mul", "max", "min"):
+        raise Refused(f"reduction={found}", "reduction=none, add, mul, max or min")
+    return {} if found == "none" else {"reduction": found}
+
+
+def _scattered_rows(g: Context, call: Call) -> Results:
+    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end."""
+    cache, update, starts = call[0], call[1], call.input(2)
+    axis = g.axis(cache, call.get("axis", -2))
+    mode = call.get("mode", "linear")
+    whole, count = g.shape(cache)[axis], g.shape(update)[axis]
+    rank = g.rank(cache)
+    places: Operand = g.op("iota", whole, "int64")
+    places = g.reshape(places, [-1 if n == axis else 1 for n in range(rank)])
+    if starts is not None:
+        each = g.reshape(g.cast(starts, "int64"), [-1 if n == 0 else 1 for n in range(rank)])
+        places = g.binary("subtract", places, each)
+    if mode == "circular":
+        places = g.binary("remainder", places, known(whole))
+    inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
+    last = g.binary("minimum", places, known(extent(count, -1)))
+    chosen = g.binary("maximum", last, number(g, last, 0))
+    shape = g.shape(cache)
+    rows = g.op("take_along_axis", update, g.broadcast(chosen, shape), axis)
+    return g.op("where", inside, rows, cache)
+
+
+def _one_hot(g: Context, call: Call) -> Results:
+    """``on`` at the place that an index names, ``off`` elsewhere."""
+    indices, depth = call[0], int(g.number(call[1], "depth"))
+    rank = g.rank(indices) + 1
+    axis = call.get("axis", -1) % rank
+    values = call[2]
+    if g.is_float(indices):
+        indices = g.cast(indices, "int64")
+    shape = list(g.shape(indices))
+    places = g.reshape(_counted(g, indices, depth), [*shape[:axis], 1, *shape[axis:]])
+    counted: Operand = Known(np.arange(depth, dtype=g.dtype(indices)), g.dtype(indices))
+    counted = g.reshape(counted, [depth if n == axis else 1 for n in range(rank)])
+    here = g.binary("equal", places, counted)
+    off, on = (g.reshape(g.slice(values, 0, n, n + 1), []) for n in (0, 1))
+    return g.op("where", here, on, off)
+
+
+def _reversed(g: Context, call: Call) -> Results:
+    """The first so many elements of each sequence from the last to the first."""
+    x, lengths = call[0], call[1]
+    batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
+    rank = g.rank(x)
+    places: Operand = g.op("iota", g.shape(x)[time], g.dtype(lengths))
+    places = g.reshape(places, [-1 if n == time else 1 for n in range(rank)])
+    count = g.reshape(lengths, [-1 if n == batch else 1 for n in range(rank)])
+    last = g.binary("subtract", count, number(g, count, 1))
+    back = g.binary("subtract", last, places)
+    inside = g.binary("less", places, count)
+    chosen: Operand = g.op("where", inside, back, places)
+    return g.op("take_along_axis", x, g.broadcast(chosen, g.shape(x)), time)
+
+
+INDEXING: Mapping[str, Operator] = {
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reversed,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TensorScatter": _scattered_rows,
+}

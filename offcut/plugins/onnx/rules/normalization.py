@@ -1,0 +1,104 @@
+"""Normalization over channels, images and the last axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.plugins.onnx.making.context import Context, product
+from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
+from offcut.plugins.onnx.rules.reductions import reduced
+
+
+def _batch(g: Context, call: Call) -> Results:
+    if call.get("training_mode", 0) or call.outputs > 1:
+        raise Refused("statistics of the batch: training", "training_mode=0, one output")
+    x, gain, bias, mean, variance = (call[place] for place in range(5))
+    if call.version < 9 and not call.get("spatial", 1):
+        raise Refused("spatial=0", "spatial=1")
+    call.overlook("momentum", "spatial")
+    epsilon = call.get("epsilon", 1e-5)
+    dtype = "float32" if g.dtype(x) in ("float16", "bfloat16") else g.dtype(x)
+    mean, variance, gain, bias = (g.cast(one, dtype) for one in (mean, variance, gain, bias))
+    return g.op("batchnorm", x, mean, variance, gain=gain, bias=bias, epsilon=epsilon)
+
+
+def _last_axes(g: Context, call: Call) -> tuple[Operand, int]:
+    """The operand, the axes that are normalized as its last one."""
+    x = call[0]
+    if call.outputs > 1:
+        raise Refused("mean and deviation as outputs", "one output")
+    if call.get("stash_type", 1) != 1:
+        raise Refused(f"stash_type={call.get('stash_type')}", "stash_type=1")
+    axis = g.axis(x, call.get("axis", -1))
+    shape = g.shape(x)
+    return g.reshape(x, (*shape[:axis], product(shape[axis:]))), axis
+
+
+def _layer(name: str) -> Operator:
+    """Over the last axis, or over several as one."""
+
+    def rule(g: Context, call: Call) -> Results:
+        x, axis = _last_axes(g, call)
+        whole = g.shape(call[0])[axis:]
+        options = {"epsilon": call.get("epsilon", 1e-5)}
+        labels = ("gain", "bias") if name == "layernorm" else ("gain",)
+        for place, label in enumerate(labels, 1):
+            given = call.input(place)
+            if given is None:
+                continue
+            if g.shape(given) != whole:
+                raise Refused(f"a {label} of another shape than what is normalized")
+            options[label] = g.reshape(given, (product(whole),))
+        return g.reshape(g.op(name, x, **options), g.shape(call[0]))
+
+    return rule
+
+
+def _instance(g: Context, call: Call) -> Results:
+    gain, bias = call[1], call[2]
+    epsilon = call.get("epsilon", 1e-5)
+    return g.op("instancenorm", call[0], gain=gain, bias=bias, epsilon=epsilon)
+
+
+def _group(g: Context, call: Call) -> Results:
+    x, gain, bias = call[0], call[1], call[2]
+    groups, channels = call.get("num_groups"), g.shape(x)[1]
+    if call.version < 21:
+        raise Refused(
+            "a gain for each group, as before the operator set 21", "a gain for each channel"
+        )
+    call.overlook("stash_type")  # 16 bits are calculated in float32
+    if g.shape(gain) != (channels,):
+        raise Refused("a gain of another extent than the channels")
+    return g.op("groupnorm", x, groups, gain=gain, bias=bias, epsilon=call.get("epsilon", 1e-5))
+
+
+def _to_length(g: Context, call: Call) -> Results:
+    """``x / (sum of |x|**p) ** (1/p)``; 0 where that is 0."""
+    x, p = call[0], call.get("p", 2)
+    axis = g.axis(x, call.get("axis", -1))
+    raised = g.op("square", x) if p == 2 else g.op("absolute", x)
+    total = reduced(g, "sum", raised, [axis], True)
+    length: Operand = g.op("sqrt", total) if p == 2 else total
+    nothing = g.binary("equal", length, number(g, length, 0.0))
+    return g.binary("divide", x, g.op("where", nothing, 1.0, length))
+
+
+def _mean_variance(g: Context, call: Call) -> Results:
+    """``(x - mean) / (deviation + 1e-9)``."""
+    x, axes = call[0], [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
+    apart = g.binary("subtract", x, reduced(g, "mean", x, axes, True))
+    variance = reduced(g, "mean", g.op("square", apart), axes, True)
+    return g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))
+
+
+NORMALIZATION: Mapping[str, Operator] = {
+    "BatchNormalization": _batch,
+    "GroupNormalization": _group,
+    "InstanceNormalization": _instance,
+    "LayerNormalization": _layer("layernorm"),
+    "LpNormalization": _to_length,
+    "MeanVarianceNormalization": _mean_variance,
+    "RMSNormalization": _layer("rmsnorm"),
+}

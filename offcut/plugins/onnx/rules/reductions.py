@@ -1,0 +1,200 @@
+"""Reductions, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from offcut.core.expr import Expr
+from offcut.graph.composed import accumulated, first_in_order
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
+from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, said
+from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.shapes import axes_of, given
+
+MOST = 64
+"""Elements of a product: each is a node."""
+
+
+def _axes(g: Context, call: Call, x: Operand) -> list[int] | None:
+    """The axes that are reduced; None: the operand is given as it is."""
+    call.overlook("noop_with_empty_axes", "keepdims")
+    axes = given(g, call, 1, "axes")
+    if axes:
+        return axes_of(g, x, axes)
+    return None if call.get("noop_with_empty_axes", 0) else list(range(g.rank(x)))
+
+
+def _reduction(
+    name: str,
+    before: Callable[[Context, Operand], Operand] | None = None,
+    after: Callable[[Context, Operand], Operand] | None = None,
+) -> Operator:
+    """An operator of `offcut.ops` over axes, between what is done to elements and to results."""
+
+    def rule(g: Context, call: Call) -> Results:
+        x = call[0]
+        dtype, axes = g.dtype(x), _axes(g, call, x)
+        inner = x if before is None else before(g, x)
+        if axes is not None:
+            inner = reduced(g, name, inner, axes, bool(call.get("keepdims", 1)))
+        made = inner if after is None else after(g, inner)
+        return g.cast(made, dtype)
+
+    return rule
+
+
+def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], kept: bool) -> Operand:
+    """A reduction over axes; over none, the operand."""
+    if not axes:
+        return x
+    dtype = g.dtype(x)
+    if dtype == "bool":
+        x = g.cast(x, "uint8")
+    if name == "mean" and not g.is_float(x):
+        raise Refused(f"the mean of {dtype} is no {dtype}", "a Cast to float32 before it")
+    made: Operand = g.op(name, x, axis=tuple(axes), keepdims=kept)
+    return g.cast(made, dtype)
+
+
+def _log_sum_exp(g: Context, call: Call) -> Results:
+    x = call[0]
+    axes = _axes(g, call, x)
+    if axes is None:
+        return x
+    if not g.is_float(x):
+        raise Refused(f"exp of {g.dtype(x)}", "floats")
+    kept = bool(call.get("keepdims", 1))
+    greatest = reduced(g, "max", x, axes, True)
+    finite = g.binary("less", g.op("absolute", greatest), number(g, x, float("inf")))
+    shift: Operand = g.op("where", finite, greatest, 0.0)
+    total = reduced(g, "sum", g.op("exp", g.binary("subtract", x, shift)), axes, kept)
+    last = shift if kept else g.reshape(shift, g.shape(total))
+    return g.binary("add", g.op("log", total), last)
+
+
+def _product(g: Context, call: Call) -> Results:
+    """The product of a few: part by part."""
+    x = call[0]
+    axes = _axes(g, call, x)
+    if axes is None:
+        return x
+    shape = list(g.shape(x))
+    for axis in axes:
+        count = g.whole(shape[axis], "the extent whose product is taken")
+        if count > MOST:
+            raise Refused(f"a product of {count} elements", f"{MOST} at most")
+        one = g.full([*shape[:axis], 1, *shape[axis + 1 :]], 1, g.dtype(x))
+        total = g.slice(x, axis, 0, 1) if count else one
+        for place in range(1, count):
+            total = g.binary("multiply", total, g.slice(x, axis, place, place + 1))
+        x, shape[axis] = total, 1
+    if call.get("keepdims", 1):
+        return x
+    return g.reshape(x, [one for axis, one in enumerate(shape) if axis not in axes])
+
+
+def _place(name: str) -> Operator:
+    """Where the greatest or the least is."""
+
+    def rule(g: Context, call: Call) -> Results:
+        x = call[0]
+        axis = g.axis(x, call.get("axis", 0))
+        kept, last = bool(call.get("keepdims", 1)), call.get("select_last_index", 0)
+        if not last:
+            return g.op(name, x, axis=axis, keepdims=kept)
+        found = g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept)
+        whole = g.whole(g.shape(x)[axis], "the extent whose last place is asked for")
+        return g.binary("subtract", number(g, found, whole - 1), found)
+
+    return rule
+
+
+def _softmax(name: str) -> Operator:
+    """Along an axis; before the operator set 13, over all axes from it on."""
+
+    def rule(g: Context, call: Call) -> Results:
+        x = call[0]
+        if call.version >= 13:
+            return g.op(name, x, axis=g.axis(x, call.get("axis", -1)))
+        shape, axis = g.shape(x), g.axis(x, call.get("axis", 1))
+        flat = g.reshape(x, (product(shape[:axis]), product(shape[axis:])))
+        return g.reshape(g.op(name, flat), shape)
+
+    return rule
+
+
+def _hardmax(g: Context, call: Call) -> Results:
+    x = call[0]
+    axis = g.axis(x, call.get("axis", -1 if call.version >= 13 else 1))
+    if call.version < 13 and axis != g.rank(x) - 1:
+        raise Refused("over several axes, as before the operator set 13", "the operator set 13")
+    first: Operand = g.op("argmax", x, axis=axis, keepdims=True)
+    places: Operand = g.op("iota", g.shape(x)[axis], "int64")
+    places = g.reshape(places, [-1 if n == axis else 1 for n in range(g.rank(x))])
+    return g.cast(g.binary("equal", places, first), g.dtype(x))
+
+
+def _running(reduction: str, nothing: int) -> Operator:
+    """What is accumulated up to each element, or from each on; without itself where that is asked.
+
+    nothing  what stands before the first
+    """
+
+    def made(g: Context, call: Call) -> Results:
+        x = call[0]
+        axis = g.axis(x, int(g.number(call[1], "axis")))
+        back = call.get("reverse", 0)
+        x = g.op("flip", x, (axis,)) if back else x
+        found: Operand = accumulated(g.op, x, g.shape(x), axis, reduction)
+        if call.get("exclusive", 0):
+            shape = g.shape(x)
+            ends = [1 if n == axis else one for n, one in enumerate(shape)]
+            first = g.full(ends, nothing, g.dtype(found))
+            found = g.slice(g.op("concat", (first, found), axis=axis), axis, 0, shape[axis])
+        return g.op("flip", found, (axis,)) if back else found
+
+    return made
+
+
+def _top(g: Context, call: Call) -> Results:
+    x = call[0]
+    k = call.get("k") if call.version < 10 else g.elements(call[1], "k")[0]
+    axis, largest = g.axis(x, call.get("axis", -1)), bool(call.get("largest", 1))
+    call.overlook("sorted")  # that they are sorted is asked for, or nothing
+    whole = g.shape(x)[axis]
+    if isinstance(k, Expr):
+        refuse_negative(g, arithmetic("-", whole, k), f"beyond the first {said(k)} there is")
+        return first_in_order(g.several, g.slice, x, whole, k, axis, largest)
+    if not isinstance(whole, Expr) and k > whole:
+        raise Refused(f"the first {k} of {said(whole)}")
+    rest = extent(whole, -int(k))
+    raise_sizes(g, rest)
+    refuse_negative(g, rest, f"beyond the first {k} there is")
+    return first_in_order(g.several, g.slice, x, whole, int(k), axis, largest)
+
+
+REDUCTIONS: Mapping[str, Operator] = {
+    "ArgMax": _place("argmax"),
+    "ArgMin": _place("argmin"),
+    "CumProd": _running("mul", 1),
+    "CumSum": _running("add", 0),
+    "Hardmax": _hardmax,
+    "LogSoftmax": _softmax("log_softmax"),
+    "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),
+    "ReduceL2": _reduction(
+        "sum",
+        lambda g, x: g.op("square", g.cast(x, "float32") if not g.is_float(x) else x),
+        lambda g, x: g.op("sqrt", x),
+    ),
+    "ReduceLogSum": _reduction("sum", None, lambda g, x: g.op("log", x)),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": _reduction("max"),
+    "ReduceMean": _reduction("mean"),
+    "ReduceMin": _reduction("min"),
+    "ReduceProd": _product,
+    "ReduceSum": _reduction("sum"),
+    "ReduceSumSquare": _reduction("sum", lambda g, x: g.binary("multiply", x, x)),
+    "Softmax": _softmax("softmax"),
+    "TopK": _top,
+}

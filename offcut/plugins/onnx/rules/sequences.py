@@ -1,0 +1,125 @@
+"""Sequences of which it is known at import what they hold, and values that are optional: nothing is left of them in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    Several,
+    known,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator
+from offcut.plugins.onnx.rules.shapes import unsqueezed
+
+
+def _constructed(g: Context, call: Call) -> Results:
+    return Several(tuple(call.present))
+
+
+def _empty(g: Context, call: Call) -> Results:
+    call.overlook("dtype")
+    return Several(())
+
+
+def _length(g: Context, call: Call) -> Results:
+    return known(len(_held(call, 0)))
+
+
+def _at(g: Context, call: Call) -> Results:
+    held = _held(call, 0)
+    return held[_place(g, call, 1, len(held) - 1)]
+
+
+def _inserted(g: Context, call: Call) -> Results:
+    held = _held(call, 0)
+    place = len(held) if call.input(2) is None else _place(g, call, 2, len(held))
+    return Several((*held[:place], call[1], *held[place:]))
+
+
+def _erased(g: Context, call: Call) -> Results:
+    held = _held(call, 0)
+    place = len(held) - 1 if call.input(1) is None else _place(g, call, 1, len(held) - 1)
+    return Several((*held[:place], *held[place + 1 :]))
+
+
+def _split(g: Context, call: Call) -> Results:
+    """Parts of an axis: all of one extent, the last of what is left, or each of its own."""
+    x, sizes = call[0], call.input(1)
+    axis = g.axis(x, call.get("axis", 0))
+    whole, kept = g.shape(x)[axis], bool(call.get("keepdims", 1)) or sizes is not None
+    if isinstance(sizes, Known) and sizes.array.ndim:
+        extents = g.elements(sizes, "split")
+    else:
+        part = 1 if sizes is None else int(g.number(sizes, "split"))
+        count = -(-g.whole(whole, "an extent that is split in parts of one size") // part)
+        extents = [part] * (count - 1) + [extent(whole, -part * (count - 1))]
+    parts: list[Operand] = []
+    start = extent(0)
+    for one in extents:
+        stop = arithmetic("+", start, one)
+        parts.append(g.slice(x, axis, start, stop))
+        start = stop
+    if kept:
+        return Several(tuple(parts))
+    shape = [one for n, one in enumerate(g.shape(x)) if n != axis]
+    return Several(tuple(g.reshape(part, shape) for part in parts))
+
+
+def _joined(g: Context, call: Call) -> Results:
+    held, axis = _held(call, 0), call.get("axis", 0)
+    if not held:
+        raise Refused("nothing is joined: its sequence is empty")
+    if call.get("new_axis", 0):
+        held = tuple(unsqueezed(g, one, [axis]) for one in held)
+    if len(held) == 1:
+        return held[0]
+    return g.op("concat", held, axis=g.axis(held[0], axis))
+
+
+def _optional(g: Context, call: Call) -> Results:
+    call.overlook("type")
+    if not call.inputs:
+        raise Refused("an optional that holds nothing", "the value itself")
+    return call[0]
+
+
+def _has_element(g: Context, call: Call) -> Results:
+    return known(bool(call.present), "bool")
+
+
+def _held(call: Call, place: int) -> tuple[Operand, ...]:
+    """What a sequence holds."""
+    found = call[place]
+    if not isinstance(found, Several):
+        raise Refused("it is not known at import what its sequence holds")
+    return found.values
+
+
+def _place(g: Context, call: Call, place: int, last: int) -> int:
+    """A place in a sequence, counted from the first."""
+    found = int(g.number(call[place], "position"))
+    counted = found + last + 1 if found < 0 else found
+    if not 0 <= counted <= last:
+        raise Refused(f"there is no place {found} in its sequence")
+    return counted
+
+
+SEQUENCES: Mapping[str, Operator] = {
+    "ConcatFromSequence": _joined,
+    "Optional": _optional,
+    "OptionalGetElement": _optional,
+    "OptionalHasElement": _has_element,
+    "SequenceAt": _at,
+    "SequenceConstruct": _constructed,
+    "SequenceEmpty": _empty,
+    "SequenceErase": _erased,
+    "SequenceInsert": _inserted,
+    "SequenceLength": _length,
+    "SplitToSequence": _split,
+}

@@ -1,0 +1,389 @@
+"""Operators that rearrange, and those that speak of shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from offcut.core.expr import Expr
+from offcut.graph.composed import least_around, surrounded
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
+from offcut.plugins.onnx.making.dtypes import dtype_of
+from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Element,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    known,
+    said,
+)
+from offcut.plugins.onnx.rules.elementwise import Operator, number
+
+
+def given(g: Context, call: Call, place: int, name: str) -> list[int] | None:
+    """Numbers that are an attribute in older operator sets and an input in newer; None where they are left out."""
+    if name in call.attributes:
+        found = call.get(name)
+        return [int(one) for one in found] if isinstance(found, list) else [int(found)]
+    operand = call.input(place)
+    return None if operand is None else [int(one) for one in g.numbers(operand, name)]
+
+
+def axes_of(g: Context, x: Operand, axes: Sequence[int]) -> list[int]:
+    """Axes counted from the first."""
+    return [g.axis(x, axis) for axis in axes]
+
+
+def _shape(g: Context, call: Call) -> Results:
+    shape = g.shape(call[0])
+    start, end = call.get("start", 0), call.get("end", len(shape))
+    return known(list(shape[slice(start, end)]))
+
+
+def _size(g: Context, call: Call) -> Results:
+    return known(product(g.shape(call[0])))
+
+
+def _reshape(g: Context, call: Call) -> Results:
+    x = call[0]
+    own = g.shape(x)
+    wanted = call.get("shape") if call.version < 5 else g.elements(call[1], "shape")
+    kept = not call.get("allowzero", 0)
+    if kept and any(one == 0 and n >= len(own) for n, one in enumerate(wanted)):
+        raise Refused(f"it keeps an extent of {len(own)} axes that is not there")
+    shape = [
+        own[n] if kept and isinstance(one, int) and one == 0 else one
+        for n, one in enumerate(wanted)
+    ]
+    return g.reshape(x, _filled(g, own, [plain(one) for one in shape]))
+
+
+def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[Element]:
+    """A shape without -1."""
+    missing = [n for n, one in enumerate(shape) if isinstance(one, int) and one == -1]
+    if len(missing) == 1 and not any(isinstance(one, Expr) for one in (*own, *shape)):
+        (place,) = missing
+        left = math.prod(one for n, one in enumerate(shape) if n != place)  # type: ignore[misc]
+        if left:
+            shape[place] = math.prod(own) // left  # type: ignore[arg-type]
+    return shape
+
+
+def _flatten(g: Context, call: Call) -> Results:
+    x, axis = call[0], call.get("axis", 1)
+    shape = g.shape(x)
+    if not -len(shape) <= axis <= max(len(shape), 1):
+        raise Refused(f"there is no axis {axis} of {len(shape)}")
+    first = shape[:axis]
+    return g.reshape(x, (product(first), product(shape[len(first) :])))
+
+
+def _squeeze(g: Context, call: Call) -> Results:
+    x = call[0]
+    shape, axes = g.shape(x), given(g, call, 1, "axes")
+    gone = [n for n, one in enumerate(shape) if one == 1] if axes is None else axes_of(g, x, axes)
+    for axis in gone:
+        if shape[axis] != 1:
+            raise Refused(f"axis {axis} has the extent {said(shape[axis])}, which is not 1")
+    return g.reshape(x, [one for n, one in enumerate(shape) if n not in gone])
+
+
+def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
+    """An operand with axes of extent 1, counted in the result."""
+    rank = g.rank(x) + len(axes)
+    new, own = {axis % rank for axis in axes if -rank <= axis < rank}, iter(g.shape(x))
+    if len(new) < len(axes):
+        raise Refused(f"axes {said(*axes)} of {rank}", "each axis once")
+    return g.reshape(x, [1 if n in new else next(own) for n in range(rank)])
+
+
+def _unsqueeze(g: Context, call: Call) -> Results:
+    return unsqueezed(g, call[0], given(g, call, 1, "axes") or [])
+
+
+def _transpose(g: Context, call: Call) -> Results:
+    return g.transpose(call[0], call.get("perm") or list(range(g.rank(call[0])))[::-1])
+
+
+def _concat(g: Context, call: Call) -> Results:
+    parts = call.present
+    axis = g.axis(parts[0], call.get("axis", 1))
+    return parts[0] if len(parts) == 1 else g.op("concat", tuple(parts), axis=axis)
+
+
+def _split(g: Context, call: Call) -> Results:
+    x = call[0]
+    axis = g.axis(x, call.get("axis", 0))
+    whole, sizes = g.shape(x)[axis], given(g, call, 1, "split")
+    if sizes is None:
+        count = call.get("num_outputs", call.outputs)
+        part = arithmetic("//", extent(whole, count - 1), count)
+        ends = [arithmetic("min", arithmetic("*", n + 1, part), whole) for n in range(count - 1)]
+    else:
+        ends = [sum(sizes[: n + 1]) for n in range(len(sizes) - 1)]
+    places = [0, *ends, whole]
+    return tuple(g.slice(x, axis, places[n], places[n + 1]) for n in range(len(places) - 1))
+
+
+def _slice(g: Context, call: Call) -> Results:
+    x = call[0]
+    if call.version < 10:
+        starts, ends, axes = call.get("starts"), call.get("ends"), call.get("axes")
+        steps = None
+    else:
+        starts, ends = g.elements(call[1], "starts"), g.elements(call[2], "ends")
+        axes, steps = given(g, call, 3, "axes"), given(g, call, 4, "steps")
+    axes = axes if axes is not None else list(range(len(starts)))
+    steps = steps if steps is not None else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes_of(g, x, axes), steps, strict=True):
+        x = _sliced(g, x, axis, start, end, step)
+    return x
+
+
+def _sliced(g: Context, x: Operand, axis: int, start: Element, end: Element, step: int) -> Operand:
+    whole = g.shape(x)[axis]
+    if step > 0:
+        low = _inside(g, start, whole, 0, whole)
+        high = _inside(g, end, whole, 0, whole)
+        return g.slice(x, axis, low, _not_below(g, high, low), step)
+    last = extent(whole, -1)
+    high, low = _inside(g, start, whole, 0, last), _inside(g, end, whole, -1, last)
+    back = g.op("flip", x, (axis,))
+    first, stop = extent(last, arithmetic("*", -1, high)), extent(last, arithmetic("*", -1, low))
+    return g.slice(back, axis, first, _not_below(g, stop, first), -step)
+
+
+def _inside(g: Context, value: Element, whole: Element, low: Element, high: Element) -> Element:
+    """A place, counted from the end where it is below 0, moved between two ends.
+
+    Sizes are large enough that it is on one side of 0: of ``n - 4`` that it is not below, of ``1 - n`` that it is.
+
+    Raises Refused where no size does that.
+    """
+    floor, top = g.bounds(value)
+    if top < 0:
+        value = extent(value, whole)
+    elif floor < 0:
+        raise_sizes(g, value)
+        raise_sizes(g, extent(arithmetic("*", -1, value), -1))
+        raise Refused(f"a place of {said(value)}, which may be below 0 or not")
+    return _clipped(g, _clipped(g, value, high, "min"), low, "max")
+
+
+def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
+    """The less or the greater of two, decided where it can be."""
+    least, most = g.bounds(extent(value, arithmetic("*", -1, end)))
+    if most <= 0:
+        return value if op == "min" else end
+    if least >= 0:
+        return end if op == "min" else value
+    return arithmetic(op, value, end)
+
+
+def _not_below(g: Context, value: Element, low: Element) -> Element:
+    return _clipped(g, value, low, "max")
+
+
+def _expand(g: Context, call: Call) -> Results:
+    x, wanted = call[0], g.elements(call[1], "shape")
+    own = [1] * (len(wanted) - g.rank(x)) + list(g.shape(x))
+    wanted = [1] * (len(own) - len(wanted)) + list(wanted)
+    shape = []
+    for mine, other in zip(own, wanted, strict=True):
+        if other != 1 and mine != 1 and not g.same(mine, other):
+            raise Refused(
+                f"extents {said(mine)} and {said(other)} are neither 1 nor seen to be equal"
+            )
+        shape.append(plain(mine if other == 1 else other))
+    return g.broadcast(x, shape)
+
+
+def _tile(g: Context, call: Call) -> Results:
+    counts = g.elements(call[1], "repeats")
+    if any(isinstance(one, Expr) for one in counts):
+        return _tiled(g, call[0], counts)
+    return g.op("repeat", call[0], tuple(counts))
+
+
+def _tiled(g: Context, x: Operand, counts: Sequence[Element]) -> Operand:
+    """Repeated as often as sizes say: new axes that are merged with the next."""
+    shape = g.shape(x)
+    apart = g.reshape(x, [one for own in shape for one in (1, own)])
+    spread = [one for own, count in zip(shape, counts, strict=True) for one in (count, own)]
+    merged = [arithmetic("*", count, own) for own, count in zip(shape, counts, strict=True)]
+    return g.reshape(g.broadcast(apart, spread), merged)
+
+
+def _pad(g: Context, call: Call) -> Results:
+    x, mode = call[0], call.get("mode", "constant")
+    rank = g.rank(x)
+    if call.version < 11:
+        amounts, value = list(call.get("pads") or call.get("paddings")), call.get("value", 0.0)
+    else:
+        amounts = g.elements(call[1], "pads")
+        value = g.number(call.input(2), "constant_value", 0)
+    axes = g.numbers(call.input(3), "axes") if call.input(3) is not None else range(rank)
+    before: list[Any] = [0] * rank
+    after: list[Any] = [0] * rank
+    for place, axis in enumerate(axes_of(g, x, list(axes))):
+        before[axis], after[axis] = amounts[place], amounts[place + len(axes)]
+    symbolic = [one for one in (*before, *after) if isinstance(one, Expr)]
+    if symbolic and mode not in ("constant", "wrap"):
+        for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+            if (low, high) != (0, 0):
+                raise_sizes(g, extent(g.shape(x)[axis], -least_around(low, high)))
+                x = surrounded(g.op, x, g.shape(x)[axis], axis, low, high, mode)
+        return x
+    if symbolic and mode == "wrap":
+        raise Refused(f"it is padded by {said(*symbolic)}, with mode={mode}", "mode=constant")
+    if symbolic:
+        return g.op("pad", x, tuple(before), tuple(after), value=value)
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        if low < 0 or high < 0:
+            whole = g.shape(x)[axis]
+            x = g.slice(x, axis, max(-low, 0), extent(whole, min(high, 0)))
+    before, after = [max(one, 0) for one in before], [max(one, 0) for one in after]
+    if not any((*before, *after)):
+        return x
+    if mode == "wrap":
+        return _wrapped(g, x, before, after)
+    for axis, most in enumerate(map(max, before, after)):
+        if mode != "constant" and most:  # what is mirrored, or the edge, has to be there
+            raise_sizes(g, extent(g.shape(x)[axis], -(most + 1 if mode == "reflect" else 1)))
+    return g.op("pad", x, tuple(before), tuple(after), value=value, mode=mode)
+
+
+def _wrapped(g: Context, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
+    """The other end of each axis put before and after it."""
+    for axis, (low, high) in enumerate(zip(before, after, strict=True)):
+        whole = g.shape(x)[axis]
+        if max(low, high) > g.bounds(whole)[0]:
+            raise Refused(f"it wraps {max(low, high)} elements around an axis of {said(whole)}")
+        parts = [g.slice(x, axis, extent(whole, -low), whole)] if low else []
+        parts += [x, *([g.slice(x, axis, 0, high)] if high else [])]
+        x = g.op("concat", tuple(parts), axis=axis) if len(parts) > 1 else x
+    return x
+
+
+def _constant_of_shape(g: Context, call: Call) -> Results:
+    value = call.get("value")
+    one = np.zeros(1, np.float32) if value is None else value
+    shape = g.elements(call[0], "shape")
+    return g.broadcast(Known(one.reshape(()), str(one.dtype)), [plain(size) for size in shape])
+
+
+def _range(g: Context, call: Call) -> Results:
+    start, limit, delta = (
+        g.elements(call[n], name)[0] for n, name in enumerate(("start", "limit", "delta"))
+    )
+    dtype = g.dtype(call[0])
+    start, limit, delta = map(_whole, (start, limit, delta))
+    if isinstance(delta, Expr) or not all(
+        isinstance(one, int | Expr) for one in (start, limit, delta)
+    ):
+        raise Refused(
+            f"a range of {dtype} from {said(start)} to {said(limit)} by {said(delta)}",
+            "ends and a step that are whole numbers, the step no size",
+        )
+    span = extent(limit, arithmetic("*", -1, start))
+    if delta < 0:
+        span = arithmetic("*", -1, span)
+    size = abs(int(delta))
+    count = arithmetic("//", extent(span, size - 1), size)
+    counted: Operand = g.op("iota", _clipped(g, count, 0, "max"), dtype)
+    if delta != 1:
+        counted = g.binary("multiply", counted, number(g, counted, int(delta)))
+    if start == 0:
+        return counted
+    return g.binary("add", counted, known(start, dtype))
+
+
+def _whole(value: Any) -> Any:
+    """A float that is a whole number as that."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _eye_like(g: Context, call: Call) -> Results:
+    x, code = call[0], call.get("dtype")
+    dtype = dtype_of(code) if code else g.dtype(x)
+    rows, columns = g.shape(x)
+    return g.cast(_diagonal(g, rows, columns, call.get("k", 0), "equal"), dtype)
+
+
+def _diagonal(g: Context, rows: Element, columns: Element, k: Element, compare: str) -> Operand:
+    """Where ``column compare row + k``."""
+    down: Operand = g.op("iota", rows, "int64")
+    if k != 0:
+        down = g.binary("add", down, known(k))
+    return g.binary(compare, g.op("iota", columns, "int64"), unsqueezed(g, down, [1]))
+
+
+def _trilu(g: Context, call: Call) -> Results:
+    x = call[0]
+    k = call.input(1)
+    offset = g.elements(k, "k")[0] if k is not None else 0
+    rows, columns = g.shape(x)[-2:]
+    kept = "greater_equal" if call.get("upper", 1) else "less_equal"
+    return g.op("where", _diagonal(g, rows, columns, offset, kept), x, number(g, x, 0))
+
+
+def _blocks(g: Context, call: Call) -> Results:
+    """DepthToSpace: parts of the channels become parts of the pixels."""
+    x, b = call[0], call.get("blocksize")
+    n, c, h, w = g.shape(x)
+    depth = arithmetic("//", c, b * b)
+    if call.get("mode", "DCR") == "DCR":
+        apart, order = (n, b, b, depth, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        apart, order = (n, depth, b, b, h, w), (0, 1, 4, 2, 5, 3)
+    moved = g.transpose(g.reshape(x, apart), order)
+    return g.reshape(moved, (n, depth, arithmetic("*", h, b), arithmetic("*", w, b)))
+
+
+def _pixels(g: Context, call: Call) -> Results:
+    """SpaceToDepth: parts of the pixels become parts of the channels."""
+    x, b = call[0], call.get("blocksize")
+    n, c, h, w = g.shape(x)
+    rows, columns = arithmetic("//", h, b), arithmetic("//", w, b)
+    moved = (0, 3, 5, 1, 2, 4) if call.get("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    apart = g.transpose(g.reshape(x, (n, c, rows, b, columns, b)), moved)
+    return g.reshape(apart, (n, arithmetic("*", c, b * b), rows, columns))
+
+
+def _known_only(what: str) -> Any:
+    def rule(g: Context, call: Call) -> Results:
+        raise Refused(f"{what} depends on values of its inputs", "inputs that are known at import")
+
+    return rule
+
+
+SHAPES: Mapping[str, Operator] = {
+    "Compress": _known_only("how many elements it gives"),
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "DepthToSpace": _blocks,
+    "Expand": _expand,
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "NonZero": _known_only("how many elements it gives"),
+    "Pad": _pad,
+    "Range": _range,
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Size": _size,
+    "Slice": _slice,
+    "SpaceToDepth": _pixels,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unique": _known_only("how many elements it gives"),
+    "Unsqueeze": _unsqueeze,
+}

@@ -1,0 +1,110 @@
+"""Spectra: Fourier transforms of a known extent as products with a constant matrix, real and imaginary parts as a last axis.
+
+What the transform of numpy makes of each element alone, in float64, is a row of the matrix, so that cropped, padded, one-sided and
+inverse ones differ by that alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from offcut.core.dtypes import numpy_dtype
+from offcut.describe.request import Array
+from offcut.plugins.onnx.making.context import Context, product
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.rules.elementwise import Operator
+
+LARGEST = 1 << 24
+"""Elements of a matrix, at most: 64 MiB of float32."""
+
+
+def _matrix(extent: int, parts: int, length: int, inverse: bool, onesided: bool) -> Array:
+    """What each element adds to each of the result: (extent, parts, elements of the result, parts of the result).
+
+    parts   1: real elements; 2: real and imaginary parts
+    length  of the transform: more elements are left out, fewer are followed by zeros
+    """
+    columns = length // 2 + 1 if onesided else length
+    if extent * parts * columns * 2 > LARGEST:
+        raise Refused(f"a transform of {extent} elements by a length of {length}", "shorter frames")
+    basis = np.eye(extent * parts).reshape(-1, extent, parts)
+    given = basis[..., 0] if parts == 1 else basis[..., 0] + 1j * basis[..., 1]
+    if inverse and onesided:
+        made = np.fft.irfft(given, length)[..., None]
+    else:
+        found = (np.fft.ifft if inverse else np.fft.fft)(given, length)
+        found = found[:, :columns]
+        made = np.stack([found.real, found.imag], -1)
+    return made.reshape(extent, parts, *made.shape[1:])
+
+
+def _transform(g: Context, call: Call) -> Results:
+    """Along an axis of a known extent."""
+    x = call[0]
+    if call.version < 20:
+        axis = g.axis(x, call.get("axis", 1))
+    else:
+        axis = g.axis(x, int(g.number(call.input(2), "axis", -2)))
+    inverse, onesided = bool(call.get("inverse", 0)), bool(call.get("onesided", 0))
+    last = g.rank(x) - 1
+    if axis == last:
+        raise Refused("a transform along real and imaginary parts", "another axis")
+    extent, parts = (g.whole(g.shape(x)[n], "an extent of a transform") for n in (axis, last))
+    default = 2 * (extent - 1) if inverse and onesided else extent
+    length = int(g.number(call.input(1), "dft_length", default))
+    if extent < 1 or length < 1:
+        raise Refused(f"a transform of {extent} elements by a length of {length}", "one at least")
+    matrix = _matrix(extent, parts, length, inverse, onesided)
+    order = [n for n in range(last) if n != axis]
+    moved = g.transpose(x, [*order, axis, last])
+    rows = [g.shape(x)[n] for n in order]
+    flat = g.reshape(moved, [product(rows), extent * parts])
+    made: Operand = g.op("dense", flat, _constant(g, x, matrix.reshape(extent * parts, -1)))
+    spread = g.reshape(made, [*rows, *matrix.shape[2:]])
+    back = [*range(axis), len(order), *range(axis, len(order)), last]
+    return g.transpose(spread, back)
+
+
+def _frames(g: Context, call: Call) -> Results:
+    """The transforms of frames, each times the window: a convolution with the matrix as its weights."""
+    signal, window = call[0], call.input(2)
+    step = int(g.number(call[1], "frame_step"))
+    given = None if window is None else g.whole(g.shape(window)[0], "the extent of a window")
+    length = int(g.number(call.input(3), "frame_length", given))
+    parts = g.whole(g.shape(signal)[2], "the count of real and imaginary parts")
+    if given not in (None, length):
+        raise Refused(f"a window of {given} elements for frames of {length}", "as many")
+    matrix = _matrix(length, parts, length, False, bool(call.get("onesided", 1)))
+    weights: Operand = _constant(g, signal, np.moveaxis(matrix.reshape(length, parts, -1), -1, 0))
+    weights = g.transpose(weights, [0, 2, 1])
+    if window is not None:
+        weights = g.binary("multiply", weights, g.cast(window, g.dtype(signal)))
+    channels = g.transpose(signal, [0, 2, 1])
+    made = g.op("conv1d", channels, weights, stride=step)
+    batch, _, count = g.shape(made)
+    return g.reshape(g.transpose(made, [0, 2, 1]), [batch, count, *matrix.shape[2:]])
+
+
+def _constant(g: Context, like: Operand, values: Array) -> Known:
+    """Numbers of the element type of an operand."""
+    dtype = g.dtype(like)
+    if not g.is_float(like):
+        raise Refused(f"a transform of {dtype}", "floats")
+    return Known(np.ascontiguousarray(values).astype(numpy_dtype(dtype)), dtype)
+
+
+def _mel_weights(g: Context, call: Call) -> Results:
+    """It is evaluated at import, or not at all."""
+    names = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
+    for operand, name in zip(call.present, names, strict=True):
+        g.numbers(operand, name)
+    raise Refused("mel weights of sizes", "numbers")
+
+
+SPECTRA: Mapping[str, Operator] = {
+    "DFT": _transform,
+    "MelWeightMatrix": _mel_weights,
+    "STFT": _frames,
+}

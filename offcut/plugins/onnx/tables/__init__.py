@@ -1,0 +1,1 @@
+"""What each operator is: of ONNX, of small integers, of onnxruntime."""

@@ -1,0 +1,206 @@
+"""Operators of onnxruntime, of the domain com.microsoft: what its quantizer and its optimizer write into files.
+
+Source: onnxruntime, docs/ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from offcut.plugins.onnx.images.windows import WINDOWS
+from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
+from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
+from offcut.plugins.onnx.rules.products import multiplied, without_zero
+from offcut.plugins.onnx.rules.reductions import REDUCTIONS
+from offcut.plugins.onnx.rules.shapes import SHAPES
+from offcut.plugins.onnx.tables.quantization import dequantized, dynamically, quantized, ratio_of
+
+
+def _real(g: Context, call: Call, place: int) -> Operand:
+    """An operand that is followed by its scale and its zero point, as floats."""
+    return dequantized(g, call[place], call[place + 1], call.input(place + 2), 0)
+
+
+def _between(inner: Operator, count: int = 1, plain: int = 0) -> Operator:
+    """An operator of floats on small integers: quantized operands, each in three inputs, then scale and zero point of the result.
+
+    plain  how many operands before them are none
+    """
+
+    def rule(g: Context, call: Call) -> Results:
+        call.overlook("channels_last", "opset")
+        if call.attributes.get("channels_last", 0):
+            raise Refused("channels_last=1", "channels_last=0")
+        last = plain + 3 * count
+        operands = [call[place] for place in range(plain)]
+        operands += [_real(g, call, place) for place in range(plain, last, 3)]
+        version = call.attributes.get("opset", call.version)
+        made = inner(g, replace(call, inputs=tuple(operands), version=version))
+        assert not isinstance(made, tuple)
+        return quantized(g, made, call[last], call.input(last + 1), g.dtype(call[plain]), 0)
+
+    return rule
+
+
+def _concat(g: Context, call: Call) -> Results:
+    """Any number of operands, after scale and zero point of the result."""
+    every = range(2, len(call.inputs), 3)
+    parts = tuple(_real(g, call, place) for place in every)
+    made = SHAPES["Concat"](g, replace(call, inputs=parts))
+    assert not isinstance(made, tuple)
+    return quantized(g, made, call[0], call.input(1), g.dtype(call[1]), 0)
+
+
+def _turned(g: Context, x: Operand, turned: Any) -> Operand:
+    """Its last two axes the other way round."""
+    rank = g.rank(x)
+    return g.transpose(x, [*range(rank - 2), rank - 1, rank - 2]) if turned else x
+
+
+def _gemm(g: Context, call: Call) -> Results:
+    """``alpha * a @ b + c`` of small integers, c in units of the product; floats where no scale of the result is given."""
+    a = _turned(g, without_zero(g, call[0], call.input(2)), call.get("transA", 0))
+    right = call.get("transB", 0)
+    b = _turned(g, without_zero(g, call[3], call.input(5), 0 if right else 1), right)
+    total = multiplied(g, a, b)
+    if call.input(6) is not None:
+        total = g.binary("add", total, call[6])
+    real, alpha = g.cast(total, "float32"), call.get("alpha", 1.0)
+    if alpha != 1:
+        real = scalar(g, "multiply", real, alpha)
+    if call.input(7) is None:
+        return g.binary("multiply", real, g.binary("multiply", call[1], call[4]))
+    dtype, ratio = g.dtype(call[0]), ratio_of(g, call[1], call[4], call[7])
+    return quantized(g, real, ratio, call.input(8), dtype, 1)
+
+
+def _added(g: Context, x: Operand, bias: Operand | None) -> Operand:
+    return x if bias is None else g.binary("add", x, bias)
+
+
+def _to_float(g: Context, call: Call) -> Results:
+    """The product of small integers, in floats."""
+    a, b = without_zero(g, call[0], call.input(4), -2), without_zero(g, call[1], call.input(5))
+    scale = g.binary("multiply", call[2], call[3])
+    made = g.binary("multiply", g.cast(multiplied(g, a, b), "float32"), scale)
+    return _added(g, made, call.input(6))
+
+
+def _dynamic_matmul(g: Context, call: Call) -> Results:
+    """The same, of floats that are quantized before."""
+    found = dynamically(g, replace(call, inputs=(call[0],)))
+    assert isinstance(found, tuple)
+    a, scale, zero = found
+    given = (a, call[1], scale, call[2], zero, call.input(3), call.input(4))
+    return _to_float(g, replace(call, inputs=given, read=set()))
+
+
+def _matmul(g: Context, call: Call) -> Results:
+    """``alpha * a @ b``, each turned or not."""
+    if call.get("transBatchA", 0) or call.get("transBatchB", 0):
+        raise Refused("batches that are transposed", "transBatchA=0, transBatchB=0")
+    a = _turned(g, call[0], call.get("transA", 0))
+    made = multiplied(g, a, _turned(g, call[1], call.get("transB", 0)))
+    alpha = call.get("alpha", 1.0)
+    return made if alpha == 1 else scalar(g, "multiply", made, alpha)
+
+
+def _of_bits(g: Context, call: Call) -> Results:
+    """``a @ b`` where b is (columns, blocks, bytes) of 4 or 8 bits, with a scale and a zero point for each block.
+
+    The weights become floats at import.
+    """
+    bits, block = call.get("bits", 4), call.get("block_size")
+    inner, columns = call.get("K"), call.get("N")
+    call.overlook("accuracy_level")
+    packed, scales, zeros = call[1], call[2], call.input(3)
+    if bits not in (4, 8) or not all(
+        isinstance(one, Known) for one in (packed, scales, zeros) if one is not None
+    ):
+        raise Refused(f"weights of {bits} bits, or that calls give", "constants of 4 or 8 bits")
+    assert isinstance(packed, Known)
+    assert isinstance(scales, Known)
+    blocks = -(-inner // block)
+    scale = scales.array.reshape(columns, blocks, 1).astype(np.float32)
+    zero: Any = np.float32(2 ** (bits - 1))
+    if isinstance(zeros, Known):
+        zero = zeros.array
+        if zero.dtype == np.uint8:
+            zero = _unpacked(zero.reshape(columns, -1), bits)[:, :blocks]
+        zero = zero.reshape(columns, blocks, 1).astype(np.float32)
+    weights = _unpacked(packed.array.reshape(columns, blocks, -1), bits).astype(np.float32)
+    apart = ((weights - zero) * scale).reshape(columns, -1)[:, :inner]
+    dtype = g.dtype(call[0])
+    b = g.cast(Known(np.ascontiguousarray(apart.T), "float32"), dtype)
+    return _added(g, multiplied(g, call[0], b), call.input(5))
+
+
+def _unpacked(array: Any, bits: int) -> Any:
+    """Elements of 4 bits, the low half of a byte first."""
+    if bits == 8:
+        return array
+    halves = np.stack((array & 15, array >> 4), axis=-1)
+    return halves.reshape(*array.shape[:-1], -1)
+
+
+def _gelu(name: str) -> Operator:
+    """Of an operand, to which the second is added."""
+
+    def rule(g: Context, call: Call) -> Results:
+        return g.op(name, _added(g, call[0], call.input(1)))
+
+    return rule
+
+
+def _quick_gelu(g: Context, call: Call) -> Results:
+    x = call[0]
+    gate = g.op("sigmoid", scalar(g, "multiply", x, call.get("alpha", 1.702)))
+    return g.binary("multiply", x, gate)
+
+
+def _skipped(name: str, epsilon: float) -> Operator:
+    """The norm of a sum over its last axis; the fourth output is the sum."""
+
+    def rule(g: Context, call: Call) -> Results:
+        options: dict[str, Any] = {"gain": call[2], "epsilon": call.get("epsilon", epsilon)}
+        place = 3
+        if name == "layernorm":
+            place = 4
+            if call.input(3) is not None:
+                options["bias"] = call[3]
+        total = _added(g, g.binary("add", call[0], call[1]), call.input(place))
+        if any(call.proto.output[1:3]):
+            raise Refused("mean and deviation as outputs", "the first output and the fourth")
+        return g.op(name, total, **options), None, None, total
+
+    return rule
+
+
+CONTRIBUTED: Mapping[str, Operator] = {
+    "BiasGelu": _gelu("gelu"),
+    "DynamicQuantizeMatMul": _dynamic_matmul,
+    "FastGelu": _gelu("gelu_tanh"),
+    "FusedMatMul": _matmul,
+    "Gelu": _gelu("gelu"),
+    "MatMulIntegerToFloat": _to_float,
+    "MatMulNBits": _of_bits,
+    "QGemm": _gemm,
+    "QLinearAdd": _between(ELEMENTWISE["Add"], 2),
+    "QLinearAveragePool": _between(WINDOWS["AveragePool"]),
+    "QLinearConcat": _concat,
+    "QLinearGlobalAveragePool": _between(WINDOWS["GlobalAveragePool"]),
+    "QLinearLeakyRelu": _between(ELEMENTWISE["LeakyRelu"]),
+    "QLinearMul": _between(ELEMENTWISE["Mul"], 2),
+    "QLinearReduceMean": _between(REDUCTIONS["ReduceMean"]),
+    "QLinearSigmoid": _between(ELEMENTWISE["Sigmoid"]),
+    "QLinearSoftmax": _between(REDUCTIONS["Softmax"]),
+    "QLinearWhere": _between(ELEMENTWISE["Where"], 2, plain=1),
+    "QuickGelu": _quick_gelu,
+    "SkipLayerNormalization": _skipped("layernorm", 1e-12),
+    "SkipSimplifiedLayerNormalization": _skipped("rmsnorm", 1e-6),
+}

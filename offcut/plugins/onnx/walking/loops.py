@@ -1,0 +1,102 @@
+"""Scan and Loop of a known number of steps: each step is walked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, known
+from offcut.plugins.onnx.rules.shapes import unsqueezed
+
+LONGEST = 256
+
+Body = Callable[[Any, Mapping[str, Operand | None]], Sequence[Operand | None]]
+"""The outputs of a graph inside a node, from what its inputs are."""
+
+
+def scanned(g: Context, call: Call, walk: Body) -> Results:
+    """The states after the last step, and what each step gives, one after the other."""
+    if call.version < 9:
+        raise Refused("Scan of the operator set 8", "that of 9")
+    body, count = call.get("body"), call.get("num_scan_inputs")
+    every = call.present
+    states, sequences = every[: len(every) - count], every[len(every) - count :]
+    outputs = len(body.output) - len(states)
+    axes = call.get("scan_input_axes") or [0] * count
+    axes = [g.axis(x, axis) for x, axis in zip(sequences, axes, strict=True)]
+    back = call.get("scan_input_directions") or [0] * count
+    (length,) = {
+        g.whole(g.shape(x)[axis], "the number of steps")
+        for x, axis in zip(sequences, axes, strict=True)
+    } or {0}
+    _check(length)
+    stacks: list[list[Operand]] = [[] for _ in range(outputs)]
+    for step in range(length):
+        parts = [
+            _part(g, x, axis, length - 1 - step if turned else step)
+            for x, axis, turned in zip(sequences, axes, back, strict=True)
+        ]
+        names = [one.name for one in body.input]
+        made = _present(walk(body, dict(zip(names, (*states, *parts), strict=True))))
+        states = made[: len(states)]
+        for stack, one in zip(stacks, made[len(states) :], strict=True):
+            stack.append(one)
+    turned = call.get("scan_output_directions") or [0] * outputs
+    places = call.get("scan_output_axes") or [0] * outputs
+    stacked = [
+        _stacked(g, stack[::-1] if flipped else stack, axis)
+        for stack, flipped, axis in zip(stacks, turned, places, strict=True)
+    ]
+    return (*states, *stacked)
+
+
+def looped(g: Context, call: Call, walk: Body) -> Results:
+    """The same, where the number of steps is known, and each step says that the next is taken, or not."""
+    body, limit, going = call.get("body"), call.input(0), call.input(1)
+    steps = None if limit is None else int(g.number(limit, "trip count"))
+    if steps is None:
+        raise Refused("how often it runs depends on its values", "a trip count")
+    states = call.present[sum(one is not None for one in (limit, going)) :]
+    outputs = len(body.output) - 1 - len(states)
+    stacks: list[list[Operand]] = [[] for _ in range(outputs)]
+    taken = True if going is None else bool(g.number(going, "condition"))
+    for step in range(steps):
+        if not taken:
+            break
+        _check(step)
+        given: list[Operand] = [known(step), known(True, "bool"), *states]
+        names = [one.name for one in body.input]
+        condition, *made = _present(walk(body, dict(zip(names, given, strict=True))))
+        if not isinstance(condition, Known):
+            raise Refused("how often it runs depends on its values", "a trip count")
+        taken = bool(condition.array.item())
+        states = made[: len(states)]
+        for stack, one in zip(stacks, made[len(states) :], strict=True):
+            stack.append(one)
+    return (*states, *(_stacked(g, stack, 0) for stack in stacks))
+
+
+def _check(steps: int) -> None:
+    if steps > LONGEST:
+        raise Refused(f"{steps} steps, each of them nodes", f"{LONGEST} at most")
+
+
+def _present(made: Sequence[Operand | None]) -> list[Operand]:
+    found = [one for one in made if one is not None]
+    if len(found) < len(made):
+        raise Refused("a node of its body is not supported")
+    return found
+
+
+def _part(g: Context, x: Operand, axis: int, place: int) -> Operand:
+    shape = g.shape(x)
+    return g.reshape(g.slice(x, axis, place, place + 1), (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _stacked(g: Context, parts: Sequence[Operand], axis: int) -> Operand:
+    if not parts:
+        raise Refused("no step, whose results have no shape")
+    apart = [unsqueezed(g, one, [axis]) for one in parts]
+    place = axis % (g.rank(parts[0]) + 1)
+    return g.op("concat", tuple(apart), axis=place) if len(apart) > 1 else apart[0]

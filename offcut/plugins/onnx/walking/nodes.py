@@ -1,0 +1,378 @@
+"""The nodes of an ONNX graph, in order, into ours.
+
+A node is evaluated where its inputs are known; else it is what the table says; else the body that ONNX gives it as a function,
+which is walked likewise. What cannot be taken is collected, so that all of it is said at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+from offcut.core.expr import Expr
+from offcut.plugins.onnx.making.context import Context
+from offcut.plugins.onnx.making.dtypes import code_of, name_of
+from offcut.plugins.onnx.making.facts import Wanted
+from offcut.plugins.onnx.making.fitting import fit_sizes, guessed, join_sizes, settle_sizes
+from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, said
+from offcut.plugins.onnx.rules.elementwise import Operator
+from offcut.plugins.onnx.tables.contributed import CONTRIBUTED
+from offcut.plugins.onnx.tables.table import TABLE
+from offcut.plugins.onnx.walking.known import evaluated
+from offcut.plugins.onnx.walking.loops import looped, scanned
+
+LOOPS = {"Loop": looped, "Scan": scanned}
+STANDARD = ("", "ai.onnx")
+RUNTIME = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """A node that was refused.
+
+    node  its name and operator, as a reader finds it in the file
+    """
+
+    node: str
+    op: str
+    because: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where nodes are: what names mean there.
+
+    values      by name; None: a node that was refused gives it
+    attributes  of the call of the function whose body this is
+    versions    of the operator sets, by domain
+    """
+
+    values: MutableMapping[str, Operand | None]
+    versions: Mapping[str, int]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    within: str = ""
+
+
+class Walk:
+    """An import under way.
+
+    context    what is built
+    functions  of the model, by domain and name
+    guess      of what sizes are, where nodes are refused and nothing says more
+    """
+
+    def __init__(self, context: Context, functions: Mapping[tuple[str, str], Any]) -> None:
+        self.context, self.functions = context, functions
+        self.complaints: list[Complaint] = []
+        self.guess: Wanted | None = None
+
+    def nodes(self, nodes: Sequence[Any], scope: Scope) -> None:
+        """Take nodes in order; results of those that are refused are None."""
+        for node in nodes:
+            given = [scope.values.get(name) if name else None for name in node.input]
+            lost = any(name and one is None for name, one in zip(node.input, given, strict=True))
+            made: Sequence[Operand | None] = [None] * len(node.output)
+            if not lost:
+                try:
+                    made = self.node(node, given, scope)
+                except Refused as refused:
+                    fit_sizes(self.context, given)
+                    taken = partial(self.taken, node, scope)
+                    settle_sizes(self.context, given, taken)
+                    join_sizes(self.context, given, taken)
+                    self.guess = self.guess or guessed(self.context, given, taken)
+                    place = f"{scope.within}{node.name or node.output[0]}"
+                    self.complaints.append(
+                        Complaint(place, node.op_type, refused.because, refused.help)
+                    )
+            for name, one in zip(node.output, (*made, *[None] * len(node.output)), strict=False):
+                if name:
+                    scope.values[name] = one
+
+    def taken(
+        self, node: Any, scope: Scope, context: Context, given: Sequence[Operand | None]
+    ) -> bool:
+        """Whether a node is taken in a context of its own, by sizes that are large enough."""
+        try:
+            Walk(context, self.functions).node(node, given, scope)
+        except Wanted as wanted:
+            every = context.builder.sizes
+            for size, low in wanted.facts.lows.items():
+                every[size] = replace(every[size], min=low)
+            return bool(wanted.facts.lows) and self.taken(node, scope, context, given)
+        except Refused:
+            return False
+        return True
+
+    def node(self, node: Any, given: Sequence[Operand | None], scope: Scope) -> Sequence[Any]:
+        """What a node gives.
+
+        Raises Refused.
+        """
+        bound = _bound(node, scope.attributes)
+        attributes = {one.name: attribute(one) for one in bound.attribute}
+        own = self.functions.get((node.domain, node.op_type))
+        if own is not None:
+            return self.function(own, bound, given, scope)
+        version = scope.versions.get("", 1)
+        call = Call(node.op_type, tuple(given), attributes, len(node.output), version, bound)
+        if node.domain == RUNTIME and node.op_type in CONTRIBUTED:
+            return self.ruled(CONTRIBUTED[node.op_type], call)
+        if node.domain not in STANDARD:
+            if node.domain == RUNTIME:
+                raise Refused(
+                    "the operator of onnxruntime is not supported", "a model-local function"
+                )
+            raise Refused(f"operators of {node.domain} are not ours", "a model-local function")
+        if node.op_type == "If":
+            return self.branch(attributes, given, scope)
+        if node.op_type in LOOPS:
+            return self.loop(call, scope)
+        mark = self.mark()
+        found = evaluated(self.context, call)
+        if found is not None:
+            return found
+        rule = TABLE.get(node.op_type)
+        refused = Refused("the operator is not supported")
+        if rule is not None:
+            try:
+                return self.ruled(rule, call)
+            except Refused as why:
+                refused = why
+                self.undo(mark)
+        body = self.body(call)
+        if body is None:
+            raise refused
+        before = len(self.complaints)
+        results = self.function(body, _with_defaults(bound, call), given, scope)
+        if (
+            any(one is None and name for one, name in zip(results, node.output, strict=False))
+            or len(self.complaints) > before
+        ):
+            inner = self.complaints[before:]
+            del self.complaints[before:]
+            self.undo(mark)
+            if rule is not None or not inner:
+                raise refused
+            first = inner[0]
+            raise Refused(f"its body needs {first.op}: {first.because}", first.help)
+        return results
+
+    def ruled(self, rule: Operator, call: Call) -> Sequence[Operand | None]:
+        """What a rule gives.
+
+        Raises Refused where it overlooks what is given.
+        """
+        made = rule(self.context, call)
+        if call.overlooked:
+            raise Refused(f"{call.overlooked} of it is not supported")
+        return made if isinstance(made, tuple) else (made,)
+
+    def mark(self) -> tuple[int, frozenset[str]]:
+        """How far the graph is."""
+        return len(self.context.builder.nodes), frozenset(self.context.builder.values)
+
+    def undo(self, mark: tuple[int, frozenset[str]]) -> None:
+        """Forget what was made since."""
+        count, names = mark
+        builder = self.context.builder
+        del builder.nodes[count:]
+        for name in [name for name in builder.values if name not in names]:
+            del builder.values[name]
+            builder.constants.pop(name, None)
+            builder.arrays.pop(name, None)
+        held = self.context.held
+        for key in [key for key, (_, ref) in held.items() if ref.name not in names]:
+            del held[key]
+
+    def function(
+        self, body: Any, node: Any, given: Sequence[Operand | None], scope: Scope
+    ) -> Sequence[Operand | None]:
+        """The results of a function: its body is walked."""
+        defaults = {one.name: one for one in body.attribute_proto}
+        attributes = {**defaults, **{one.name: one for one in node.attribute}}
+        values: dict[str, Operand | None] = dict(zip(body.input, given, strict=False))
+        values |= {name: None for name in body.input if name not in values}
+        versions = {one.domain: one.version for one in body.opset_import} or scope.versions
+        label = f"{scope.within}{node.name or node.op_type}/"
+        inner = Scope(values, versions, attributes, label)
+        self.nodes(_with_present(body.node, values), inner)
+        return [inner.values.get(name) for name in body.output]
+
+    def body(self, call: Call) -> Any:
+        """The function that ONNX defines an operator as; None where there is none."""
+        if not onnx.defs.has(call.op):
+            return None
+        schema = onnx.defs.get_schema(call.op, call.version)
+        if schema.has_function:
+            versions = [one for one in schema.function_opset_versions if one <= call.version]
+            if versions:
+                return _function(schema.get_function_with_opset_version(max(versions)))
+        if schema.has_context_dependent_function:
+            every = schema.context_dependent_function_opset_versions
+            versions = [one for one in every if one <= call.version]
+            if versions:
+                types = [self.type_of(one).SerializeToString() for one in call.inputs]
+                return _function(
+                    schema.get_context_dependent_function_with_opset_version(
+                        max(versions), call.proto.SerializeToString(), types
+                    )
+                )
+        return None
+
+    def type_of(self, operand: Operand | None) -> Any:
+        """The type of an operand, as ONNX writes it; symbolic extents are left open."""
+        if operand is None:
+            return onnx.TypeProto()
+        dtype = self.context.dtype(operand)
+        shape = [None if isinstance(one, Expr) else one for one in self.context.shape(operand)]
+        return helper.make_tensor_type_proto(code_of(dtype), shape)
+
+    def branch(
+        self, attributes: Mapping[str, Any], given: Sequence[Operand | None], scope: Scope
+    ) -> Sequence[Operand | None]:
+        """The results of If: of the branch that is taken, or both chosen from where only a call tells."""
+        (condition,) = given
+        assert condition is not None
+        if isinstance(condition, Known) and not condition.symbolic:
+            taken = attributes["then_branch" if condition.array.item() else "else_branch"]
+            return self.inner(taken, scope)
+        both = [self.inner(attributes[name], scope) for name in ("then_branch", "else_branch")]
+        results: list[Operand | None] = []
+        for one, other in zip(*both, strict=True):
+            if one is None or other is None:
+                results.append(None)
+                continue
+            shapes = self.context.shape(one), self.context.shape(other)
+            if shapes[0] != shapes[1]:
+                raise Refused(
+                    f"its branches give shapes ({said(*shapes[0])}) and "
+                    f"({said(*shapes[1])}), and its condition is not known at import"
+                )
+            results.append(self.context.op("where", condition, one, other))
+        return results
+
+    def loop(self, call: Call, scope: Scope) -> Sequence[Any]:
+        """The results of Scan or Loop: its steps, one after the other.
+
+        Raises Refused where there are too many, or how many is not known.
+        """
+        before, mark = len(self.complaints), self.mark()
+
+        def walk(graph: Any, given: Mapping[str, Operand | None]) -> Sequence[Operand | None]:
+            return self.inner(graph, scope, given)
+
+        try:
+            made = LOOPS[call.op](self.context, call, walk)
+        except Refused as refused:
+            inner = self.complaints[before:]
+            del self.complaints[before:]
+            self.undo(mark)
+            if inner:
+                first = inner[0]
+                text = f"its body needs {first.op}: {first.because}"
+                raise Refused(text, first.help) from None
+            raise refused from None
+        return made if isinstance(made, tuple) else (made,)
+
+    def inner(
+        self, graph: Any, scope: Scope, given: Mapping[str, Operand | None] | None = None
+    ) -> Sequence[Operand | None]:
+        """The outputs of a graph inside a node, which sees the values around it."""
+        values = {**scope.values, **(given or {})}
+        for tensor in graph.initializer:
+            values[tensor.name] = of_tensor(tensor)
+        inner = Scope(values, scope.versions, scope.attributes, scope.within)
+        self.nodes(graph.node, inner)
+        return [values.get(one.name) for one in graph.output]
+
+
+def _function(text: bytes) -> Any:
+    """A function; None where ONNX writes none for these types."""
+    made = onnx.FunctionProto.FromString(text)
+    return made if made.node else None
+
+
+def _with_defaults(node: Any, call: Call) -> Any:
+    """A node with the attributes that it leaves at their defaults."""
+    made = type(node)()
+    made.CopyFrom(node)
+    for name, one in onnx.defs.get_schema(call.op, call.version).attributes.items():
+        if name not in call.attributes and one.default_value.name:
+            made.attribute.append(one.default_value)
+    return made
+
+
+def _with_present(nodes: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
+    """Nodes that name no input which is left out."""
+    absent = {name for name, one in values.items() if one is None}
+    if not absent:
+        return list(nodes)
+    found = []
+    for node in nodes:
+        made = type(node)()
+        made.CopyFrom(node)
+        for place, name in enumerate(made.input):
+            if name in absent:
+                made.input[place] = ""
+        found.append(made)
+    return found
+
+
+def _bound(node: Any, attributes: Mapping[str, Any]) -> Any:
+    """A node whose attributes are its own, none a reference to those of a function."""
+    if not any(one.ref_attr_name for one in node.attribute):
+        return node
+    made = type(node)()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for one in node.attribute:
+        found = attributes.get(one.ref_attr_name) if one.ref_attr_name else one
+        if found is not None:
+            own = made.attribute.add()
+            own.CopyFrom(found)
+            own.name = one.name
+    return made
+
+
+def attribute(proto: Any) -> Any:
+    """The value of an attribute; texts as Python's, tensors as arrays."""
+    value = helper.get_attribute_value(proto)
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, onnx.TensorProto):
+        return _array(value)
+    if isinstance(value, onnx.GraphProto):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in value]
+    return value
+
+
+def of_tensor(tensor: Any) -> Known:
+    """A tensor of a file as a known array.
+
+    Raises Refused where its bytes are not what its type and its shape say.
+    """
+    return of_array(_array(tensor))
+
+
+def of_array(array: Any) -> Known:
+    """A known array."""
+    return Known(array, str(array.dtype))
+
+
+def _array(tensor: Any) -> Any:
+    try:
+        return numpy_helper.to_array(tensor)
+    except KeyError:  # the number of its type
+        raise Refused(f"there is no element type {tensor.data_type}") from None
+    except (TypeError, ValueError) as error:  # numpy's
+        shape = f"{name_of(tensor.data_type)}[{', '.join(map(str, tensor.dims))}]"
+        raise Refused(f"it is no {shape}: {error}") from None
