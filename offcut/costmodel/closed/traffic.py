@@ -24,7 +24,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr, Select, substitute, variables, walk
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import at_most, chosen, folded, trips
+from offcut.costmodel.closed.summation import at_most, chosen, folded, greatest, trips
 from offcut.costmodel.closed.sums import Exactness, Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
@@ -138,7 +138,9 @@ class Traffic:
             some = _either(stays, _times(runs, self._spread(near, body.first)), far)
             all_of = _times(runs, self._spread(whole, body.first))
             moved.append(_either(fits, all_of, some))
-        inside = replace(body, kept=tuple(_at(size, half_way) for size in body.kept))
+        inside = replace(
+            body, kept=tuple(self._stays(name, lo, hi, size, known) for size in body.kept)
+        )
         kept = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
         return Touched(boxes, body.first, tuple(moved), tuple(kept))
 
@@ -184,9 +186,15 @@ class Traffic:
         """Of all iterations of a loop, each of which moves `term`."""
         if self.sums.how is Exactness.ADDED:
             return self.sums.over(name, lo, hi, term, known)
-        if any(isinstance(n, Select) and name in variables(n.condition) for n in walk(term)):
+        if _asks(term, name):
             return at_most(name, lo, hi, term, known)
         return ix.mul(trips(lo, hi, known), _at(term, {name: middle_of(lo, hi)}))
+
+    def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: Known) -> Expr:
+        """Bytes of a part that stay in an iteration of a loop: half way, or the most where a condition asks which it is."""
+        if _asks(size, name):
+            return greatest(name, lo, hi, size, known)
+        return _at(size, {name: middle_of(lo, hi)})
 
     def _kept(
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known
@@ -274,6 +282,11 @@ class Traffic:
 def middle_of(lo: Expr, hi: Expr) -> Expr:
     """Of the iterations of a loop, the one half way."""
     return ix.floordiv(ix.add(lo, hi), 2)
+
+
+def _asks(size: Expr, name: str) -> bool:
+    """Whether a condition in it asks for an iterator."""
+    return any(isinstance(one, Select) and name in variables(one.condition) for one in walk(size))
 
 
 def _at(size: Expr, values: Mapping[str, Expr]) -> Expr:
