@@ -269,10 +269,10 @@ tune: cannot tune for a = 9, b = 8
 
 
 READ = {
-    "n": "it is no name with a list or a range of whole numbers",
-    "n=1,": "it is no name with a list or a range of whole numbers",
+    "n": "it is no name with a list or a range of whole numbers from 0 on",
+    "n=1,": "it is no name with a list or a range of whole numbers from 0 on",
     "n=1:2:0": "the range does not advance: its step is 0",
-    "=3": "it is no name with a list or a range of whole numbers",
+    "=3": "it is no name with a list or a range of whole numbers from 0 on",
 }
 
 
