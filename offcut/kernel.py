@@ -16,7 +16,7 @@ from offcut.backends.host import cache
 from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
-from offcut.backends.target import Loaded, Options, Planned, Target
+from offcut.backends.target import Loaded, Options, Planned, Target, gave
 from offcut.core.program import Program
 from offcut.core.remembered import kept_property
 from offcut.costmodel import Device
@@ -61,15 +61,24 @@ class KernelCode:
     def _load(self) -> Loaded:
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
-        name = cache.key(target.name, *content, *target.facts(options))
+        facts = gave(target, "facts", target.facts(options), (tuple, list), "a tuple of texts")
+        name = cache.key(target.name, *content, *facts)
         lowered = cache.read(name)
         if lowered is None or debug.verifies():
             planned = self.planned  # which proves it, again where it was kept
             if lowered is None:
-                lowered = target.lower(planned, self.signature, options)
+                code = target.lower(planned, self.signature, options)
+                lowered = gave(target, "lower", code, bytes, "bytes")
                 cache.write(name, lowered)
         with debug.timed("load"):
-            return target.load(lowered, self.signature, options)
+            loaded: Loaded = gave(
+                target,
+                "load",
+                target.load(lowered, self.signature, options),
+                Callable,
+                "a function of the constants",
+            )
+        return loaded
 
     @property
     def planned(self) -> Planned:
@@ -127,7 +136,7 @@ class KernelCode:
             arrays = loaded.held(arrays)
         else:
             arrays = {name: settled(array) for name, array in arrays.items()}
-        call = loaded(arrays)
+        call = gave(self.target, "load", loaded(arrays), Callable, "a function that is called")
         kind = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})
         made: Kernel = kind(self, arrays)
         return made

@@ -23,7 +23,7 @@ from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
-from offcut.backends.target import Options, Strategies, Target
+from offcut.backends.target import Options, Strategies, Target, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
@@ -111,7 +111,8 @@ def partition(
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     chosen = _chosen(target, "partition")
-    options = chosen.options("partition", microkernels=microkernels, threads=1)
+    asked = chosen.options("partition", microkernels=microkernels, threads=1)
+    options: Options = gave(chosen, "options", asked, Options, "Options")
     own = chosen.microkernels(options)
     elsewhere = (kernel for kernel in options.microkernels if kernel.unit != "core")
     tiles = {} if tile is None else tile
@@ -248,7 +249,7 @@ def compile(
     _check_records(records, decided)
     check_reassociate(reassociate, "compile")
     chosen = _chosen(target, "compile")
-    options = chosen.options(
+    asked = chosen.options(
         "compile",
         _checked_strategy(strategy),
         reassociate,
@@ -256,6 +257,7 @@ def compile(
         threads,
         _checked_schedule(schedule, strategy, microkernels),
     )
+    options: Options = gave(chosen, "options", asked, Options, "Options")
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
@@ -434,7 +436,11 @@ def target(name: str, machine: str | os.PathLike[str] | Device | None = None) ->
 
 def _chosen(asked: object, op: str) -> Target:
     """The target that an argument ``target=`` says."""
-    return asked if isinstance(asked, Target) else registry.named(asked, None, op)
+    if not isinstance(asked, Target):
+        return registry.named(asked, None, op)
+    gave(asked, "name", asked.name, str, "a text")
+    gave(asked, "machine", asked.machine, Device, "the description of a machine")
+    return asked
 
 
 __all__ = ["Kernel", "compile", "partition", "prove_equal", "target", "targets"]

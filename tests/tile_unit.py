@@ -124,6 +124,12 @@ def stores_tiles() -> bool:
     return isa.host().isa.name == "avx512"
 
 
+def skip_unless_tiles_are_stored() -> None:
+    """Skip where it does not."""
+    if not stores_tiles():
+        pytest.skip(f"{llvm.get_host_cpu_name()} lacks avx512f, with which the tile code stores")
+
+
 @contextmanager
 def emulated() -> Iterator[None]:
     """Kernels that are built inside run their tiles on `UNIT`, on a host that says it has the unit."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +42,23 @@ from offcut.search.settled import kind_of
 Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
 Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
 """From the constants, by the program's names, to what a user calls."""
+
+
+def gave(target: Target, method: str, found: Any, kind: Any, what: str) -> Any:
+    """What a method of a target gives, or an attribute of it.
+
+    kind  a type, or several: one of which it is
+
+    Raises TargetError where it is not of the kind that is asked for.
+    """
+    if isinstance(found, kind):
+        return found
+    raise TargetError(
+        "target",
+        f"cannot use target={target.name!r}",
+        at=f"{type(target).__name__}.{method}",
+        because=f"it gives {found!r}, not {what}",
+    )
 
 
 @dataclass(frozen=True)
@@ -329,18 +346,21 @@ class Target(ABC):
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
         forget()
-        found = next(iter(self.space(request.program, request.users, options)), None)
+        space = self.space(request.program, request.users, options)
+        plans = gave(self, "space", space, Iterable, "an iterator over plans")
+        found = next(iter(plans), None)
         if found is None:
             raise TargetError(
                 "compile",
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
+        plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
         steps = () if options.schedule is None else options.schedule.steps
         asked = any(isinstance(step, Primitive) for step in steps)
-        source = found.by_hand if asked and found.by_hand is not None else request.program
-        check_compiled((source, *found.through, found.program), options.reassociate)
-        return found
+        source = plan.by_hand if asked and plan.by_hand is not None else request.program
+        check_compiled((source, *plan.through, plan.program), options.reassociate)
+        return plan
 
     def plan_of(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
@@ -348,7 +368,8 @@ class Target(ABC):
         """What is to be said of a plan at these sizes, by the users' names."""
         made = plan_at(planned.applied, signature_of(*request.named), sizes)
         names = dict(request.users.sizes)
-        notes = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
+        found = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
+        notes = gave(self, "notes", found, (tuple, list), "a tuple of lines")
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
     def shown(
@@ -362,16 +383,18 @@ class Target(ABC):
         """A plan as its loop program (``loops``), or in one of `forms`, of a call where sizes are given."""
         if form == "loops" and sizes is None:
             return str(planned.program)
-        if form not in ("loops", *self.forms):
+        forms = ("loops", *gave(self, "forms", self.forms, (tuple, list), "a tuple of names"))
+        if form not in forms:
             raise DescribeError(
                 "source",
                 f"cannot show {form!r}",
                 because="there is no such form",
-                help=tuple(f'"{one}"' for one in ("loops", *self.forms)),
+                help=tuple(f'"{one}"' for one in forms),
             )
         if sizes is not None:
-            return self.show_at(planned, signature, options, form, sizes)
-        return self.show(planned, signature, options, form)
+            text = self.show_at(planned, signature, options, form, sizes)
+            return str(gave(self, "show_at", text, str, "a text"))
+        return str(gave(self, "show", self.show(planned, signature, options, form), str, "a text"))
 
     def show_at(
         self,

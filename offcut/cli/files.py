@@ -30,7 +30,7 @@ def read_program(path: Path, command: str) -> Program:
 def cut_file(path: Path, tiles: Sequence[str], tails: Sequence[str]) -> Partition:
     """The program in a file, cut as ``i=14`` or ``i=64,16`` and ``mask`` or ``i=balance`` say."""
     program = read_program(path, "cut")
-    tile, tail = _cut(tiles, tails)
+    tile, tail = _cut(tiles, tails, "cut")
     return partition(program, tile=tile, tail=tail)
 
 
@@ -48,7 +48,7 @@ def request_of(
             because="there is one program, and it is not compared with another",
             help=("offcut check SOURCE EMITTED --reassociate",),
         )
-    return Request(read_program(path, "check"), *_cut(tiles, tails))
+    return Request(read_program(path, "check"), *_cut(tiles, tails, "check"))
 
 
 def check_files(
@@ -71,12 +71,12 @@ def check_files(
 
 
 def _cut(
-    tiles: Sequence[str], tails: Sequence[str]
+    tiles: Sequence[str], tails: Sequence[str], command: str
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Tiles and strategies by axis, as options say them."""
     tile = {
         name: tuple(_number(part, "--tile", text) for part in value.split(","))
-        for name, value, text in (_pair(text, "--tile") for text in tiles)
+        for name, value, text in _pairs(tiles, "--tile", command)
     }
     named = [text for text in tails if "=" in text]
     for_all = [text for text in tails if "=" not in text]
@@ -89,8 +89,36 @@ def _cut(
             help=("--tail mask --tail i=balance",),
         )
     tail = dict.fromkeys(tile, for_all[0]) if for_all else {}
-    tail |= {name: value for name, value, _ in (_pair(text, "--tail") for text in named)}
+    tail |= {name: value for name, value, _ in _pairs(named, "--tail", command)}
+    idle = [*(for_all if not tile else ()), *(text for text in named if _name(text) not in tile)]
+    if idle:
+        loop = _name(idle[0]) if "=" in idle[0] else "i"
+        raise DescribeError(
+            command,
+            f"cannot take --tail {idle[0]}",
+            because=f"no --tile cuts {f'the loop {loop}' if '=' in idle[0] else 'a loop'}, so none has a tail",
+            help=(f"--tile {loop}=8 --tail {idle[0]}",),
+        )
     return tile, tail
+
+
+def _name(text: str) -> str:
+    return text.partition("=")[0].strip()
+
+
+def _pairs(texts: Sequence[str], option: str, command: str) -> list[tuple[str, str, str]]:
+    """Options of a name each; refused where a name comes twice."""
+    found = [_pair(text, option) for text in texts]
+    for number, (name, _, text) in enumerate(found):
+        before = next((one for known, _, one in found[:number] if known == name), None)
+        if before is not None:
+            raise DescribeError(
+                command,
+                f"cannot take {option} {text}",
+                because=f"{option} {before} came before",
+                help=(f"{option} {name}=… once",),
+            )
+    return found
 
 
 def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
@@ -98,7 +126,7 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
 
     Raises DescribeError where a size of `program` has none, or it has no such size.
     """
-    pairs = (_pair(text, "--at") for text in texts)
+    pairs = _pairs(texts, "--at", "cut")
     found = {name: _number(value, "--at", text) for name, value, text in pairs}
     names = [size.name for size in program.sizes]
     if found.keys() != {*names}:
@@ -128,7 +156,7 @@ def _number(text: str, option: str, whole: str) -> int:
         raise DescribeError(
             "cut",
             f"cannot read {option} {whole}",
-            because=f"{text!r} is not a whole number",
+            because=f"{text!r} is no whole number from 0 on",
             help=(f"{option} {whole.partition('=')[0]}=8",),
         )
     return int(text)

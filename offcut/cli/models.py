@@ -198,7 +198,7 @@ def _number(text: str, whole: str) -> int:
         raise DescribeError(
             "run",
             f"cannot read --size {whole}",
-            because=f"{text!r} is not a whole number",
+            because=f"{text!r} is no whole number from 0 on",
             help=(f"--size {whole.partition('=')[0]}=3",),
         )
     return int(text)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offcut.cli.app import app, refusals
+from offcut.errors import DescribeError
 
 
 @app.command()
@@ -34,6 +35,13 @@ def cut(
     from offcut.cli.files import cut_file, sizes_at
 
     with refusals():
+        if at and png is None:
+            raise DescribeError(
+                "cut",
+                f"cannot take --at {at[0]}",
+                because="it is a size of the picture, and none is drawn",
+                help=(f"--png cut.png --at {' --at '.join(at)}",),
+            )
         made = cut_file(program, tile or (), tail or ())
         if png is not None:
             made.plot(png, axes=None, **sizes_at(at or (), made.source))

@@ -35,7 +35,10 @@ def run(
             help="to=to.npy: an input that is known before any call, as shapes and axes have to be.",
         ),
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="That a call may use.")] = None,
+    target: Annotated[
+        str, typer.Option(help="What runs the kernels; by comma several: the first that takes one.")
+    ] = "cpu",
     distributive: Annotated[
         bool,
         typer.Option(
@@ -63,6 +66,7 @@ def run(
         made = from_onnx(
             model,
             threads=threads,
+            target=tuple(name.strip() for name in target.split(",")),
             constants=arrays_of(constant or (), "--constant"),
             distributive=distributive,
             parts=parts,

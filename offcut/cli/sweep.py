@@ -38,7 +38,9 @@ def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
                 "sweep",
                 f"cannot read the size of the axis {letter!r}",
                 at=f"--{letter} {value}".rstrip(),
-                because=f"{value!r} is not a whole number" if value else "there is no number",
+                because=f"{value!r} is no whole number from 0 on"
+                if value
+                else "there is no number",
                 help=(f"--{letter} 768",),
             )
         if letter in extents:
@@ -63,7 +65,7 @@ class _SweepCommand(TyperCommand):
 
 
 _OF_ORACLE = ("constants", "limit", "most", "ways", "records", "seed", "seeds", "threads")
-_OF_CONTRACTIONS = ("strategies", "against", "points", "every", "pack")
+_OF_CONTRACTIONS = ("strategies", "against", "points", "every", "pack", "seconds")
 
 
 @app.command("sweep", cls=_SweepCommand)
@@ -94,6 +96,10 @@ def sweep_command(
     ] = 24,
     every: Annotated[bool, typer.Option("--every", help="Take every size of a range.")] = False,
     budget: Annotated[float, typer.Option(min=0.001, help="Seconds per cell.")] = 0.3,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0, help="After which no size is begun; what was measured is shown."),
+    ] = None,
     pack: Annotated[
         bool,
         typer.Option(help="Operands after the first without swept sizes are packed constants."),
@@ -117,7 +123,7 @@ def sweep_command(
     records: In = None,
     seed: Annotated[int, typer.Option(help="Of arrays, and the first of the explorers'.")] = 0,
     seeds: Annotated[int | None, typer.Option(help="That explorers run with.")] = None,
-    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="That a call may use.")] = None,
 ) -> None:
     """Measure a contraction over a range of sizes: strategies against each other and peers.
 
@@ -163,6 +169,7 @@ def sweep_command(
             against=_names(against, "--against", some=False),
             points=None if every else points,
             budget=budget,
+            until=seconds,
             pack=pack,
             csv=csv,
             png=png,

@@ -9,7 +9,7 @@ import typer
 
 from offcut.cli.app import app, refusals
 from offcut.cli.records import In
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 
 
 @app.command("tune")
@@ -23,7 +23,7 @@ def tune_command(
         list[str] | None, typer.Option(help="An input that is known before any call.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="At most; 64 where --seconds is not given.")
+        int | None, typer.Option(min=1, help="At most; 64 where --seconds is not given.")
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="After which no trial begins.")] = None,
     explorer: Annotated[
@@ -35,7 +35,7 @@ def tune_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     records: In = None,
-    threads: Annotated[int | None, typer.Option(help="That a call may use.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="That a call may use.")] = None,
     pool: Annotated[
         str | None,
         typer.Option(help="tcp://host:port of a dask scheduler whose workers measure; or local."),
@@ -51,8 +51,19 @@ def tune_command(
     from offcut.tuning.tune import tune
 
     with refusals():
+        source = read_program(program, "tune")
+        if source.sizes and not sizes:
+            names = [size.name for size in source.sizes]
+            raise DescribeError(
+                "tune",
+                f"cannot tune {source.name} for no sizes",
+                because=f"nothing says which values {', '.join(names)} take",
+                help=tuple(
+                    " ".join(f"--sizes {n}={v}" for n in names) for v in ("1,7,33", "1:512")
+                ),
+            )
         found = tune(
-            read_program(program, "tune"),
+            source,
             constants=tuple(constants or ()),
             sizes=read_sizes(sizes) if sizes else None,
             trials=trials,

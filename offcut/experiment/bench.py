@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,7 @@ class Options:
     cells    regular expression that is looked for in ``title: label``; empty takes all
     budget   seconds per cell and contender
     patience seconds that one call may be expected to last; a slower contender leaves the cell out
+    until    seconds after which no cell is begun but the first of a group
     slow     whether peers that take minutes to prepare take part
     case     what this process is to measure alone and print as JSON; empty: the whole bench
     turn     which time it does
@@ -83,6 +85,7 @@ class Options:
     threads: int = 1
     budget: float = 0.12
     patience: float = 1.0
+    until: float = inf
     json: Path | None = None
     case: str = ""
     turn: int = 0
@@ -198,7 +201,17 @@ def measured(
     """A row for each task; its limit is measured before and after, and the tighter one counts."""
     clock: Clock = time.process_time if options.threads == 1 else time.perf_counter
     contenders, rates = (*own, *peers), dict[str, float]()
-    for label, make in track(group.tasks.items(), group.title, console=console):
+    begun = time.monotonic()
+    for number, (label, make) in enumerate(
+        track(group.tasks.items(), group.title, console=console)
+    ):
+        if number and time.monotonic() - begun > options.until:
+            left = len(group.tasks) - number
+            said = (
+                f"{left} of {len(group.tasks)} cells are not measured: {options.until:g} s are over"
+            )
+            console.print(said, style="yellow", highlight=False)
+            return
         task = make()
         work = task.flop, task.moved, task.kind
         before = limits.now(*work)

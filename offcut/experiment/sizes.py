@@ -59,7 +59,7 @@ def sizes_of(text: str, points: int | None) -> SweptSizes:
     if not equals or not re.fullmatch("[A-Za-z]+", letters):
         raise refused("it does not begin with an axis and '=', such as m=")
     if not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", body):
-        raise refused(f"{body!r} is neither a range nor a list of whole numbers")
+        raise refused(f"{body!r} is neither a range nor a list of whole numbers from 0 on")
     numbers = [int(number) for number in re.split("[,:]", body)]
     if max(numbers) > 2**31 - 1:
         raise refused("a size is at most 2**31 - 1")

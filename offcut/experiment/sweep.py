@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ def sweep(
     against: Sequence[str],
     points: int | None,
     budget: float,
+    until: float | None,
     pack: bool,
     csv: Path,
     png: Path,
@@ -44,6 +46,7 @@ def sweep(
     names    strategies; the ratios to the best peer are of the first
     against  peers
     budget   seconds per cell, which one call may take at most
+    until    seconds after which no size is begun; None: all are measured
     pack     whether operands after the first without swept sizes are packed constants
 
     Raises DescribeError where these do not fit, OffcutError where a file cannot be written.
@@ -77,7 +80,7 @@ def sweep(
         "sweep",
         [Group(title, tasks, ranges)],
         Asked(),
-        Options(budget=budget, patience=budget),
+        Options(budget=budget, patience=budget, until=inf if until is None else until),
         own=lambda _: ours,
         peers=against,
         over=f"{names[0]} over the best peer",

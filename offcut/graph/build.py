@@ -87,7 +87,7 @@ class Builder:
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)
         made = self._value(name, kind, self._shape(name, shape))
         self.inputs.append(made)
-        return Ref(made.name)
+        return Ref(made.name, self)
 
     def constant(self, name: str, array: Any) -> Ref:
         """An array that is known: copied, where somebody might write to it.
@@ -101,7 +101,7 @@ class Builder:
         made = self._value(name, str(found.dtype), tuple(normal(int(e)) for e in np.shape(array)))
         self.constants[made.name] = made
         self.arrays[made.name] = found.reshape(np.shape(array))
-        return Ref(made.name)
+        return Ref(made.name, self)
 
     def node(
         self, op: str, *arguments: Argument, results: Iterable[str] = (), **options: Argument
@@ -110,8 +110,10 @@ class Builder:
 
         results  their names; by default that of the operator, made fresh
 
-        Raises DescribeError where the operator does not take such operands.
+        Raises DescribeError where the operator does not take such operands, or one is of another builder.
         """
+        for argument in (*arguments, *options.values()):
+            self._check_own(argument, op)
         arguments = tuple(map(plain, arguments))
         named = tuple(sorted((name, plain(value)) for name, value in options.items()))
         found = inferred(op, arguments, named, self.values, tuple(self.sizes.values()))
@@ -122,15 +124,23 @@ class Builder:
             made.append(self._value(name if kept else self.fresh(name), dtype, shape))
         self.later.difference_update(value.name for value in made)
         self.nodes.append(Node(tuple(made), op, arguments, named))
-        refs = tuple(Ref(value.name) for value in made)
+        refs = tuple(Ref(value.name, self) for value in made)
         return refs[0] if len(refs) == 1 else refs
 
     def shape(self, value: Ref) -> tuple[Expr, ...]:
-        """The shape of a value."""
+        """The shape of a value.
+
+        Raises DescribeError for a value that is not there.
+        """
+        self._check(value, "ask for the shape of {}")
         return self.values[value.name].shape
 
     def is_zero(self, value: Ref) -> bool:
-        """Whether a value is known to be nothing but zeros: a constant, or a view of one."""
+        """Whether a value is known to be nothing but zeros: a constant, or a view of one.
+
+        Raises DescribeError for a value that is not there.
+        """
+        self._check(value, "look for zeros in {}")
         name = value.name
         for node in reversed(self.nodes):
             if node.op in VIEWS and node.results[0].name == name:
@@ -144,16 +154,7 @@ class Builder:
         Raises DescribeError for a value that is not there.
         """
         for value in values:
-            if not isinstance(value, Ref):
-                raise DescribeError(
-                    "graph",
-                    f"cannot give {value!r} back",
-                    because=f"it is a {type(value).__name__}, no value of the graph",
-                    help=("what input, constant and node give",),
-                )
-            if value.name not in self.values:
-                because = "no input, constant or node is called so"
-                raise DescribeError("graph", f"cannot give {value.name} back", because=because)
+            self._check(value, "give {} back")
         self.outputs += [value.name for value in values]
 
     def fresh(self, name: str) -> str:
@@ -184,6 +185,38 @@ class Builder:
     def bound(self) -> Bound:
         """The graph so far, with its constants."""
         return Bound(self.graph, dict(self.arrays))
+
+    def _check(self, value: Ref, what: str) -> None:
+        """That a value, for which there is a ``{}`` in what is done with it, is one of this graph."""
+        if not isinstance(value, Ref):
+            raise DescribeError(
+                "graph",
+                f"cannot {what.format(repr(value))}",
+                because=f"it is a {type(value).__name__}, no value of the graph",
+                help=("what input, constant and node give",),
+            )
+        self._check_own(value, "", what)
+        if value.name not in self.values:
+            because = "no input, constant or node is called so"
+            raise DescribeError("graph", f"cannot {what.format(value.name)}", because=because)
+
+    def _check_own(self, argument: Argument, at: str, what: str = "take {}") -> None:
+        """That no value of an argument was given by another builder: its name may be that of another value here."""
+        if isinstance(argument, list | tuple):
+            for one in argument:
+                self._check_own(one, at, what)
+        elif isinstance(argument, Ref) and argument.builder not in (None, self):
+            name = getattr(argument.builder, "name", "")
+            raise DescribeError(
+                "graph",
+                f"cannot {what.format(argument.name)}",
+                at=at,
+                because=f"another Builder gave it, that of the graph {name}; this one is that of {self.name}",
+                help=(
+                    f"{argument.name} = builder.input(…), an input of this graph",
+                    "one Builder for all nodes of a graph",
+                ),
+            )
 
     def _shape(self, name: str, shape: Iterable[Expr | int]) -> tuple[Expr, ...]:
         """A shape in the form of graphs; refused where an extent is none, or names no size."""
@@ -219,13 +252,15 @@ def _is_extent(one: object) -> bool:
 
 
 def plain(argument: Argument) -> Argument:
-    """An argument in the form that graphs hold: lists as tuples, numbers of any kind as Python's, extents in their form, programs as
+    """An argument in the form that graphs hold: values by their names, lists as tuples, numbers of any kind as Python's, extents in their form, programs as
     texts.
     """
     if isinstance(argument, Program):
         return str(argument)
     if isinstance(argument, list | tuple):
         return tuple(map(plain, argument))
+    if isinstance(argument, Ref):
+        return Ref(argument.name)
     if isinstance(argument, np.generic):
         return plain(argument.item())
     if isinstance(argument, np.ndarray):

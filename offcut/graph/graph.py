@@ -14,9 +14,13 @@ from offcut.describe.request import Array
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A value of the graph, as an operand."""
+    """A value of the graph, as an operand.
+
+    builder  that gave it; None: any that has a value of this name
+    """
 
     name: str
+    builder: object = field(default=None, compare=False, repr=False)
 
 
 Argument: TypeAlias = "Ref | Expr | int | float | bool | str | tuple[Argument, ...] | None"

@@ -67,7 +67,7 @@ def read_sizes(texts: Sequence[str]) -> dict[str, range | list[int]]:
         name, _, values = (part.strip() for part in text.partition("="))
         numbers = [int(number) for number in re.findall(r"\d+", values)]
         if not name or not re.fullmatch(r"\d+(,\d+)*|\d+:\d+(:\d+)?", values):
-            because = "it is no name with a list or a range of whole numbers"
+            because = "it is no name with a list or a range of whole numbers from 0 on"
         elif name in found:
             because = f"--sizes {name}=… came before"
         elif ":" in values and numbers[2:] == [0]:

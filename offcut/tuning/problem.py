@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from math import fsum
+from math import fsum, isnan
+from numbers import Real
 from time import time
 
 import offcut
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
+from offcut.core.whole import whole
 from offcut.costmodel import plain
+from offcut.errors import DescribeError
 from offcut.schedule import Schedule
 from offcut.search import Origin, Outcome, Place, ProgramText, Record
 
@@ -80,6 +83,24 @@ class Limits:
     hopeless: float = 4.0
     noise: float = 0.5
     reference: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Raises DescribeError for what is no such number."""
+        for one in fields(self):
+            value, whole_ = getattr(self, one.name), one.name == "memory"
+            good = whole(value) is not None if whole_ else _is_number(value)
+            if not (good and value > 0):
+                raise DescribeError(
+                    "Limits",
+                    f"cannot take {one.name}={value!r}",
+                    because=f"{one.name} is {'an int' if whole_ else 'a number'} above 0",
+                    help=(f"Limits({one.name}={one.default})",),
+                )
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is one; infinity is, NaN is not."""
+    return isinstance(value, Real) and not isinstance(value, bool) and not isnan(value)
 
 
 DEFAULT = Limits()

@@ -91,7 +91,7 @@ def test_compact_arrays_are_seen_as_views_see_them(dtype: str) -> None:
 
 
 def test_compact_tensors_are_seen_as_views_see_them() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="torch is an extra")
     from offcut.backends.host import arrays
 
     made = torch.zeros(3, 5, 2)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from compiled import Array
 from conftest import edge_sizes, slow
-from tile_unit import UNIT, emulated, stores_tiles
+from tile_unit import UNIT, emulated, skip_unless_tiles_are_stored
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa
@@ -21,8 +21,7 @@ TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 @pytest.fixture(autouse=True)
 def tile_unit() -> Iterator[None]:
     """A host that says it has the tensor unit."""
-    if not stores_tiles():
-        pytest.skip("the tile code stores with AVX-512")
+    skip_unless_tiles_are_stored()
     UNIT.faults.clear()
     with emulated():
         yield

@@ -84,6 +84,40 @@ REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
 }
 
 
+FOREIGN: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
+    "operand": (lambda made, x: made.node("relu", x), "take x\n  at       relu"),
+    "operand among several": (
+        lambda made, x: made.node("concatenate", [x, x], axis=1),
+        "take x\n  at       concatenate",
+    ),
+    "output": (lambda made, x: made.output(x), "give x back"),
+    "value whose shape is asked for": (
+        lambda made, x: made.shape(x),
+        "ask for the shape of x",
+    ),
+    "value that may be zero": (lambda made, x: made.is_zero(x), "look for zeros in x"),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_value_of_another_builder_is_refused_though_one_here_is_called_so(case: str) -> None:
+    ask, text = FOREIGN[case]
+    other = Builder("other").input("x", "float32", (4,))
+    made, _ = builder()
+    with pytest.raises(DescribeError) as refused:
+        ask(made, other)
+    assert (
+        str(refused.value)
+        == f"""\
+graph: cannot {text}
+  because  another Builder gave it, that of the graph other; this one is that of g
+  help     x = builder.input(…), an input of this graph
+  help     one Builder for all nodes of a graph"""
+    )
+    assert made.graph.nodes == ()
+    assert made.graph.outputs == ()
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_builder_refuses(case: str) -> None:
     ask, text = REFUSED[case]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +23,12 @@ from offcut.backends.accelerator.isa import (
     Stream,
     Tokens,
 )
-from offcut.backends.accelerator.simulator import simulate
+from offcut.backends.accelerator.isa.encoding import decode, encode
+from offcut.backends.accelerator.isa.listing import listing
+from offcut.backends.accelerator.simulator import simulate, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel import load
+from offcut.errors import OffcutError, StreamError
 
 VTA, GEMMINI = (Spec.of(load(name)) for name in ("vta", "gemmini"))
 DRAM = {
@@ -152,3 +156,127 @@ simulate: the stream comes to a standstill
   at       instruction 1: load inputs[0] = dram[0], 1 row of 1
   because  load, at 1, waits for room for a token to compute; compute waits for instruction 4; store has run all of its instructions; instruction 3 waits for room in the queue of load, of 1"""
     )
+
+
+GIVEN: dict[str, tuple[Callable[[], object], str]] = {
+    "no stream": (
+        lambda: simulate(None, None, VTA),  # type: ignore[arg-type]
+        """\
+simulate: cannot take None as a stream
+  because  it is of type NoneType, not Stream
+  help     Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))""",
+    ),
+    "a name for the machine": (
+        lambda: timed(Stream((Finish(),)), "vta"),  # type: ignore[arg-type]
+        """\
+timed: cannot take 'vta' as the machine
+  because  it is of type str, not Spec
+  help     Spec.of(load("vta")) is a description in numbers""",
+    ),
+    "a name for its description": (
+        lambda: Spec.of("vta"),  # type: ignore[arg-type]
+        """\
+target: cannot plan for 'vta'
+  because  it is of type str, not the description of a machine
+  help     Spec.of(load("vta"))""",
+    ),
+    "one instruction for several": (
+        lambda: timed(Stream(Finish()), VTA),  # type: ignore[arg-type]
+        """\
+timed: cannot take Finish(tokens=Tokens(pop_prev=False, pop_next=False, push_pr… as instructions
+  because  it is of type Finish, not a tuple""",
+    ),
+    "a text for an instruction": (
+        lambda: listing(Stream(("load",)), VTA),  # type: ignore[arg-type]
+        """\
+listing: cannot take 'load'
+  at       instruction 0
+  because  instructions are Load, Store, Gemm, Alu, Finish""",
+    ),
+    "numbers for a micro-op": (
+        lambda: simulate(Stream((OPS,), ((0, 0, 0),)), None, VTA),  # type: ignore[arg-type]
+        """\
+simulate: cannot take (0, 0, 0)
+  at       micro-op 0
+  because  it is no MicroOp""",
+    ),
+    "half a word": (
+        lambda: encode(Finish(tokens=True), VTA),  # type: ignore[arg-type]
+        "encode: cannot take Finish(tokens=True)\n  because  tokens = True is not Tokens",
+    ),
+    "a number for a loop": (
+        lambda: encode(Gemm(0, 1, 3), VTA),  # type: ignore[arg-type]
+        """\
+encode: cannot take Gemm(begin=0, end=1, outer=3, inner=Loop(extent=1, dst=0, sr…
+  because  outer = 3 is not a Loop of integers""",
+    ),
+    "a text for bits": (
+        lambda: decode("0x8", VTA),  # type: ignore[arg-type]
+        "decode: cannot decode '0x8'\n  because  it is of type str, not an integer",
+    ),
+    "a list of arrays": (
+        lambda: simulate(Stream((OPS,), (MicroOp(0),)), [1], VTA),  # type: ignore[arg-type]
+        """\
+simulate: cannot take dram
+  because  it is of type list, not a dict of arrays by Place
+  help     dram=None for times without values""",
+    ),
+    "an array by a name": (
+        lambda: simulate(Stream((OPS,), (MicroOp(0),)), {"inputs": np.zeros(3)}, VTA),  # type: ignore[dict-item]
+        """\
+simulate: cannot take dram['inputs']
+  because  it is of type ndarray; arrays of words are given by Place
+  help     {Place.INPUTS: numpy array of words}""",
+    ),
+    "micro-ops that there are not": (
+        lambda: simulate(Stream((Load(Place.MICRO_OPS, 0, 0, 1, 9, 9),), (MicroOp(0),)), None, VTA),
+        """\
+simulate: cannot run an instruction
+  at       instruction 0: load micro-ops[0] = dram[0], 1 row of 9
+  because  it touches micro-ops[0:9] of main memory, and there are 1 words""",
+    ),
+    "a load of outputs": (
+        lambda: simulate(Stream((Load(Place.OUTPUTS, 0, 0, 1, 1, 1),)), None, VTA),
+        """\
+simulate: cannot run an instruction
+  at       instruction 0: load outputs[0] = dram[0], 1 row of 1
+  because  outputs are stored, never loaded""",
+    ),
+}
+
+FIELDS: dict[str, tuple[Instruction, str]] = {
+    "a place by its name": (Load("inputs", 0, 0, 1, 1, 1), "place = 'inputs' is not a Place"),  # type: ignore[arg-type]
+    "half a word": (Store(0.5, 0, 1, 1, 1), "sram = 0.5 is not an integer"),  # type: ignore[arg-type]
+    "three pads": (
+        Load(Place.INPUTS, 0, 0, 1, 1, 1, (0, 0, 0)),  # type: ignore[arg-type]
+        "pad = (0, 0, 0) is not four integers: rows above and below, words left and right",
+    ),
+    "a loop of half a turn": (
+        Gemm(0, 1, Loop(0.5)),  # type: ignore[arg-type]
+        "outer = Loop(extent=0.5, dst=0, src=0, wgt=0) is not a Loop of integers",
+    ),
+    "an operation by its name": (Alu("shr", 0, 1), "op = 'shr' is not an AluOp"),  # type: ignore[arg-type]
+    "half an immediate": (
+        Alu(AluOp.ADD, 0, 1, immediate=4.5),  # type: ignore[arg-type]
+        "immediate = 4.5 is not an integer, or None for a second word",
+    ),
+    "a count of resets": (Gemm(0, 1, reset=1), "reset = 1 is not True or False"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_what_is_no_stream_no_machine_and_no_words_is_refused(case: str) -> None:
+    ask, text = GIVEN[case]
+    with pytest.raises(OffcutError) as refused:
+        ask()
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize("case", FIELDS)
+def test_a_field_of_another_type_is_refused_with_its_name(case: str) -> None:
+    instruction, because = FIELDS[case]
+    for ask in (simulate, lambda stream, dram, spec: timed(stream, spec)):
+        with pytest.raises(StreamError) as refused:
+            ask(Stream((OPS, instruction), (MicroOp(0),)), None, VTA)
+        assert refused.value.at == "instruction 1"
+        assert refused.value.because == because

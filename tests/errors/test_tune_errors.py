@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.errors import OffcutError
+from offcut.errors import DescribeError, OffcutError
 from offcut.tuning.distribution import read_sizes
+from offcut.tuning.problem import Limits
 
 n, m = oc.dim("n", min=2, max=512, multiple_of=2), oc.dim("m", min=1, max=64)
 A = oc.placeholder((n, 8), name="A")
@@ -266,10 +269,10 @@ tune: cannot tune for a = 9, b = 8
 
 
 READ = {
-    "n": "it is no name with a list or a range of whole numbers",
-    "n=1,": "it is no name with a list or a range of whole numbers",
+    "n": "it is no name with a list or a range of whole numbers from 0 on",
+    "n=1,": "it is no name with a list or a range of whole numbers from 0 on",
     "n=1:2:0": "the range does not advance: its step is 0",
-    "=3": "it is no name with a list or a range of whole numbers",
+    "=3": "it is no name with a list or a range of whole numbers from 0 on",
 }
 
 
@@ -292,3 +295,29 @@ tune: cannot read the sizes
 def test_a_size_is_given_once() -> None:
     with pytest.raises(OffcutError, match="--sizes n=… came before"):
         read_sizes(["n=1", "n=2"])
+
+
+LIMITS: dict[str, tuple[Any, str, str]] = {
+    "budget": (-1, "a number", "0.3"),
+    "patience": ("60", "a number", "60.0"),
+    "resolution": ([1], "a number", "0.02"),
+    "hopeless": (None, "a number", "4.0"),
+    "noise": (nan, "a number", "0.5"),
+    "reference": (True, "a number", "300.0"),
+    "memory": (1.5, "an int", "4294967296"),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_is_a_number_above_0(name: str) -> None:
+    value, kind, default = LIMITS[name]
+    with pytest.raises(DescribeError) as refused:
+        Limits(**{name: value})
+    assert (
+        str(refused.value)
+        == f"""\
+Limits: cannot take {name}={value!r}
+  because  {name} is {kind} above 0
+  help     Limits({name}={default})"""
+    )
+    assert Limits(noise=inf, memory=np.int64(1 << 30), budget=np.float32(0.5)).patience == 60.0

@@ -54,7 +54,7 @@ def test_inputs_that_are_not_given_are_drawn_at_the_sizes_that_are_asked_for(mod
         ),
         (
             ["--size", "batch=x"],
-            "run: cannot read --size batch=x\n  because  'x' is not a whole number\n  help     --size batch=3\n",
+            "run: cannot read --size batch=x\n  because  'x' is no whole number from 0 on\n  help     --size batch=3\n",
         ),
         (["--input", "x"], "run: cannot read --input x\n  because  it is no name=value\n"),
         (
@@ -179,3 +179,18 @@ def test_inputs_that_do_not_fit_are_refused(
     (tmp_path / "x.csv").write_text("1,2")
     done = run(app, ["run", str(model), *(option.format(tmp_path) for option in options)])
     assert (done.exit_code, done.stderr) == (2, text.format(tmp_path))
+
+
+def test_kernels_run_on_the_target_that_is_asked_for(model: Path, tmp_path: Path) -> None:
+    found = []
+    for target in ("cpu", "interpret", "vta, interpret"):
+        folder = tmp_path / target
+        done = run(app, ["run", str(model), "--target", target, "--output", str(folder)])
+        assert done.exit_code == 0, done.output
+        found.append([np.load(file) for file in sorted(folder.iterdir())])
+    for others in found[1:]:
+        for one, wanted in zip(others, found[0], strict=True):
+            np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
+    refused = run(app, ["run", str(model), "--target", "tpu"])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("target: cannot plan for 'tpu'")

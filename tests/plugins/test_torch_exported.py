@@ -470,3 +470,86 @@ def test_what_torch_checks_as_it_runs_is_checked_at_each_call() -> None:
     assert [str(one) for one, _ in model.program.left] == ["linalg_inv_ex"]
     with pytest.raises(torch.linalg.LinAlgError, match="singular"):
         model(torch.zeros(2, 3, 3))
+
+
+class Masked(nn.Module):
+    """Arguments that are given by name alone; another result for many rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        *,
+        mask: torch.Tensor | None = None,
+        more: torch.Tensor | None = None,
+        scale: float = 2.0,
+    ) -> torch.Tensor:
+        found = self.layer(x)
+        found = found if mask is None else found * mask
+        found = found if more is None else found + more
+        return (found + 1.0 if x.shape[0] > 9 else found) * scale
+
+
+def test_a_module_is_taken_with_arguments_by_name() -> None:
+    module, rows = Masked(), lambda n: torch.randn(n, 8)
+    model = oc.from_torch(module, (rows(3),), kwargs={"mask": rows(3), "more": rows(3)})
+    for n in (1, 3, 7, 12):  # 12 rows: traced once more
+        x, mask, more = rows(n), rows(n), rows(n)
+        wanted = module(x, mask=mask, more=more)
+        torch.testing.assert_close(model(x, mask=mask, more=more), wanted)
+        torch.testing.assert_close(model(x, more=more, mask=mask), wanted)
+    assert len(model.traced) == 2
+    by_name = oc.from_torch(module, kwargs={"x": rows(3), "scale": 3.0})
+    x = rows(5)
+    torch.testing.assert_close(by_name(x=x, scale=3.0), module(x, scale=3.0))
+
+
+def test_a_program_that_was_exported_with_arguments_by_name_is_called_so() -> None:
+    module, x, mask = Masked(), torch.randn(3, 8), torch.randn(3, 8)
+    program = torch.export.export(module, (x,), {"mask": mask})
+    model = oc.from_torch(program)
+    torch.testing.assert_close(model(x, mask=mask), module(x, mask=mask))
+    with pytest.raises(CallError) as refused:
+        model(x)
+    assert (
+        str(refused.value)
+        == """\
+call: cannot take 1 arguments and no named ones
+  because  it was exported to be called by model(…, mask=…)"""
+    )
+    with pytest.raises(DescribeError) as named:
+        oc.from_torch(program, kwargs={"mask": mask})
+    assert (
+        str(named.value)
+        == """\
+from_torch: cannot take mask for an exported program
+  because  it is called as it was exported
+  help     torch.export.export(model, args, kwargs)"""
+    )
+    with pytest.raises(DescribeError) as none:
+        oc.from_torch(module, (x,), kwargs=3)  # type: ignore[arg-type]
+    assert (
+        str(none.value)
+        == """\
+from_torch: cannot take kwargs=3
+  because  they are a dict of what the module is called with by name
+  help     from_torch(model, (x,), kwargs={"mask": mask})"""
+    )
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x * 2.0 + y) * (3.0 if x.shape[0] > 9 else 1.0)
+
+
+def test_an_example_that_is_given_twice_is_two_arguments() -> None:
+    """torch.export takes it for one, so that a call of two gave what a call of the first twice gives."""
+    x = torch.randn(3, 8)
+    model = oc.from_torch(Doubled(), (x, x))
+    twice = torch.randn(12, 8)
+    for given in ((torch.randn(7, 8), torch.randn(7, 8)), (x, x), (twice, twice)):
+        torch.testing.assert_close(model(*given), Doubled()(*given))
+    torch.testing.assert_close(model(twice, twice + 1.0), Doubled()(twice, twice + 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tile_unit import emulated, stores_tiles
+from tile_unit import emulated, skip_unless_tiles_are_stored
 
 import offcut as oc
 from offcut.core.dtypes import numpy_dtype
@@ -33,8 +33,7 @@ ZEROS = ("32*((K + 31)//32)", "where(k < K, B[k, j], 0)")
 def test_a_sum_over_panels_is_a_microkernels_where_they_end_in_zeros(
     depth: str, value: str, covered: bool
 ) -> None:
-    if not stores_tiles():
-        pytest.skip("the tile code stores with AVX-512")
+    skip_unless_tiles_are_stored()
     program = oc.parse(PROGRAM.replace("DEPTH", depth).replace("VALUE", value))
     rng = np.random.default_rng(0)
     with emulated():

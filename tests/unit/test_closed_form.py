@@ -75,6 +75,11 @@ TERMS: dict[str, Expr] = {
     "a cube": ix.mul(ix.mul(i, i), ix.sub(n, i)),
     "a minimum": ix.minimum(6, ix.sub(n, ix.mul(6, i))),
     "a maximum of two that rise": ix.maximum(ix.mul(2, i), ix.add(i, 3)),
+    "a minimum of two that rise alike": ix.minimum(ix.add(i, m), ix.add(i, n)),
+    "a maximum of two that fall alike, in halves": ix.maximum(
+        ix.sub(m, ix.floordiv(i, 2)), ix.sub(n, ix.floordiv(i, 2))
+    ),
+    "a condition of two that rise alike": where(Compare("<", ix.add(i, m), ix.add(i, n)), i, 7),
     "a condition": where(Compare("<", i, m), i, 7),
     "a condition the other way round": where(Compare(">=", ix.mul(2, i), m), ix.mul(i, i), 1),
     "one place": where(Compare("==", i, m), 5, i),

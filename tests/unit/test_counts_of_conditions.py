@@ -166,6 +166,18 @@ def test_bytes_under_a_condition_are_those_of_the_iterations_that_run() -> None:
         assert formula.subs({s: at[str(s)] for s in formula.free_symbols}) >= ran
 
 
+def test_what_stays_is_the_most_of_the_iterations_whichever_runs_half_way() -> None:
+    kernel = oc.compile(oc.parse(ROWS))
+    formulas = kernel.cost().kept
+    for n in (1000, 1001, 1002, 1003):
+        kept = kernel.cost(n=n, m=1000).kept
+        assert min(kept.values()) >= 8000  # a row, and the sums
+        at = {"n": n, "m": 1000}
+        for name, size in kept.items():
+            one = formulas[name]
+            assert one.subs({s: at[str(s)] for s in one.free_symbols}) >= size
+
+
 def test_bytes_that_are_too_much_to_add_up_are_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

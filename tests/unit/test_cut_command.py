@@ -90,7 +90,7 @@ cut: cannot read --tile i
             ["--tile", "i=x"],
             """\
 cut: cannot read --tile i=x
-  because  'x' is not a whole number
+  because  'x' is no whole number from 0 on
   help     --tile i=8
 """,
         ),
@@ -101,6 +101,46 @@ cut: cannot take 2 strategies for all loops
   at       --tail mask --tail cut
   because  one is for all that are not named
   help     --tail mask --tail i=balance
+""",
+        ),
+        (
+            ["--tile", "i=-4"],
+            """\
+cut: cannot read --tile i=-4
+  because  '-4' is no whole number from 0 on
+  help     --tile i=8
+""",
+        ),
+        (
+            ["--tile", "i=4", "--tile", "i=8"],
+            """\
+cut: cannot take --tile i=8
+  because  --tile i=4 came before
+  help     --tile i=… once
+""",
+        ),
+        (
+            ["--tail", "mask"],
+            """\
+cut: cannot take --tail mask
+  because  no --tile cuts a loop, so none has a tail
+  help     --tile i=8 --tail mask
+""",
+        ),
+        (
+            ["--tile", "i=4", "--tail", "j=mask"],
+            """\
+cut: cannot take --tail j=mask
+  because  no --tile cuts the loop j, so none has a tail
+  help     --tile j=8 --tail j=mask
+""",
+        ),
+        (
+            ["--tile", "i=4", "--at", "n=3"],
+            """\
+cut: cannot take --at n=3
+  because  it is a size of the picture, and none is drawn
+  help     --png cut.png --at n=3
 """,
         ),
         (

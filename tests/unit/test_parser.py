@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import offcut as oc
 from offcut import parse
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
 from offcut.core.program import (
@@ -220,3 +222,20 @@ def test_reasonable_depth_is_read() -> None:
     loops = "\n".join(" " * depth + f"for i{depth} in 0:1" for depth in range(45))
     for text in (nested, summed, loops):
         assert parse(str(parse(text))) == parse(text)
+
+
+def test_a_loop_and_a_condition_without_a_body_run_nothing() -> None:
+    text = """program nothing
+size n in 0:9
+inout c: float32[n]
+for i in 0:n
+for i in 0:n
+  if i > 3
+  else
+    c[i] += 1.0
+"""
+    program = parse(text)
+    assert f"{program}\n" == text
+    c = np.zeros(6, np.float32)
+    assert program.run({"c": c}).tolist() == [1, 1, 1, 1, 0, 0]
+    assert oc.compile(program)(c).tolist() == [1, 1, 1, 1, 0, 0]

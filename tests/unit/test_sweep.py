@@ -68,8 +68,8 @@ def test_a_sample_ascends_has_both_ends_and_the_asked_length(
     ("text", "because"),
     [
         ("1:512", "it does not begin with an axis and '=', such as m="),
-        ("m=1:512:", "'1:512:' is neither a range nor a list of whole numbers"),
-        ("m=a", "'a' is neither a range nor a list of whole numbers"),
+        ("m=1:512:", "'1:512:' is neither a range nor a list of whole numbers from 0 on"),
+        ("m=a", "'a' is neither a range nor a list of whole numbers from 0 on"),
         ("m=9:1", "the range ends at 1, before its start 9"),
         ("m=1:9:0", "the range does not advance: its step is 0"),
         ("m=0:9", "size 0 has no work to time"),
@@ -180,7 +180,7 @@ def test_every_way_of_torch_computes_the_reference(text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "because"),
     [
-        (["--k", "x"], "'x' is not a whole number"),
+        (["--k", "x"], "'x' is no whole number from 0 on"),
         (["--k"], "there is no number"),
         (["--k", "1", "--k=2"], "--k 1 came before"),
     ],
@@ -199,7 +199,7 @@ def test_an_axis_needs_one_whole_number(arguments: list[str], because: str) -> N
         (["mk,kn", "--sizes", "m=1"], "it has no '->'"),
         (["mk,kn->mn", "--sizes", "m=0", "--k", "2", "--n", "2"], "size 0 has no work to time"),
         (["mk,kn->mn", "--sizes", "m=1", "--k", "2"], "the axis 'n' has no size"),
-        (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is not a whole number"),
+        (["mk,kn->mn", "--sizes", "m=1", "--k", "two"], "'two' is no whole number from 0 on"),
     ],
 )
 def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], says: str) -> None:
@@ -210,12 +210,12 @@ def test_the_command_prints_a_refusal_and_exits_with_2(arguments: list[str], say
     assert "Traceback" not in result.output
 
 
-def run_command(tmp_path: Path, against: str = "numpy") -> Result:
+def run_command(tmp_path: Path, against: str = "numpy", *more: str) -> Result:
     files = ["--csv", str(tmp_path / "out" / "x.csv"), "--png", str(tmp_path / "out" / "x.png")]
     options = ["--k", "6", "--n=4", "--points", "4", "--budget", "0.001", "--strategies", "cut"]
     return CliRunner().invoke(
         app,
-        ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options, "--against", against, *files],
+        ["sweep", "mk,kn->mn", "--sizes", "m=1:40", *options, "--against", against, *files, *more],
     )
 
 
@@ -250,3 +250,11 @@ def test_the_command_reports_wrong_values_and_exits_with_1(
 
     assert result.exit_code == 1
     assert "WRONG VALUES: numpy.matmul at float32 mk,kn->mn at k=6, n=4: m=1: " in result.stdout
+
+
+def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
+    result = run_command(tmp_path, "numpy", "--seconds", "0")
+
+    assert result.exit_code == 0, result.output
+    assert "3 of 4 cells are not measured: 0 s are over" in result.stdout
+    assert (tmp_path / "out" / "x.csv").read_text().count(",numpy,") == 1

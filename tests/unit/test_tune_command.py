@@ -42,6 +42,21 @@ def test_a_program_is_tuned_and_its_schedule_replayed(
     assert {record.seed for record in oc.Records(records)} == {3}
 
 
+def test_sizes_are_asked_for_in_the_words_of_the_command(tmp_path: Path) -> None:
+    program = tmp_path / "p.offcut"
+    program.write_text(SCALED, encoding="utf-8")
+    done = run(app, ["tune", str(program)])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        """\
+tune: cannot tune scaled for no sizes
+  because  nothing says which values n take
+  help     --sizes n=1,7,33
+  help     --sizes n=1:512
+""",
+    )
+
+
 def test_what_cannot_be_tuned_ends_with_status_2(tmp_path: Path) -> None:
     program = tmp_path / "p.offcut"
     program.write_text(SCALED, encoding="utf-8")

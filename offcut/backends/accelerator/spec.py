@@ -81,6 +81,13 @@ class Spec:
 
         Raises TargetError for a machine that has no queues.
         """
+        if not isinstance(machine, Device):
+            raise TargetError(
+                "target",
+                f"cannot plan for {machine!r}",
+                because=f"it is of type {type(machine).__name__}, not the description of a machine",
+                help=('Spec.of(load("vta"))',),
+            )
         unit = matrix_unit(machine) if isinstance(machine, Accelerator) else None
         if (
             not isinstance(machine, Accelerator)

@@ -1,5 +1,6 @@
 """Sums over the iterations of a loop, in closed form: an index expression that names the iterator -> one that does not.
 
+A ``min`` or a comparison whose sides move alike is one that does not move, ``min(i + a, i + b) = i + min(a, b)``.
 A term that is a polynomial in the iterator is summed by powers, ``sum of i**k over 0 <= i < x`` being
 
     x,   x(x-1)/2,   x(x-1)(2x-1)/6,   (x(x-1)/2)^2          for k = 0, 1, 2, 3
@@ -85,7 +86,7 @@ def summed(
 
     Raises NoClosedForm where it has none.
     """
-    term = folded(term)
+    term = folded(_without_alike(folded(term), name))
     count = trips(lo, hi, known)
     if name not in variables(term):
         return ix.mul(count, term)
@@ -147,6 +148,11 @@ def middle_of(lo: Expr, hi: Expr) -> Expr:
     return ix.floordiv(ix.add(lo, hi), 2)
 
 
+def asks(term: Expr, name: str) -> bool:
+    """Whether a condition in it asks for an iterator."""
+    return any(isinstance(one, Select) and name in variables(one.condition) for one in walk(term))
+
+
 def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     """The middle term times the trips."""
     return ix.mul(trips(lo, hi, known), folded(_at(term, name, middle_of(lo, hi))))
@@ -171,8 +177,13 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     found = short_sum(name, lo, hi, term, known, splits=4, longest=4 * SHORT)
     if found is not None:
         return found
-    _, greatest = _ends(term, name, (lo, ix.sub(hi, 1)), known)
-    return ix.mul(trips(lo, hi, known), ix.maximum(folded(greatest), 0))
+    return ix.mul(trips(lo, hi, known), greatest(name, lo, hi, term, known))
+
+
+def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+    """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself."""
+    _, most = _ends(term, name, (lo, ix.sub(hi, 1)), known)
+    return ix.maximum(folded(most), 0)
 
 
 def _ends(term: Expr, name: str, of: tuple[Expr, Expr], known: Known) -> tuple[Expr, Expr]:
@@ -314,6 +325,30 @@ def _joined(op: str, parts: Sequence[Expr]) -> Expr:
     if not kept:
         return Const(1 - absorbing, "bool")
     return kept[0] if len(kept) == 1 else Logic(op, kept)
+
+
+@lru_cache(maxsize=1 << 15)
+def _without_alike(expr: Expr, name: str) -> Expr:
+    """An expression in which what moves alike with a name on both sides of a ``min``, a ``max`` or a comparison stands on neither."""
+    if name not in variables(expr):
+        return expr
+    made = rebuild(expr, tuple(_without_alike(child, name) for child in children(expr)))
+    match made:
+        case Binary("min" | "max" as op, a, b) if alike := _alike(a, b, name):
+            one = ix.minimum if op == "min" else ix.maximum
+            return ix.add(alike, one(ix.sub(a, alike), ix.sub(b, alike)))
+        case Compare(op, a, b) if dtype_of(a) == "index" and (alike := _alike(a, b, name)):
+            return ix.compare(op, ix.sub(a, alike), ix.sub(b, alike))
+        case _:
+            return made
+
+
+def _alike(a: Expr, b: Expr, name: str) -> Expr | None:
+    """What moves with a name in two expressions whose difference does not; None where that moves, or nothing does."""
+    if name not in variables(a) or name in variables(ix.sub(a, b)):
+        return None
+    moves = [ix.mul(factor, atom) for atom, factor in ix.linear(b).terms if name in variables(atom)]
+    return ix.add(*moves)
 
 
 def _breaks(term: Expr, name: str) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Select, variables, walk
+from offcut.core.expr import Expr
 from offcut.core.ranges import Known
 from offcut.costmodel.closed.added import Tables, TooMany
 from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.summation import (
     SHORT,
     NoClosedForm,
+    asks,
     at_most,
     chosen,
     folded,
@@ -87,9 +88,7 @@ class Sums:
                     self.failed = True
                     return term
             case How.HALF_WAY:
-                asked = (n.condition for n in walk(term) if isinstance(n, Select))
-                decided = any(name in variables(condition) for condition in asked)
-                return (at_most if decided else half_way)(name, lo, hi, term, known)
+                return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
             case How.BOUND:
                 return at_most(name, lo, hi, term, known)
 

@@ -24,7 +24,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import chosen, folded, middle_of, trips
+from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
@@ -138,7 +138,9 @@ class Traffic:
             some = _either(stays, _times(runs, self._spread(near, body.first)), far)
             all_of = _times(runs, self._spread(whole, body.first))
             moved.append(_either(fits, all_of, some))
-        inside = replace(body, kept=tuple(_at(size, half_way) for size in body.kept))
+        inside = replace(
+            body, kept=tuple(self._stays(name, lo, hi, size, known) for size in body.kept)
+        )
         kept = (ix.mul(runs, size) for size in self._kept(boxes, (inside,), known))
         return Touched(boxes, body.first, tuple(moved), tuple(kept))
 
@@ -179,6 +181,12 @@ class Traffic:
             ),
         )
         return tuple({k: self.sums.at_last(size) for k, size in one.items()} for one in found)
+
+    def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: Known) -> Expr:
+        """Bytes of a part that stay in an iteration of a loop: half way, or the most where a condition asks which it is."""
+        if asks(size, name):
+            return greatest(name, lo, hi, size, known)
+        return _at(size, {name: middle_of(lo, hi)})
 
     def _kept(
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known

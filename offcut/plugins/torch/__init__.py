@@ -32,6 +32,7 @@ def from_torch(
     args: tuple[Any, ...] | None = None,
     dynamic_shapes: Any = None,
     *,
+    kwargs: dict[str, Any] | None = None,
     threads: int | None = None,
     distributive: bool = True,
     parts: Parts = True,
@@ -40,6 +41,7 @@ def from_torch(
 
     args            example arguments of a module: tensors of any sizes, 2 or more where they may vary
     dynamic_shapes  as ``torch.export`` takes them; None: every size that may vary does
+    kwargs          example arguments that the module is called with by name
     threads         the most that a call may use; None: as `offcut.compile` says
     distributive    whether products may be distributed over sums, as `offcut.graph.compiled` says
     parts           which kernels run for a part of the batch at a time, likewise: lines as `TorchModel.plan` shows them, or a rule
@@ -55,4 +57,4 @@ def from_torch(
 
     check_parts("from_torch", parts)
     how = how_of("from_torch", {"threads": threads, "distributive": distributive}, {})
-    return exported.taken(model, args, dynamic_shapes, replace(how, parts=parts))
+    return exported.taken(model, args, kwargs, dynamic_shapes, replace(how, parts=parts))

@@ -71,12 +71,12 @@ class TorchModel:
                 with suppress(Unlike):
                     return one(flat)
         assert self.again is not None, "a program without a module has no conditions"
-        args, _ = pytree.tree_unflatten(flat, self._in)
+        args, kwargs = pytree.tree_unflatten(flat, self._in)
         with _TRACING:
             if len(self.traced) == seen:  # no other thread traced it meanwhile
-                found = self.again.traced(args)
+                found = self.again.traced(args, kwargs)
                 self.traced += [] if found is None else [found]
-        return self._otherwise(flat) if len(self.traced) > seen else self.again.called(args)
+        return self._otherwise(flat) if len(self.traced) > seen else self.again.called(args, kwargs)
 
     def __repr__(self) -> str:
         sizes = ", ".join(size.name for size in self.sizes)
@@ -92,6 +92,9 @@ class TorchModel:
 
     def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
         flat: list[Any]
+        _, named = pytree.tree_unflatten([None] * self._in.num_leaves, self._in)
+        if kwargs.keys() == named.keys():  # in any order
+            kwargs = {name: kwargs[name] for name in named}
         flat, spec = pytree.tree_flatten((args, kwargs))
         if spec != self._in:
             raise self._unlike(args, kwargs)
@@ -152,34 +155,49 @@ class _Again:
         self.left = TRACES - 1
         self.refused: list[str] = []
 
-    def traced(self, args: tuple[Any, ...]) -> Traced | None:
+    def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
         """The program for a call; None where it cannot be traced, or enough were."""
         if not self.left:
             return None
         self.left -= 1
         try:
-            found = _module(self.copied.filled(), args, self.dynamic_shapes, self.how, again=True)
+            model = self.copied.filled()
+            found = _module(model, args, kwargs, self.dynamic_shapes, self.how, again=True)
         except DescribeError as refused:
             self.refused.append(f"a call by torch: {' '.join(str(refused).split())}")
             return None
         found.settle()
         return found
 
-    def called(self, args: tuple[Any, ...]) -> Any:
+    def called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What torch gives, or raises."""
         with _TRACING:
             model = self.copied.filled()
         with torch.no_grad():
-            return model(*args)
+            return model(*args, **kwargs)
 
 
 _TRACING = RLock()
 """torch traces in one thread at a time: what it patches meanwhile is the process's."""
 
 
-def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: How) -> TorchModel:
+def taken(
+    model: Any,
+    args: tuple[Any, ...] | None,
+    kwargs: dict[str, Any] | None,
+    dynamic_shapes: Any,
+    how: How,
+) -> TorchModel:
     """What `offcut.from_torch` gives."""
+    if kwargs is not None and not (isinstance(kwargs, dict) and all(map(_is_name, kwargs))):
+        raise DescribeError(
+            "from_torch",
+            f"cannot take kwargs={kwargs!r}",
+            because="they are a dict of what the module is called with by name",
+            help=('from_torch(model, (x,), kwargs={"mask": mask})',),
+        )
     if isinstance(model, torch.nn.Module):
+        args = () if args is None and kwargs else args
         if args is None:
             raise DescribeError(
                 "from_torch",
@@ -194,14 +212,16 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
                 because="they are a tuple of what the module is called with",
                 help=("from_torch(model, (x,))",),
             )
+        named = kwargs or {}
         try:
             mine = Copied(model)
         except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
             with _TRACING:
-                model, _ = _exported(model, args, dynamic_shapes)
+                model, _ = _exported(model, args, named, dynamic_shapes)
+                kwargs = None
         else:
             with _TRACING, helper_in_advance(_layers(model)):
-                first = _module(mine.module, args, dynamic_shapes, how)
+                first = _module(mine.module, args, named, dynamic_shapes, how)
                 mine.settle(first.again)
                 first.settle()
             return TorchModel(first, _Again(mine, dynamic_shapes, how))
@@ -212,20 +232,36 @@ def taken(model: Any, args: tuple[Any, ...] | None, dynamic_shapes: Any, how: Ho
             because="it is neither a module nor an exported program",
             help=("from_torch(torch.export.export(model, args))",),
         )
+    if kwargs:
+        raise DescribeError(
+            "from_torch",
+            f"cannot take {', '.join(kwargs)} for an exported program",
+            because="it is called as it was exported",
+            help=("torch.export.export(model, args, kwargs)",),
+        )
     with _TRACING:
         return TorchModel(_traced(model, None, how))
 
 
+def _is_name(name: object) -> bool:
+    return isinstance(name, str)
+
+
 def _module(
-    model: Any, args: tuple[Any, ...], dynamic_shapes: Any, how: How, again: bool = False
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    how: How,
+    again: bool = False,
 ) -> Traced:
     """A module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
-    twice = None if again or dynamic_shapes is not None else _twice(args)
+    twice = None if again or dynamic_shapes is not None else _twice(args, kwargs)
     if twice is not None:
         with suppress(DescribeError):
-            exported, conditions = _exported(model, twice, dynamic_shapes)
+            exported, conditions = _exported(model, *twice, dynamic_shapes)
             return _traced(exported, conditions, how)
-    exported, conditions = _exported(model, args, dynamic_shapes, again)
+    exported, conditions = _exported(model, args, kwargs, dynamic_shapes, again)
     return _traced(exported, conditions, how)
 
 
@@ -235,13 +271,16 @@ def _layers(model: torch.nn.Module) -> int:
     return sum(one is not None for one in own)
 
 
-def _twice(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _twice(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
     """A batch of one example as a batch of it and itself; None where a tensor has another first axis."""
-    tensors = [one for one in pytree.tree_leaves(args) if isinstance(one, torch.Tensor)]
+    given = args, kwargs
+    tensors = [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.dim() == 0 or one.shape[0] != 1 for one in tensors):
         return None
-    found: tuple[Any, ...] = pytree.tree_map_only(
-        torch.Tensor, lambda one: torch.cat([one, one]), args
+    found: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, lambda one: torch.cat([one, one]), given
     )
     return found
 
@@ -278,21 +317,27 @@ _TRAINING = ("training", "train", "use_input_stats")
 
 
 def _exported(
-    model: Any, args: tuple[Any, ...], dynamic_shapes: Any, again: bool = False
+    model: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    again: bool = False,
 ) -> tuple[Any, list[Any]]:
     """The program, and the conditions on sizes that held.
 
     again  for a call of other sizes: those of 0 and 1 are numbers as dynamo takes them
     """
+    args, kwargs = _each_by_itself(args, kwargs)
     try:
-        given = inspect.signature(model.forward).bind(*args).arguments
+        given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
         if dynamic_shapes is None:
             free = partial(_free, numbers=again)
             dynamic_shapes = {name: pytree.tree_map(free, one) for name, one in given.items()}
         elif again:
             dynamic_shapes = _settled(given, dynamic_shapes)
         with torch.no_grad(), oblivious(), whole(), branches() as conditions:
-            return torch.export.export(model, args, dynamic_shapes=dynamic_shapes), conditions
+            found = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
+        return found, conditions
     except InternalError:
         raise
     except Exception as failed:
@@ -302,6 +347,23 @@ def _exported(
             f"cannot export {type(model).__name__}",
             because=f"{type(failed).__name__}: {first[0] if first else ''}",
         ) from failed
+
+
+def _each_by_itself(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of which no tensor is another one: torch takes one that is given twice for one argument, whatever calls give."""
+    seen = set[int]()
+
+    def alone(one: torch.Tensor) -> torch.Tensor:
+        if id(one) in seen:
+            return one.detach().clone()
+        seen.add(id(one))
+        return one
+
+    found: tuple[tuple[Any, ...], dict[str, Any]]
+    found = pytree.tree_map_only(torch.Tensor, alone, (args, kwargs))
+    return found
 
 
 def _free(given: Any, numbers: bool) -> Any:

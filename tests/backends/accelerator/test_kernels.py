@@ -50,6 +50,21 @@ def test_convolutions_are_those_of_integers_at_odd_sizes(
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
 
 
+@pytest.mark.parametrize("machine", ["vta", "gemmini"])
+@pytest.mark.parametrize("channels", [16, 100])
+def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
+    channels: int, machine: str
+) -> None:
+    x = oc.placeholder((1, 1, 1, channels), "int8", name="X")
+    k = oc.placeholder((1, 1, channels, 4), "int8", name="K")
+    total = oc.ops.conv2d(x, k, layout="NHWC", name="S")
+    run = oc.compile(requantised(total, 9), inputs=[x, k], target=machine)
+    rng = np.random.default_rng(2)
+    image, weights = bytes_of(rng, (1, 1, 1, channels)), bytes_of(rng, (1, 1, channels, 4))
+    wide = image.astype(np.int64) @ weights.astype(np.int64)[0, 0]
+    np.testing.assert_array_equal(run(image, weights), clipped(wide, 9))
+
+
 COLUMNS = """\
 schedule Y
 nest S

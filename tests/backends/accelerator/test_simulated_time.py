@@ -184,7 +184,7 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
 
 
 def test_a_run_is_drawn_and_told(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
     run = simulate(TILE, None, VTA)
     figure = run.plot(tmp_path / "run.png")
     assert (tmp_path / "run.png").stat().st_size > 1000

@@ -5,7 +5,7 @@ each axis of the box, and ``c'`` those of them that main memory has::
 
     steps   product of c                of a product or an operation
     words   product of c'               of a copy or a result
-    zeros   product of c, less words    of a copy
+    zeros   product of c, less words    of a copy; where it is filled by another value, the vector unit sets them
 
 and its bytes are those of its rows, ``c'`` along the axes that are in one, in whole beats. A nest is the sum over its loops
 in closed form; where all sizes are known, instances are visited one by one instead (`instances/visited.py`).
@@ -20,6 +20,7 @@ from math import gcd
 from offcut.backends.accelerator.costs.largest import How, Largest
 from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.lowering.constants import is_immediate
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
@@ -177,7 +178,17 @@ def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, Exactnes
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
-    return issued, size.exactness
+    fill = work.does.fill if isinstance(work.does, Copy) else 0
+    if not fill:
+        return issued, size.exactness
+    missing = (
+        ix.sub(count, there[axis]) for axis, count in enumerate(counts) if axis not in how.apart
+    )
+    # Rows of which a part is missing are filled whole, before that part comes; others only where all of it is missing.
+    whole_rows = ix.sub(1, ix.minimum(ix.add(*missing), 1))
+    filled = ix.sub(whole, ix.mul(whole_rows, words))
+    count = "steps" if is_immediate(fill, spec) else "pairs"
+    return replace(issued, zeros=ZERO, resets=filled, **{count: filled}), size.exactness
 
 
 def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Sum:

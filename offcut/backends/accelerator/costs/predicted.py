@@ -99,7 +99,7 @@ def formulas_of(
 
     program  on the chip
     users    what the user calls the sizes, by the program's names
-    typical  sizes at which the largest instances are looked at
+    typical  sizes at which the largest instances are looked at, and micro-ops that are brought
 
     Raises TargetError where windows do not fit.
     """
@@ -118,7 +118,8 @@ def formulas_of(
             first = orders[0]
             found = counted(first, typical)
             exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
-            made, cycles = totals(first, found.leaves), formula(orders)
+            beside = fastest([orders], typical).beside
+            made, cycles = totals(first, found.leaves, beside), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
             told_apart = (
@@ -147,7 +148,7 @@ def formulas_of(
 
 
 def _piece(of: Ran) -> PieceCost:
-    made = totals(of.nest, of.leaves)
+    made = totals(of.nest, of.leaves, of.beside)
     return PieceCost(
         stage=of.nest.stage,
         role="whole",

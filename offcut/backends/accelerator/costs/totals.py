@@ -12,7 +12,8 @@ from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, variables
+from offcut.core.ranges import Known, Range
 
 _PICO = 1e-12
 ZERO = ix.const(0)
@@ -63,12 +64,18 @@ class Totals:
         match work.does:
             case Copy(place=place):
                 self.moved(place, one)
+                self.add_operation(one)  # by which it is filled, where that is not by zeros
             case Result():
                 self.moved(Place.OUTPUTS, one)
             case Product():
                 self.add_product(one)
             case Operation():
                 self.add_operation(one)
+
+    def beside(self, one: Issued) -> None:
+        """Note micro-ops that are brought, and the end."""
+        self.instructions = ix.add(self.instructions, one.instructions)
+        self.moved(Place.MICRO_OPS, one)
 
     def add_product(self, one: Issued) -> None:
         """Note products of words."""
@@ -97,13 +104,28 @@ class Totals:
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, leaves: Sequence[Issued]) -> Totals:
-    """What a nest does, of what its leaves issue and move."""
+def totals(nest: Lowered, leaves: Sequence[Issued], beside: Issued) -> Totals:
+    """What a nest does in a call: of what its leaves issue and move, and beside them; nothing where no result runs."""
     made = Totals(nest.spec)
-    results = []
-    for work, one in zip(nest.work, leaves, strict=True):
-        made.add(work, one)
-        if isinstance(work.does, Result):
-            results.append(one.runs)
+    results = [
+        one.runs
+        for work, one in zip(nest.work, leaves, strict=True)
+        if isinstance(work.does, Result)
+    ]
     made.runs = ix.floordiv(ix.add(*results), max(len(results), 1))
+    known = Known(
+        tuple(
+            Range(one.name, (ix.const(one.min),), (ix.const(one.max),))
+            for one in nest.program.sizes
+        )
+    )
+    often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
+
+    def where_any(count: Expr) -> Expr:
+        """A count that does not ask for all sizes of the results."""
+        return ix.mul(often, count) if variables(made.runs) - variables(count) else count
+
+    for work, one in zip(nest.work, leaves, strict=True):
+        made.add(work, one.mapped(where_any))
+    made.beside(beside.mapped(where_any))
     return made

@@ -17,11 +17,11 @@ class Issued:
 
     runs          instances
     instructions  that are issued
-    steps         of products, or of the vector unit with an immediate
+    steps         of products, or of the vector unit with an immediate; of a copy, those that fill what main memory has not
     pairs         of the vector unit with a second word
     resets        of words that are set to 0
     words, bytes  that the bus moves; bytes in whole beats
-    zeros         words that are filled
+    zeros         words that a load fills
     """
 
     runs: Expr = ZERO

@@ -47,10 +47,12 @@ class Timed:
 class _Unit:
     """A unit with its queue.
 
-    events  by number, in order; first: instructions before each of them
+    events  by number, in order; first: instructions before each of them; count: of all
     at      the one that is next, or that runs
     left    its instructions that still want the bus; asked: since when the first of them has
-    looked  where the instruction stands that was last looked for
+    runs    of instructions one after the other: the number of the first, when it began, and cycles from one to the next
+    begun   instructions of which it is known when they began
+    looked  the run in which the instruction stands that was last looked for
     """
 
     def __init__(self, depth: int) -> None:
@@ -60,26 +62,24 @@ class _Unit:
         self.count = 0
         self.at = self.left = self.looked = 0
         self.asked = self.free = self.busy = 0.0
-        self.begun: list[float] = []
-        self.ended: list[float] = []
+        self.runs: list[tuple[int, float, float]] = []
+        self.begun = 0
+
+    def begins(self, when: float, step: float, count: int) -> None:
+        """Note when the next instructions begin."""
+        self.runs.append((self.begun, when, step))
+        self.begun += count
 
     def started(self, number: int) -> float | None:
         """When an instruction began; None where that is not known yet. Those asked for are in order."""
         if number < 0:
             return 0.0
-        while self.looked + 1 < len(self.first) and self.first[self.looked + 1] <= number:
+        if number >= self.begun:
+            return None
+        while self.looked + 1 < len(self.runs) and self.runs[self.looked + 1][0] <= number:
             self.looked += 1
-        event = self.looked
-        if event >= len(self.begun):
-            return None
-        inside = number - self.first[event]
-        if not inside:
-            return self.begun[event]
-        if event >= len(self.ended):
-            return None
-        behind = self.first[event + 1] if event + 1 < len(self.first) else self.count
-        share = inside / (behind - self.first[event])
-        return self.begun[event] + share * (self.ended[event] - self.begun[event])
+        first, when, step = self.runs[self.looked]
+        return when + (number - first) * step
 
 
 class Running:
@@ -99,6 +99,9 @@ class Running:
         self.ends: list[float | None] = [None] * len(events)
         self.arrived: list[float] = []
         self.whole, self.last = 0, 0.0  # events that are fetched whole, and when the last one was
+        self.awaited: tuple[_Unit, int] | None = (
+            None  # the instruction that begins before more fit its queue
+        )
         self.bus = 0.0
 
     def timed(self) -> Timed:
@@ -114,7 +117,7 @@ class Running:
             )
         cycles = max(unit.free for unit in self.units)
         alone = {
-            name: unit.busy + unit.begun[0] + cycles - unit.free
+            name: unit.busy + unit.runs[0][1] + cycles - unit.free
             for name, unit in zip(UNITS, self.units, strict=True)
             if unit.events
         }
@@ -132,7 +135,7 @@ class Running:
 
     def fetch(self) -> None:
         """Fetch as far as it is known when there is room."""
-        events = self.events
+        events, self.awaited = self.events, None
         while self.whole < len(events):
             number = self.whole
             event = events[number]
@@ -141,11 +144,13 @@ class Running:
             if number == len(self.arrived):
                 room = unit.started(first)
                 if room is None:
+                    self.awaited = unit, first
                     return
                 self.arrived.append(max(self.last + self.fetch_cycles, room))
             others = event.instructions - 1
             room = unit.started(first + others)
             if room is None:
+                self.awaited = unit, first + others
                 return
             self.last = max(self.arrived[number] + others * self.fetch_cycles, room)
             self.whole += 1
@@ -163,16 +168,20 @@ class Running:
             if end is None:
                 return False
             when = max(when, end)
-        unit.begun.append(when)
         unit.busy += event.own + event.bus
+        own = event.own / event.instructions
         if event.bus:
-            unit.left, unit.asked = event.instructions, when + event.own / event.instructions
+            unit.begins(when, 0.0, 1)
+            unit.left, unit.asked = event.instructions, when + own
         else:
+            unit.begins(when, own, event.instructions)
             self.end(unit, when + event.own)
         return True
 
     def serve(self, unit: _Unit, until: float) -> None:
-        """Give the bus to a unit, again and again while nobody else asks for it before: who does, does so at `until`."""
+        """Give the bus to a unit, again and again while nobody else asks for it before: who does, does so at `until`. No
+        longer than to the instruction by which more are fetched: whose those are may ask.
+        """
         event = self.events[unit.events[unit.at]]
         own, bus = event.own / event.instructions, event.bus / event.instructions
         self.bus = max(self.bus, unit.asked) + bus
@@ -182,8 +191,14 @@ class Running:
             more = (
                 unit.left if until == inf else min(unit.left, int((until - asks) / (own + bus)) + 1)
             )
+            if self.awaited is not None and self.awaited[0] is unit:
+                more = min(more, max(self.awaited[1] - unit.begun, 0))
+            if more:
+                unit.begins(self.bus, own + bus, more)
             self.bus += more * (own + bus)
             unit.left -= more
+        if unit.left:
+            unit.begins(self.bus, 0.0, 1)
         unit.asked = self.bus + own
         if not unit.left:
             self.end(unit, self.bus)
@@ -191,5 +206,4 @@ class Running:
     def end(self, unit: _Unit, when: float) -> None:
         """Note when an event has ended."""
         self.ends[unit.events[unit.at]] = unit.free = when
-        unit.ended.append(when)
         unit.at += 1

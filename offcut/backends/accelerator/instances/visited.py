@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import groupby
-from math import prod
 
 from offcut.backends.accelerator.instances.issued import Issued
 from offcut.backends.accelerator.instances.line import Line, Part
@@ -34,7 +33,8 @@ def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> R
         for nest in orders:
             visited = Visited(nest, sizes)
             leaves = visited.counted()
-            found.append(Ran(nest, leaves, visited.taken, visited.line.timed()))
+            timed = visited.line.timed()
+            found.append(Ran(nest, leaves, visited.beside, visited.taken, timed))
             if nest.dealt and not visited.takes_turns:
                 break
     return min(found, key=lambda one: one.timed.cycles)
@@ -45,12 +45,14 @@ class Ran:
     """A nest in a call whose sizes are all known.
 
     leaves  their counts, by number
+    beside  what belongs to no leaf: micro-ops that are brought, and the end
     kept    bytes of each memory that its windows fill
     timed   when all has ended
     """
 
     nest: Lowered
     leaves: Sequence[Issued]
+    beside: Issued
     kept: Mapping[str, int]
     timed: Timed
 
@@ -100,6 +102,18 @@ class Visited(Emitter):
             self.visit_all()
         return [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
 
+    @property
+    def beside(self) -> Issued:
+        """What belongs to no leaf: micro-ops that are brought, and the end."""
+        if self.idle:
+            return Issued()
+        loads = [self.ops.load(fill) for fill in range(len(self.fills))]
+        words = sum(one.words for one in loads)
+        size = sum(moved_bytes(one.place, one.y, one.x, self.spec) for one in loads)
+        return Issued(
+            instructions=ix.const(len(loads) + 1), words=ix.const(words), bytes=ix.const(size)
+        )
+
     def visit_all(self) -> None:
         """Note all instances, and the end."""
         self.nest.walk(self.measure, self.sizes)
@@ -140,8 +154,6 @@ class Visited(Emitter):
             for count in [len(list(same))]
         ]
         counts = _counts(made, self.spec)
-        if work.moves:
-            counts["zeros"] = prod(work.counts_of(values)) - counts["words"]
         touched = [
             ((self.nest.regions[name], work.thread_of(name, values)), writes)
             for name, writes in touched_of(work)
@@ -152,11 +164,12 @@ class Visited(Emitter):
 
 def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:
     """What instructions are, by the names of `Issued`."""
-    counts = dict.fromkeys(("steps", "pairs", "resets", "words", "bytes"), 0)
+    counts = dict.fromkeys(("steps", "pairs", "resets", "words", "bytes", "zeros"), 0)
     for one in made:
         match one:
             case Load(y=y, x=x) | Store(y=y, x=x):
                 counts["words"] += y * x
+                counts["zeros"] += one.words - y * x
                 place = one.place if isinstance(one, Load) else Place.OUTPUTS
                 counts["bytes"] += moved_bytes(place, y, x, spec)
             case Gemm(reset=True):

@@ -24,7 +24,9 @@ from offcut.backends.accelerator.isa.instructions import (
     Tokens,
 )
 from offcut.backends.accelerator.isa.listing import summary
+from offcut.backends.accelerator.isa.wellformed import check_instruction, check_spec
 from offcut.backends.accelerator.spec import Spec
+from offcut.core.whole import whole
 from offcut.costmodel.fields import INSTRUCTION_BITS, Fields, instructions, micro_op
 from offcut.errors import StreamError
 
@@ -45,6 +47,8 @@ def encode(instruction: Instruction, spec: Spec) -> int:
 
     Raises StreamError, with the field, for a value that does not fit it.
     """
+    check_spec("encode", spec)
+    check_instruction("encode", instruction)
     check(instruction, spec)
     layout = _layout(_format(instruction), _depths(spec))
     return sum(value << layout[name][0] for name, value in _values(instruction).items() if value)
@@ -65,6 +69,10 @@ def decode(word: int, spec: Spec) -> Instruction:
 
     Raises StreamError for bits that are none.
     """
+    check_spec("decode", spec)
+    if whole(word) is None:
+        because = f"it is of type {type(word).__name__}, not an integer"
+        raise StreamError("decode", f"cannot decode {word!r}", because=because)
     opcode = next((name for name, number in _OPCODES.items() if number == word & 7), None)
     if opcode is None:
         raise _meaningless(word, f"no instruction has the opcode {word & 7}")

@@ -26,6 +26,7 @@ from offcut.backends.accelerator.isa.instructions import (
     Tokens,
     Unit,
 )
+from offcut.backends.accelerator.isa.wellformed import check_spec, check_stream
 from offcut.backends.accelerator.spec import Spec
 
 _NEIGHBOURS = {
@@ -43,7 +44,11 @@ def listing(stream: Stream, spec: Spec, names: Names | None = None) -> str:
     """The lines of a stream: position, unit, tokens, what it does.
 
     names  their words are counted from the first of each; those of other places are those of ``dram``
+
+    Raises StreamError for what is no stream, or no machine.
     """
+    check_spec("listing", spec)
+    check_stream("listing", stream)
     rows = list(_rows(stream, spec, names or {}))
     width = max((len(said) for _, _, said, _ in rows), default=0)
     return "\n".join(

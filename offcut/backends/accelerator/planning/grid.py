@@ -70,11 +70,10 @@ class Grid:
     @kept_property
     def at(self) -> dict[str, NDArray[np.int64]]:
         """Which option each tiling has, by axis; those whose windows fit."""
-        every = np.indices([len(self.options[axis]) for axis in self.axes]).reshape(
-            len(self.axes), -1
-        )
+        counts = [len(self.options[axis]) for axis in self.axes]
+        every = np.indices(counts).reshape(len(counts), prod(counts))
         whole = dict(zip(self.axes, every, strict=True))
-        inside = self.fit(whole, {}, 1)
+        inside = np.broadcast_to(self.fit(whole, {}, 1), prod(counts))
         return {axis: found[inside] for axis, found in whole.items()}
 
     def tile(self, axis: str, option: int) -> int:
@@ -107,7 +106,7 @@ class Grid:
             words = (self.held(copy, at) * own + 1) * of.bytes
             taken[of.memory] = taken.get(of.memory, 0) + words
         for memory, bytes_ in taken.items():
-            fits &= bytes_ <= spec.memories[memory]
+            fits = fits & (bytes_ <= spec.memories[memory])
         return np.asarray(fits)
 
     def held(self, what: Moving, at: Mapping[str, NDArray[np.int64]]) -> Counts:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
+import numpy as np
+
 from offcut.backends.accelerator.isa import (
     Alu,
     Finish,
@@ -23,21 +25,21 @@ from offcut.errors import StreamError
 
 
 def check(
-    position: int, instruction: Instruction, spec: Spec, extents: Mapping[Place, int] | None
+    position: int, instruction: Instruction, spec: Spec, extents: Mapping[Place, int]
 ) -> None:
     """Refuse an instruction that is none of this machine, or that moves words that there are not.
 
-    extents  words of the arrays in main memory; None: not known
+    extents  words of the arrays in main memory, of those of which it is known
 
     Raises StreamError.
     """
-    because = _token_fault(instruction, spec)
-    if because is None:
-        try:
-            check_fields(instruction, spec)
-        except StreamError as error:
-            because = error.because
-    _refuse(position, instruction, because or _fault(instruction, spec, extents))
+    because = None
+    try:
+        check_fields(instruction, spec)
+    except StreamError as error:
+        because = error.because
+    because = because or _token_fault(instruction, spec) or _fault(instruction, spec, extents)
+    _refuse(position, instruction, because)
 
 
 def check_steps(position: int, instruction: Gemm | Alu, taken: Steps, spec: Spec) -> None:
@@ -73,7 +75,21 @@ def check_arrays(dram: Mapping[Place, Array], spec: Spec) -> None:
 
     Raises StreamError.
     """
+    if not isinstance(dram, Mapping):
+        raise StreamError(
+            "simulate",
+            "cannot take dram",
+            because=f"it is of type {type(dram).__name__}, not a dict of arrays by Place",
+            help=("dram=None for times without values",),
+        )
     for place, array in dram.items():
+        if not isinstance(place, Place) or not isinstance(array, np.ndarray) or not array.ndim:
+            raise StreamError(
+                "simulate",
+                f"cannot take dram[{place!r}]",
+                because=f"it is of type {type(array).__name__}; arrays of words are given by Place",
+                help=("{Place.INPUTS: numpy array of words}",),
+            )
         words = spec.words[place]
         if array.dtype != words.dtype or array.shape[1:] != words.shape:
             raise StreamError(
@@ -87,7 +103,7 @@ def _form(dtype: Any, shape: tuple[int, ...]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def _fault(instruction: Instruction, spec: Spec, extents: Mapping[Place, int] | None) -> str | None:
+def _fault(instruction: Instruction, spec: Spec, extents: Mapping[Place, int]) -> str | None:
     """What is wrong with an instruction whose fields fit."""
     match instruction:
         case Load(place, sram, dram, y, x, stride):
@@ -127,12 +143,12 @@ def _outside(place: Place, begin: int, end: int, spec: Spec) -> str | None:
 
 
 def _beyond(
-    place: Place, dram: int, y: int, x: int, stride: int, extents: Mapping[Place, int] | None
+    place: Place, dram: int, y: int, x: int, stride: int, extents: Mapping[Place, int]
 ) -> str | None:
     """What is wrong with rows of words in main memory."""
-    if extents is None or not x or not y:
+    if place not in extents or not x or not y:
         return None
-    end, extent = dram + (y - 1) * stride + x, extents.get(place, 0)
+    end, extent = dram + (y - 1) * stride + x, extents[place]
     if end <= extent:
         return None
     return f"it touches {place.value}[{dram}:{end}] of main memory, and there are {extent} words"

@@ -17,6 +17,7 @@ from offcut.backends.accelerator.isa import (
     Store,
     Stream,
 )
+from offcut.backends.accelerator.isa.wellformed import check_spec, check_stream
 from offcut.backends.accelerator.simulator.checks import check, check_arrays, check_steps
 from offcut.backends.accelerator.simulator.chip import Chip, rows
 from offcut.backends.accelerator.simulator.footprint import footprint
@@ -38,12 +39,13 @@ def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> 
 
     Raises StreamError for an instruction that means nothing on this machine, and where all units wait.
     """
+    check_spec("simulate", spec)
+    check_stream("simulate", stream)
     if dram is not None:
         check_arrays(dram, spec)
-    extents = None
+    extents = {Place.MICRO_OPS: len(stream.micro_ops)}
     if dram is not None:
-        extents = {place: len(array) for place, array in dram.items()}
-        extents[Place.MICRO_OPS] = len(stream.micro_ops)
+        extents = {place: len(dram.get(place, ())) for place in Place} | extents
     chip = None if dram is None else Chip(spec, dram)
     buffer = np.zeros((spec.words[Place.MICRO_OPS].depth, 3), np.int64)
     loaded = _table(stream.micro_ops)
@@ -74,6 +76,8 @@ def timed(stream: Stream, spec: Spec) -> Run:
 
     Raises StreamError where all units wait.
     """
+    check_spec("timed", spec)
+    check_stream("timed", stream)
     if not spec.tokens:
         return simulate(stream, None, spec)
     return _run(stream, spec, Timing(stream.instructions, spec), (), ())

@@ -1,0 +1,129 @@
+"""What `offcut.ir` refuses: trees that are none, rules that give something else than a node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import offcut as oc
+from offcut import ir
+from offcut.errors import DescribeError
+
+TEXT = """program p
+size n in 0:64
+inout c: float32[n]
+for i in 0:n
+  c[i] = 1.0
+"""
+PROGRAM: Any = oc.parse(TEXT)
+STATEMENT: Any = PROGRAM.body[0]
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "a text": (
+        lambda: ir.walk(TEXT),  # type: ignore[call-overload]
+        """\
+walk: cannot take 'program p\\nsize n in 0:64\\ninout c: float32[n]\\nfor i in 0:…
+  because  it is of type str, not a program, a statement, a tuple of statements, an expression
+  help     oc.parse(text) makes a program
+  help     program.body is its statements
+  help     ir.expressions(statement) are its expressions""",
+    ),
+    "a list of statements": (
+        lambda: ir.free([]),  # type: ignore[arg-type]
+        """\
+free: cannot take []
+  because  it is of type list, not a program, a statement, a tuple of statements, an expression
+  help     oc.parse(text) makes a program
+  help     program.body is its statements
+  help     ir.expressions(statement) are its expressions""",
+    ),
+    "numbers for statements": (
+        lambda: [*ir.around((1, 2))],  # type: ignore[arg-type]
+        """\
+around: cannot take (1, 2)
+  because  it is of type tuple, not a program, a statement, a tuple of statements
+  help     oc.parse(text) makes a program
+  help     program.body is its statements""",
+    ),
+    "a statement for an expression": (
+        lambda: ir.dtype_of(STATEMENT),
+        """\
+dtype_of: cannot take For(iter='i', lo=Const(value=0, dtype='index'), hi=Var(name=…
+  because  it is of type For, not an expression
+  help     ir.expressions(statement) are its expressions""",
+    ),
+    "a program for an expression": (
+        lambda: ir.children(PROGRAM),
+        f"""\
+children: cannot take {PROGRAM!r}
+  because  it is of type Program, not an expression
+  help     ir.expressions(statement) are its expressions""",
+    ),
+    "nothing for a statement": (
+        lambda: ir.bound(None),  # type: ignore[arg-type]
+        "bound: cannot take None\n  because  it is of type NoneType, not a statement",
+    ),
+    "a program for a statement": (
+        lambda: ir.blocks(PROGRAM),
+        f"blocks: cannot take {PROGRAM!r}\n  because  it is of type Program, not a statement",
+    ),
+    "a number for a statement": (
+        lambda: ir.expressions(3),  # type: ignore[arg-type]
+        "expressions: cannot take 3\n  because  it is of type int, not a statement",
+    ),
+    "no program to make plain": (
+        lambda: ir.plain(None),  # type: ignore[arg-type]
+        """\
+plain: cannot take None
+  because  it is of type NoneType, not a program
+  help     oc.parse(text) makes a program""",
+    ),
+    "no rule": (
+        lambda: ir.rewrite(PROGRAM, None),  # type: ignore[arg-type]
+        """\
+rewrite: cannot take rule=None
+  because  a rule is a function of a node that gives what takes its place, or None""",
+    ),
+    "a rule that gives an expression for a statement": (
+        lambda: ir.rewrite(PROGRAM, lambda stmt: ir.Var("i")),  # type: ignore[arg-type, return-value]
+        """\
+rewrite, by its rule: cannot take Var(name='i')
+  because  it is of type Var, not a statement, a tuple of statements
+  help     program.body is its statements""",
+    ),
+    "a rule that gives a number for an expression": (
+        lambda: ir.rewrite_expressions(PROGRAM, lambda expr: 3),  # type: ignore[arg-type, return-value]
+        """\
+rewrite_expressions, by its rule: cannot take 3
+  because  it is of type int, not an expression
+  help     ir.expressions(statement) are its expressions""",
+    ),
+    "a text to rewrite": (
+        lambda: ir.rewrite_expressions("p", lambda expr: None),  # type: ignore[arg-type]
+        """\
+rewrite_expressions: cannot take 'p'
+  because  it is of type str, not a program
+  help     oc.parse(text) makes a program""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_tree_is_refused(case: str) -> None:
+    ask, text = REFUSED[case]
+    with pytest.raises(DescribeError) as refused:
+        ask()
+    assert str(refused.value) == text
+
+
+def test_trees_of_all_kinds_are_taken() -> None:
+    (store,) = STATEMENT.body
+    assert ir.bound(STATEMENT) == ("i",)
+    assert ir.blocks(STATEMENT) == ((store,),)
+    assert [one for one, _ in ir.around(PROGRAM)] == [STATEMENT, store]
+    assert ir.free(store.value) == frozenset()
+    assert ir.children(store.value) == ()
+    assert ir.plain(PROGRAM) is PROGRAM
+    assert ir.rewrite(PROGRAM.body, lambda stmt: None) is PROGRAM.body

@@ -1,0 +1,122 @@
+"""Targets of somebody's own that give something else than they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.target import Planned, Target
+from offcut.costmodel import load
+from offcut.errors import TargetError
+
+
+class Mine(Target):
+    """Gives the first input back; ``over`` stands in the place of one of its methods."""
+
+    name = "mine"
+    machine = load("avx2")
+
+    def __init__(self, **over: Any) -> None:
+        for name, value in over.items():
+            setattr(self, name, value)
+
+    def space(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
+        yield Planned(program)
+
+    def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
+        return b"mine"
+
+    def load(self, lowered: Any, signature: Any, options: Any) -> Any:
+        return lambda constants: lambda kernel, *inputs: inputs[0]
+
+
+def kernel(target: Target) -> Any:
+    n = oc.dim("n", max=9)
+    x = oc.placeholder((n, 4), name="x")
+    return oc.compile(oc.ops.relu(x), inputs=[x], target=target)
+
+
+def nothing(*args: object, **named: object) -> None:
+    """What a method gives that was forgotten to return."""
+
+
+PROGRAM = oc.parse("size n in 0:9\noutput c: float32[n]\nfor i in 0:n\n  c[i] = 1.0\n")
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "options": (
+        lambda: kernel(Mine(options=nothing)),
+        "options\n  because  it gives None, not Options",
+    ),
+    "space": (
+        lambda: kernel(Mine(space=nothing)),
+        "space\n  because  it gives None, not an iterator over plans",
+    ),
+    "a plan": (
+        lambda: kernel(Mine(space=lambda *_: iter([PROGRAM]))),
+        f"space\n  because  it gives {PROGRAM!r}, not Planned(program)",
+    ),
+    "facts": (
+        lambda: kernel(Mine(facts=lambda _: 3)),
+        "facts\n  because  it gives 3, not a tuple of texts",
+    ),
+    "code": (
+        lambda: kernel(Mine(lower=lambda *_: "text")),
+        "lower\n  because  it gives 'text', not bytes",
+    ),
+    "what is loaded": (
+        lambda: kernel(Mine(load=nothing)),
+        "load\n  because  it gives None, not a function of the constants",
+    ),
+    "what is called": (
+        lambda: kernel(Mine(load=lambda *_: nothing)),
+        "load\n  because  it gives None, not a function that is called",
+    ),
+    "notes": (
+        lambda: kernel(Mine(notes=lambda *_: 3)).plan(n=2),
+        "notes\n  because  it gives 3, not a tuple of lines",
+    ),
+    "forms": (
+        lambda: kernel(Mine(forms=3)).source("mine"),
+        "forms\n  because  it gives 3, not a tuple of names",
+    ),
+    "a form": (
+        lambda: kernel(Mine(forms=("mine",), show=nothing)).source("mine"),
+        "show\n  because  it gives None, not a text",
+    ),
+    "a machine": (
+        lambda: kernel(Mine(machine="avx2")),
+        "machine\n  because  it gives 'avx2', not the description of a machine",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", "off")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_target_gives_is_of_the_kind_that_is_asked_for(case: str) -> None:
+    ask, text = REFUSED[case]
+    with pytest.raises(TargetError) as refused:
+        ask()
+    assert str(refused.value) == f"target: cannot use target='mine'\n  at       Mine.{text}"
+
+
+def test_a_name_is_a_text() -> None:
+    with pytest.raises(TargetError) as refused:
+        kernel(Mine(name=3))
+    text = "target: cannot use target=3\n  at       Mine.name\n  because  it gives 3, not a text"
+    assert str(refused.value) == text
+
+
+def test_a_target_that_gives_what_is_asked_for_is_used() -> None:
+    x = np.ones((2, 4), "float32")
+    made = kernel(Mine(forms=["mine"], show=lambda *_: "shown", notes=lambda *_: ["noted"]))
+    assert made(x) is x
+    assert made.source("mine") == "shown"
+    assert "noted" in str(made.plan(n=2))
