@@ -25,9 +25,10 @@ def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_for
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape: a view where sizes above 1 allow one, else a copy."""
+    shape = _told(shape)
     if _has_rest(shape):
         _led(x, shape)
-        shape = infer_size(tuple(shape), x.numel())
+        shape = infer_size(shape, x.numel())
     if is_contiguous_or_false(x) or _viewed(x, shape):
         return x.view(shape)
     return x.clone(memory_format=torch.contiguous_format).view(shape)
@@ -35,9 +36,17 @@ def reshape(x: Any, shape: Sequence[Any]) -> Any:
 
 def view(mode: Any, op: Any, x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape, without the elements."""
+    shape = _told(shape)
     if _has_rest(shape):
         _led(x, shape)
     return _view_meta(mode, op, x, shape)
+
+
+def _told(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape, where an integer that the frame is given, and that is -1 in the traced call, is that number: it is guarded."""
+    return tuple(
+        -1 if _is_symbol(one) and one.node.hint == -1 and one == -1 else one for one in shape
+    )
 
 
 def _has_rest(shape: Sequence[Any]) -> bool:
