@@ -373,6 +373,27 @@ def test_a_number_of_the_call_that_is_minus_one_is_what_is_left_of_a_shape() -> 
     assert ours_in_one_graph(Viewed(), [(torch.randn(b, 32), -1) for b in (2, 1, 7)])
 
 
+class Windowed(nn.Module):
+    """Patches whose channels are innermost for torch alone, in windows of two by two, after Hiera's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, (h, w) = x.shape[0], x.shape[2:]
+        rows = self.patches(x).flatten(2).transpose(1, 2) * 2
+        image = rows.view(b, h // 2, w // 2, 8).view(b, h // 4, 2, 2, w // 4, 8)
+        return image.permute(0, 2, 3, 1, 4, 5).flatten(0, 2) + 1
+
+
+def test_a_view_of_an_image_that_lies_by_channels_in_windows_needs_one_graph() -> None:
+    calls = [(torch.randn(b, 3, h, w),) for b, h, w in ((2, 8, 16), (1, 16, 8), (7, 4, 4))]
+    assert ours_in_one_graph(Windowed(), calls)
+    with pytest.raises(RuntimeError):
+        torch.compile(Windowed(), backend="offcut", dynamic=True)(torch.randn(2, 3, 6, 8))
+
+
 @pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)
 def test_a_size_that_decides_is_a_guard(model: nn.Module) -> None:
     calls = [(torch.randn(b, n),) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
