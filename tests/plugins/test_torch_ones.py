@@ -1,6 +1,7 @@
 """What torch asks about sizes of 1, attention of its own layers first: compiled once for batches of 1 and others."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -392,6 +393,28 @@ def test_a_view_of_an_image_that_lies_by_channels_in_windows_needs_one_graph() -
     assert ours_in_one_graph(Windowed(), calls)
     with pytest.raises(RuntimeError):
         torch.compile(Windowed(), backend="offcut", dynamic=True)(torch.randn(2, 3, 6, 8))
+
+
+class Squared(nn.Module):
+    """Rows of an image as an image again, whose side is the root of their number, after DPT's."""
+
+    def __init__(self, root: Callable[[int], float]) -> None:
+        super().__init__()
+        self.root = root
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = 2 * x[..., ::2, ::2].flatten(2).transpose(1, 2)
+        side = int(self.root(rows.shape[1]))
+        return rows.transpose(1, 2).reshape(x.shape[0], 3, side, side) + 1
+
+
+@pytest.mark.parametrize("root", [math.sqrt, lambda n: n**0.5], ids=["sqrt", "power"])
+def test_the_side_of_a_square_image_needs_one_graph(root: Callable[[int], float]) -> None:
+    calls = [(torch.randn(b, 3, n, n),) for b, n in ((2, 8), (1, 6), (3, 2))]
+    assert ours_in_one_graph(Squared(root), calls)
+    oblong = torch.randn(2, 3, 4, 16)
+    run = torch.compile(Squared(root), backend="offcut", dynamic=True)
+    torch.testing.assert_close(run(oblong), Squared(root)(oblong))
 
 
 @pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)
