@@ -222,18 +222,29 @@ def test_floats_are_counted_up_to_a_size() -> None:
         half = Div (up, two)  z = Mul (half, float) }""",
         last=np.array(1), zero=np.float32(0), one=np.float32(1), two=np.float32(2))  # fmt: skip
     each(proto, [{"x": drawn(1, b, n)} for b, n in ((1, 1), (2, 7))])
-    down = parsed("""g (float[b, n] x) => (float[b, n] y) {
+    centres = parsed("""g (float[b, n] x) => (float[b, n] y, float[k] z, float[m] w) {
         shape = Shape (x)  n = Gather <axis = 0> (shape, last)  float = Cast <to = 1> (n)
-        up = Range (zero, float, half)  y = Add (x, up) }""",
-        last=np.array(1), zero=np.float32(0), half=np.float32(0.5))  # fmt: skip
+        up = Range (half, float, one)  y = Add (x, up)
+        z = Range (half, float, step)  w = Range (float, half, back) }""",
+        last=np.array(1), one=np.float32(1), half=np.float32(0.5), step=np.float32(0.75),
+        back=np.float32(-1.5))  # fmt: skip
+    each(centres, [{"x": drawn(1, b, n)} for b, n in ((2, 7), (1, 1), (1, 2), (3, 9))])
+
+
+@pytest.mark.parametrize("step", [0.1, 0.0])
+def test_floats_that_are_counted_by_what_is_no_binary_fraction_are_refused(step: float) -> None:
+    down = parsed("""g (double[b, n] x) => (double[b, n] y) {
+        shape = Shape (x)  n = Gather <axis = 0> (shape, last)  float = Cast <to = 11> (n)
+        up = Range (zero, float, step)  y = Add (x, up) }""",
+        last=np.array(1), zero=np.float64(0), step=np.float64(step))  # fmt: skip
     with pytest.raises(oc.DescribeError) as refused:
         oc.from_onnx(down)
     assert (
         str(refused.value)
-        == """\
+        == f"""\
 from_onnx: cannot take one node of g
-  because  Range up: a range of float32 from 0 to n by 0.5
-  help     ends and a step that are whole numbers, the step no size"""
+  because  Range up: a range of float64 from 0 to n by {step or 0}
+  help     ends and a step that are multiples of 1/4096, the step no size and not 0"""
     )
 
 

@@ -1,6 +1,7 @@
 """What torch asks about sizes of 1, attention of its own layers first: compiled once for batches of 1 and others."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -18,6 +19,7 @@ import offcut as oc
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED
 from offcut.plugins.torch.unguarded.einsum import einsum
+from offcut.plugins.torch.unguarded.predicates import predicate
 from tests.plugins.torch_models import held
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
@@ -283,6 +285,34 @@ def _noted() -> bool:
     return True
 
 
+def _scripting() -> bool:
+    """As libraries ask torch what it does, which may be of an older version."""
+    try:
+        import torch
+
+        return torch.jit.is_scripting()
+    except Exception:
+        return False
+
+
+def _traced() -> bool:
+    return _scripting()
+
+
+def _both() -> bool:
+    return torch.jit.is_scripting() and _noted()
+
+
+def _imported() -> bool:
+    import this.that as there  # type: ignore[import-not-found]
+
+    return bool(there.is_scripting())
+
+
+def _endless() -> bool:
+    return _endless()
+
+
 class Asking(nn.Module):
     """A module that asks its length where the answer decides nothing, after transformers' attention."""
 
@@ -291,7 +321,7 @@ class Asking(nn.Module):
         causal = n > 1 and mask is None and True
         if (n == 1 or m == n) and mask is not None:
             x = x * 2
-        elif n == 1 and torch.jit.is_scripting():
+        elif (n == 1 and torch.jit.is_scripting()) or (n == 1 and _traced()):
             x = x + 100
         return torch.relu(x) if causal else x + 1
 
@@ -327,6 +357,64 @@ def test_what_a_branch_calls_is_called_as_often_as_without_a_compiler() -> None:
 def test_a_size_that_is_asked_for_nothing_is_no_guard() -> None:
     calls = [(torch.randn(b, n), torch.ones(2)) for b, n in ((3, 7), (2, 1), (1, 5), (1, 1))]
     assert ours_in_one_graph(Asking(), calls)
+
+
+def test_a_function_is_a_predicate_of_torch_where_it_gives_what_one_does_and_nothing_else() -> None:
+    assert predicate(_traced) is predicate(torch.jit.is_scripting) is torch.jit.is_scripting
+    for other in (_noted, _both, _imported, _endless, torch.relu, len, None):
+        assert predicate(other) is None
+
+
+def test_a_number_of_the_call_that_is_minus_one_is_what_is_left_of_a_shape() -> None:
+    class Viewed(nn.Module):
+        def forward(self, x: torch.Tensor, rest: int) -> torch.Tensor:
+            y = x.view(x.shape[0], rest, 8).relu() + x.T.reshape(8, rest).sum()
+            return y.expand(rest, -1, -1)
+
+    assert ours_in_one_graph(Viewed(), [(torch.randn(b, 32), -1) for b in (2, 1, 7)])
+
+
+class Windowed(nn.Module):
+    """Patches whose channels are innermost for torch alone, in windows of two by two, after Hiera's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 8, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, (h, w) = x.shape[0], x.shape[2:]
+        rows = self.patches(x).flatten(2).transpose(1, 2) * 2
+        image = rows.view(b, h // 2, w // 2, 8).view(b, h // 4, 2, 2, w // 4, 8)
+        return image.permute(0, 2, 3, 1, 4, 5).flatten(0, 2) + 1
+
+
+def test_a_view_of_an_image_that_lies_by_channels_in_windows_needs_one_graph() -> None:
+    calls = [(torch.randn(b, 3, h, w),) for b, h, w in ((2, 8, 16), (1, 16, 8), (7, 4, 4))]
+    assert ours_in_one_graph(Windowed(), calls)
+    with pytest.raises(RuntimeError):
+        torch.compile(Windowed(), backend="offcut", dynamic=True)(torch.randn(2, 3, 6, 8))
+
+
+class Squared(nn.Module):
+    """Rows of an image as an image again, whose side is the root of their number, after DPT's."""
+
+    def __init__(self, root: Callable[[int], float]) -> None:
+        super().__init__()
+        self.root = root
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = 2 * x[..., ::2, ::2].flatten(2).transpose(1, 2)
+        side = int(self.root(rows.shape[1]))
+        return rows.transpose(1, 2).reshape(x.shape[0], 3, side, side) + 1
+
+
+@pytest.mark.parametrize("root", [math.sqrt, lambda n: n**0.5], ids=["sqrt", "power"])
+def test_the_side_of_a_square_image_needs_one_graph(root: Callable[[int], float]) -> None:
+    calls = [(torch.randn(b, 3, n, n),) for b, n in ((2, 8), (1, 6), (3, 2))]
+    assert ours_in_one_graph(Squared(root), calls)
+    oblong = torch.randn(2, 3, 4, 16)
+    run = torch.compile(Squared(root), backend="offcut", dynamic=True)
+    torch.testing.assert_close(run(oblong), Squared(root)(oblong))
 
 
 @pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)

@@ -207,11 +207,44 @@ def test_sizes_that_floats_scale_are_rounded_as_integers_are() -> None:
         (sf.FloorToInt(half), "s//4"),
         (sf.CeilToInt(half), "(s + 3)//4"),
         (sf.CeilToInt(2.0 * wide), "2*s"),
+        (sf.CeilToInt(sf.FloatTrueDiv(wide - 0.5, 1.0)), "s"),
+        (sf.FloorToInt(sf.FloatTrueDiv(1.5 * wide + 2, 0.25) + 0.5), "6*s + 8"),
     ]:
         assert extent_of(expr) == normal(parse_expr(wanted))
-    for expr in (sf.TruncToInt(wide / 3), sf.TruncToInt(sf.FloatPow(wide, 0.5))):
+    refused = wide / 3, sf.FloatPow(wide, 0.5), wide + 0.1, sf.FloatTrueDiv(wide, 3.0), wide + 1e9
+    for expr in map(sf.TruncToInt, refused):
         with pytest.raises(Left):
             extent_of(expr)
+
+
+class Centres(nn.Module):
+    """Places of patches, after DINOv3's."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = x.shape[1]
+        return x + (torch.arange(0.5, h, dtype=torch.float32) / h)[:, None]
+
+
+def test_places_that_are_counted_from_a_half_are_as_many_as_their_size() -> None:
+    run = torch.compile(Centres(), backend="offcut", dynamic=True)
+    held(run, Centres(), [(torch.randn(b, n, 4),) for b, n in ((2, 6), (1, 3), (3, 1))])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
+
+
+class Filled(nn.Module):
+    """Numbers that floats make of sizes, where torch makes an array of them first."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        return torch.where(x > 0, x, 0.5 * n) + torch.full((n,), n / 3)
+
+
+def test_a_float_of_sizes_fills_arrays() -> None:
+    run = torch.compile(Filled(), backend="offcut", dynamic=True)
+    held(run, Filled(), [(torch.randn(b, n),) for b, n in ((2, 6), (1, 3), (3, 1))])
+    assert stats() == (1, 0)
+    assert programs()[-1].left == []
 
 
 def test_int_rounds_what_is_below_nothing_towards_0() -> None:
@@ -222,6 +255,8 @@ def test_int_rounds_what_is_below_nothing_towards_0() -> None:
         (sf.FloorToInt(sf.IntTrueDiv(8 - h, 4)), lambda n: (8 - n) // 4),
         (sf.CeilToInt(sf.IntTrueDiv(8 - h, 4)), lambda n: -(-(8 - n) // 4)),
         (sf.TruncToInt(sf.IntTrueDiv(h, 4)), lambda n: n // 4),
+        (sf.TruncToInt(0.75 * sf.ToFloat(h) - 5.5), lambda n: int(0.75 * n - 5.5)),
+        (sf.CeilToInt(sf.FloatTrueDiv(0.5 - sf.ToFloat(h), 0.25)), lambda n: 2 - 4 * n),
     ):
         found = extent_of(expr)
         assert [evaluate(found, {"h": n}) for n in range(1, 30)] == [exact(n) for n in range(1, 30)]

@@ -28,7 +28,7 @@ _EXTREMES: Mapping[Any, str] = {
 
 
 LARGEST = 1 << 12
-"""Parts of a fraction by which sizes are scaled."""
+"""Parts of a fraction by which sizes are scaled: floats hold what they are scaled to."""
 
 
 def sympy_of(value: Any) -> sympy.Expr:
@@ -172,24 +172,60 @@ def _divided(op: str, dividend: sympy.Basic, divisor: sympy.Basic) -> Expr:
 
 
 def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
-    """A size over a number, or times a float that is a fraction, rounded to an integer: down, up, or towards 0.
+    """A size over a number, or a fraction of sizes, rounded to an integer: down, up, or towards 0.
 
     Raises Left for anything else.
     """
-    size, over, under = None, 1, 1
-    if isinstance(expr, sf.IntTrueDiv) and expr.args[1].is_Integer:
-        size, under = expr.args[0], int(expr.args[1])
-    elif len(expr.args) == 2 and expr.is_Mul and expr.args[0].is_Float:
-        inner, (over, under) = expr.args[1], float(expr.args[0]).as_integer_ratio()
-        size = inner.args[0] if isinstance(inner, sf.ToFloat) else None
-    if size is None or min(over, under) < 1 or max(over, under) > LARGEST:  # what floats hold
+    if isinstance(expr, sf.IntTrueDiv) and expr.args[1].is_Integer and expr.args[1] > 0:
+        dividend, under = _translated(expr.args[0]), int(expr.args[1])
+        is_above = expr.args[0].is_nonnegative
+    else:
+        dividend, under = _fraction(expr)
+        is_above = expr.replace(sf.ToFloat, lambda size: size).is_nonnegative
+    if under > LARGEST:
         raise Left(f"a size is {expr}")
-    dividend, by = Binary("*", ix.const(over), _translated(size)), ix.const(under)
+    by = ix.const(under)
     if issubclass(kind, sf.CeilToInt):
         return Binary("//", Binary("+", dividend, ix.const(under - 1)), by)
-    if issubclass(kind, sf.FloorToInt) or size.is_nonnegative:
+    if issubclass(kind, sf.FloorToInt) or is_above:
         return Binary("//", dividend, by)
     nothing = ix.const(0)
     sides = dividend, Binary("-", nothing, dividend)
     above, below = (Binary("max", one, nothing) for one in sides)
     return Binary("-", Binary("//", above, by), Binary("//", below, by))
+
+
+def _fraction(expr: sympy.Basic) -> tuple[Expr, int]:
+    """Sizes and floats that are added, scaled and divided, as an extent over a power of 2: floats hold every step exactly.
+
+    Raises Left for anything else.
+    """
+    if isinstance(expr, sf.ToFloat):
+        return _translated(expr.args[0]), 1
+    if expr.is_number:
+        over, under = _ratio(expr)
+        return ix.const(over), under
+    if isinstance(expr, sf.FloatTrueDiv) and expr.args[1].is_number:
+        (size, scale), (over, under) = _fraction(expr.args[0]), _ratio(expr.args[1])
+        if over > 0 and over & (over - 1) == 0:
+            return Binary("*", ix.const(under), size), scale * over
+    if expr.is_Mul and len(expr.args) == 2 and expr.args[0].is_number:
+        (over, under), (size, scale) = _ratio(expr.args[0]), _fraction(expr.args[1])
+        return Binary("*", ix.const(over), size), scale * under
+    if expr.is_Add:
+        terms = [*map(_fraction, expr.args)]
+        under = max(scale for _, scale in terms)
+        parts = (Binary("*", ix.const(under // scale), size) for size, scale in terms)
+        return reduce(lambda a, b: Binary("+", a, b), parts), under
+    raise Left(f"a size is {expr}")
+
+
+def _ratio(number: sympy.Basic) -> tuple[int, int]:
+    """A float as an integer over a power of 2.
+
+    Raises Left where either is too large for floats to hold what sizes are scaled to.
+    """
+    over, under = float(number).as_integer_ratio()
+    if max(abs(over), under) > LARGEST:
+        raise Left(f"a size is {number}")
+    return over, under

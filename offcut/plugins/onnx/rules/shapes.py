@@ -284,24 +284,38 @@ def _range(g: Context, call: Call) -> Results:
     )
     dtype = g.dtype(call[0])
     start, limit, delta = map(_whole, (start, limit, delta))
-    if isinstance(delta, Expr) or not all(
-        isinstance(one, int | Expr) for one in (start, limit, delta)
-    ):
+    parts = [part for one in (start, limit, delta) if (part := _fraction(one)) is not None]
+    if isinstance(delta, Expr) or delta == 0 or len(parts) < 3:
         raise Refused(
             f"a range of {dtype} from {said(start)} to {said(limit)} by {said(delta)}",
-            "ends and a step that are whole numbers, the step no size",
+            f"ends and a step that are multiples of 1/{_PLACES}, the step no size and not 0",
         )
-    span = extent(limit, arithmetic("*", -1, start))
-    if delta < 0:
-        span = arithmetic("*", -1, span)
-    size = abs(int(delta))
-    count = arithmetic("//", extent(span, size - 1), size)
+    scale = max(under for _, under in parts)
+    begin, end = (arithmetic("*", scale // under, over) for over, under in parts[:2])
+    span, step = extent(end, arithmetic("*", -1, begin)), int(scale * delta)
+    if step < 0:
+        span, step = arithmetic("*", -1, span), -step
+    count = arithmetic("//", extent(span, step - 1), step)
     counted: Operand = g.op("iota", _clipped(g, count, 0, "max"), dtype)
     if delta != 1:
-        counted = g.binary("multiply", counted, number(g, counted, int(delta)))
+        counted = g.binary("multiply", counted, number(g, counted, delta))
     if start == 0:
         return counted
     return g.binary("add", counted, known(start, dtype))
+
+
+_PLACES = 1 << 12
+"""Parts of 1 in which the ends of a range are counted: floats hold what sizes are in them."""
+
+
+def _fraction(value: Any) -> tuple[Element, int] | None:
+    """A number or a size as one over a power of 2; None of other numbers."""
+    if isinstance(value, int | Expr):
+        return value, 1
+    if not isinstance(value, float) or not math.isfinite(value):
+        return None
+    over, under = value.as_integer_ratio()
+    return (over, under) if under <= _PLACES else None
 
 
 def _whole(value: Any) -> Any:

@@ -81,7 +81,7 @@ def triu(t: Translation, x: Ref, diagonal: Any = 0) -> Any:
 
 def filled(t: Translation, value: Any) -> Any:
     """The shape of the result, of one number."""
-    number = t.scalar(value, t.result)
+    number = t.cast(value, t.result) if isinstance(value, Ref) else t.scalar(value, t.result)
     return t.node("broadcast_to", number, t.extents) if t.extents else number
 
 

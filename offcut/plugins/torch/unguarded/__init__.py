@@ -15,6 +15,7 @@ from torch._subclasses import fake_impls
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
@@ -25,6 +26,7 @@ from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, 
 from offcut.plugins.torch.unguarded.norms import group_norm
 from offcut.plugins.torch.unguarded.pooling import average
 from offcut.plugins.torch.unguarded.products import dense, matmul
+from offcut.plugins.torch.unguarded.roots import trunc
 from offcut.plugins.torch.unguarded.slices import slice_index
 from offcut.plugins.torch.unguarded.spaced import linspace
 from offcut.plugins.torch.unguarded.squeezed import squeeze
@@ -75,6 +77,7 @@ _FUNCTIONS: Mapping[tuple[Any, str], Callable[..., Any]] = {
     (torch, "_debug_has_internal_overlap"): overlap,
     (VariableBuilder, "wrap_symfloat"): wrap_symfloat,
     (SymNodeVariable, "evaluate_expr"): evaluate_expr,
+    (SymNode, "trunc"): trunc,
 }
 """By module or class, and name, what stands for a function that torch calls where it traces."""
 

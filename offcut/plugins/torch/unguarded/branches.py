@@ -16,20 +16,14 @@ from typing import Any
 
 import torch
 from torch._dynamo.exc import ObservedException, Unsupported
+from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from offcut.plugins.torch.unguarded.predicates import predicate
+
 STEPS = 32
 """So many instructions are followed."""
-
-_PREDICATES = (
-    torch.jit.is_scripting,
-    torch.jit.is_tracing,
-    torch.compiler.is_compiling,
-    torch.compiler.is_dynamo_compiling,
-    torch.compiler.is_exporting,
-)
-"""Functions that change nothing: a frame that is followed may call these, and goes on to call them again."""
 
 _IDLE = ("NOP", "CACHE", "PRECALL", "PUSH_NULL", "TO_BOOL", "EXTENDED_ARG", "NOT_TAKEN")
 
@@ -176,7 +170,7 @@ class _Path:
         return value
 
     def _called(self, named: Any) -> Any:
-        """What one of torch's predicates gives."""
+        """What one of torch's predicates gives, or a function that gives what one does."""
         if not isinstance(named, _Named):
             raise _Unseen
         frame = self.frame
@@ -184,10 +178,10 @@ class _Path:
         function = frame.pop()
         for name in named.inside:
             function = function.var_getattr(frame, name)
-        asked = getattr(function, "fn", getattr(function, "value", None))
-        if not any(asked is one for one in _PREDICATES):
+        asked = predicate(getattr(function, "fn", getattr(function, "value", None)))
+        if asked is None:
             raise _Unseen
-        found = function.call_function(frame, [], {})
+        found = VariableTracker.build(frame, asked).call_function(frame, [], {})
         if not isinstance(found, ConstantVariable):
             raise _Unseen
         return found.value

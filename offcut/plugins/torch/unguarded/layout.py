@@ -25,9 +25,10 @@ def contiguous(x: Any, memory_format: torch.memory_format = torch.contiguous_for
 
 def reshape(x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape: a view where sizes above 1 allow one, else a copy."""
+    shape = _told(shape)
     if _has_rest(shape):
         _led(x, shape)
-        shape = infer_size(tuple(shape), x.numel())
+        shape = infer_size(shape, x.numel())
     if is_contiguous_or_false(x) or _viewed(x, shape):
         return x.view(shape)
     return x.clone(memory_format=torch.contiguous_format).view(shape)
@@ -35,9 +36,21 @@ def reshape(x: Any, shape: Sequence[Any]) -> Any:
 
 def view(mode: Any, op: Any, x: Any, shape: Sequence[Any]) -> Any:
     """The elements in another shape, without the elements."""
+    shape = _told(shape)
     if _has_rest(shape):
         _led(x, shape)
+    elif not is_contiguous_or_false(x) and not _viewed(x, shape):
+        strides = _parted(x, shape)
+        if strides is not None:
+            return x.as_strided(shape, strides)
     return _view_meta(mode, op, x, shape)
+
+
+def _told(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape, where an integer that the frame is given, and that is -1 in the traced call, is that number: it is guarded."""
+    return tuple(
+        -1 if _is_symbol(one) and one.node.hint == -1 and one == -1 else one for one in shape
+    )
 
 
 def _has_rest(shape: Sequence[Any]) -> bool:
@@ -55,6 +68,35 @@ def _led(x: Any, shape: Sequence[Any]) -> None:
         if not (_is_symbol(own) and _is_symbol(said) and own.node.hint == said.node.hint):
             return
         torch._check(own == said)
+
+
+def _parted(x: Any, shape: Sequence[Any]) -> list[Any] | None:
+    """The strides of an array in a shape that has its sizes, or two parts of one in its place, ``x.view(n, h // 2, 2, c)``, in the traced call:
+    it is guarded that they multiply to it. None of other shapes.
+
+    Torch guards all sizes of an array that does not lie by rows, where it does not know that.
+    """
+    wholes, strides = list[tuple[Any, Any]](), list[Any]()
+    for size, step in zip(x.shape, x.stride(), strict=True):
+        one, other = (*shape[len(strides) :], 0, 0)[:2]
+        whole = _hint(size)
+        if _hint(one) == whole:
+            wholes.append((size, one))
+            strides.append(step)
+        elif _hint(one) * _hint(other) == whole:
+            wholes.append((size, one * other))
+            strides += [other * step, step]
+        else:
+            return None
+    if len(strides) != len(shape):
+        return None
+    for size, product in wholes:
+        torch._check(size == product)
+    return strides
+
+
+def _hint(size: Any) -> Any:
+    return size.node.hint if isinstance(size, torch.SymInt) and size.node.has_hint() else size
 
 
 def _is_symbol(size: Any) -> bool:
