@@ -435,6 +435,18 @@ def test_old_limits_are_those_of_float32_and_old_masks_are_numbers() -> None:
     np.testing.assert_array_equal(found["kept"], np.ones(3, np.float32))
 
 
+def test_lengths_of_float16_are_rounded_once() -> None:
+    proto = parsed(
+        """g (float16[n, 64] x) => (float16[n] y, float16[n, 64] z)
+        { y = ReduceL2 <keepdims = 0> (x, a)  z = LpNormalization (x) }""",
+        a=np.array([1]),
+    )
+    x = (300 * drawn(1, 3, 64)).astype(np.float16)
+    found, length = oc.from_onnx(proto, threads=1)({"x": x}), np.linalg.norm(x.astype("f8"), axis=1)
+    np.testing.assert_allclose(found["y"], length.astype(np.float16), rtol=2**-10)
+    np.testing.assert_allclose(found["z"], x / length[:, None], rtol=2**-9, atol=1e-6)
+
+
 def test_a_symbolic_image_is_stretched_by_a_fraction() -> None:
     text = """g (float[1, 2, h, 3] x) => (float[1, 2, r, 3] y)
     { y = Resize <mode = "cubic"> (x, , scales) }"""

@@ -62,6 +62,10 @@ class Context:
             return operand.dtype
         return self.builder.values[operand.name].dtype
 
+    def widened(self, x: Operand) -> Operand:
+        """Elements of 16 bits in float32: what is made of several steps is rounded once, as runtimes do that have no such steps."""
+        return self.cast(x, "float32") if self.dtype(x) in ("float16", "bfloat16") else x
+
     def is_float(self, operand: Operand) -> bool:
         """Whether its elements are floats."""
         return "float" in self.dtype(operand)

@@ -76,21 +76,22 @@ def _group(g: Context, call: Call) -> Results:
 
 def _to_length(g: Context, call: Call) -> Results:
     """``x / (sum of |x|**p) ** (1/p)``; 0 where that is 0."""
-    x, p = call[0], call.get("p", 2)
+    dtype, x, p = g.dtype(call[0]), g.widened(call[0]), call.get("p", 2)
     axis = g.axis(x, call.get("axis", -1))
     raised = g.op("square", x) if p == 2 else g.op("absolute", x)
     total = reduced(g, "sum", raised, [axis], True)
     length: Operand = g.op("sqrt", total) if p == 2 else total
     nothing = g.binary("equal", length, number(g, length, 0.0))
-    return g.binary("divide", x, g.op("where", nothing, 1.0, length))
+    return g.cast(g.binary("divide", x, g.op("where", nothing, 1.0, length)), dtype)
 
 
 def _mean_variance(g: Context, call: Call) -> Results:
     """``(x - mean) / (deviation + 1e-9)``."""
-    x, axes = call[0], [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
+    x, axes = g.widened(call[0]), [g.axis(call[0], one) for one in call.get("axes") or [0, 2, 3]]
     apart = g.binary("subtract", x, reduced(g, "mean", x, axes, True))
     variance = reduced(g, "mean", g.op("square", apart), axes, True)
-    return g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))
+    whole = g.binary("divide", apart, scalar(g, "add", g.op("sqrt", variance), 1e-9))
+    return g.cast(whole, g.dtype(call[0]))
 
 
 NORMALIZATION: Mapping[str, Operator] = {

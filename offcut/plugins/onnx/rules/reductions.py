@@ -184,10 +184,10 @@ REDUCTIONS: Mapping[str, Operator] = {
     "ReduceL1": _reduction("sum", lambda g, x: g.op("absolute", x)),
     "ReduceL2": _reduction(
         "sum",
-        lambda g, x: g.op("square", g.cast(x, "float32") if not g.is_float(x) else x),
+        lambda g, x: g.op("square", g.widened(x) if g.is_float(x) else g.cast(x, "float32")),
         lambda g, x: g.op("sqrt", x),
     ),
-    "ReduceLogSum": _reduction("sum", None, lambda g, x: g.op("log", x)),
+    "ReduceLogSum": _reduction("sum", Context.widened, lambda g, x: g.op("log", x)),
     "ReduceLogSumExp": _log_sum_exp,
     "ReduceMax": _reduction("max"),
     "ReduceMean": _reduction("mean"),
