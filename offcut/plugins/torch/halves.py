@@ -41,8 +41,8 @@ def rounded_once(rule: F) -> F:
     return cast("F", wide)
 
 
-def is_between(value: object, kind: str) -> bool:
-    """Whether a number is a float that is none of these."""
+def is_rounded(value: object, kind: str) -> bool:
+    """Whether an element type of 16 bits holds no float that is this number."""
     if kind not in HALVES or not isinstance(value, float):
         return False
     with np.errstate(over="ignore"):

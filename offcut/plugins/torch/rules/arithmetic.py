@@ -12,7 +12,7 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import is_between, rounded_once
+from offcut.plugins.torch.halves import is_rounded, rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
@@ -36,7 +36,7 @@ _OF_TRUTHS = {
 def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
     """``op(x, y)`` of operands in one element type: by default that of the result. Torch rounds a factor to none of 16 bits."""
     into = t.result if dtype is None else dtype
-    if op in ("multiply", "divide") and any(is_between(one, into) for one in (x, y)):
+    if op in ("multiply", "divide") and any(is_rounded(one, into) for one in (x, y)):
         return t.cast(binary(t, op, x, y, "float32"), into)
     if into == "bool" and op in _OF_TRUTHS:
         truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, into)) for one in (x, y))
