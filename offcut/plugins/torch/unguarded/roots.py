@@ -6,6 +6,7 @@ Where both sizes are equal in the traced call, the side is the one, and it is gu
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import sympy
@@ -16,13 +17,29 @@ from torch.utils._sympy import functions as sf
 
 from offcut.plugins.torch.sizes import is_size_symbol
 
+_CALLERS = 16
+"""More than lie between a call of ``int`` and the truncation."""
+
 _truncated = SymNode.trunc
 
 
 def trunc(node: Any) -> Any:
-    """A symbolic float without what is behind its point; of the root of a square, its side."""
-    side = None if get_proxy_mode() else _side(node)
+    """A symbolic float without what is behind its point; of the root of a square, its side.
+
+    Not where Python wants a number, as in the frames of ``torch.export``: the side would be that number in all calls.
+    """
+    side = None if get_proxy_mode() or _is_number_wanted() else _side(node)
     return side.node if isinstance(side, torch.SymInt) else _truncated(node)
+
+
+def _is_number_wanted() -> bool:
+    """Whether a float is asked for its integer as a number of Python, by way of torch's proxies or not."""
+    frame: Any = sys._getframe(2)
+    for _ in range(_CALLERS):
+        if frame is None or frame.f_code is torch.SymFloat.__int__.__code__:
+            return frame is not None
+        frame = frame.f_back
+    return False
 
 
 def _side(node: Any) -> Any:
