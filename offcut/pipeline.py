@@ -39,6 +39,7 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, InternalError, OffcutError, PartitionError, TargetError
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
+    LESS_TO_COMPARE,
     Partition,
     Strategy,
     StrategyLike,
@@ -104,7 +105,7 @@ def partition(
             ``("ladder", (4, 2, 1))``
     target  whose microkernels may cover the pieces: a name, or what `offcut.target` gives
     copies  stores of the result per store of `output`, at most: what conditions may cost in code;
-            None: as many as the cost model finds worth it (`copies_worth`)
+            None: as many as the cost model finds worth it (`copies_worth`), or 1, where the proof does not see through more
     microkernels  external ones that may cover pieces too, where they are the cheaper; and such as
             another unit runs, a warp for one: what these cover first is noted, and runs otherwise
 
@@ -127,14 +128,26 @@ def partition(
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
         program = source(described)
     most = _copies(copies, program, chosen.machine)
+
+    def cut_with(most: int) -> Partition:
+        with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
+            if described is None:
+                return cut_program(program, wanted, kernels, price, copies=most)
+            return cut(described, tiles, tail, kernels, price, most)
+
     forget()
-    with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
-        if described is None:
-            wanted = checked_request(tiles, tail)
-            made = cut_program(program, wanted, kernels, price, copies=most)
-        else:
-            wanted = cuts_of(described, tiles, tail)
-            made = cut(described, tiles, tail, kernels, price, most)
+    wanted = checked_request(tiles, tail) if described is None else cuts_of(described, tiles, tail)
+    try:
+        made = cut_with(most)
+    except PartitionError as refused:
+        if copies is not None or LESS_TO_COMPARE not in refused.help:
+            raise
+        try:
+            made, most = cut_with(1), 1
+        except PartitionError:
+            raise refused from None
+        note = "conditions stay where they are: the proof does not see through loops without them"
+        made = replace(made, notes=(*made.notes, note))
     made = settled(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
     return replace(

@@ -15,7 +15,13 @@ from offcut.partition.cut import (
 )
 from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
 from offcut.partition.groups import GroupCut, all_matches, cut_group
-from offcut.partition.legality import check_exact, check_marks, check_tiles, check_windows
+from offcut.partition.legality import (
+    LESS_TO_COMPARE,
+    check_exact,
+    check_marks,
+    check_tiles,
+    check_windows,
+)
 from offcut.partition.match import Match, matches
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program, pieces_of
@@ -61,6 +67,7 @@ __all__ = [
     "EXACT",
     "GUARD",
     "LADDER",
+    "LESS_TO_COMPARE",
     "MASK",
     "MIX",
     "PAD",

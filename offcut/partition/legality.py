@@ -395,6 +395,10 @@ def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
     return f"with {given}, {text}" if given else text
 
 
+LESS_TO_COMPARE = "copies=1 leaves every condition where it is: less to compare"
+"""What a refusal offers where the program is not seen through once its conditions have left the loops."""
+
+
 def not_equal(
     refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
 ) -> PartitionError:
@@ -411,7 +415,7 @@ def not_equal(
     if again:
         help = (*help, 'another tail than "shift" runs no instance twice')
     elif refused.refused == NOT_TOLD and separated:
-        help = (*help, "copies=1 leaves every condition where it is: less to compare")
+        help = (*help, LESS_TO_COMPARE)
     if refused.refused == NOT_TOLD and others:
         help = (*help, 'tail="cut" leaves less to compare')
     what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""

@@ -218,7 +218,7 @@ def test_a_cut_is_taken_or_refused_whatever_was_asked_before(
 
     def is_taken(tail: dict[str, str]) -> bool:
         try:
-            oc.partition(band, tile={"i": 4, "j": 4}, tail=tail)
+            oc.partition(band, tile={"i": 4, "j": 4}, tail=tail, copies=8)
         except oc.PartitionError:
             return False
         return True
@@ -238,8 +238,9 @@ def test_what_a_proof_found_is_no_answer_for_a_cut(little: Callable[[int, int], 
 
 def test_a_cut_that_is_not_told_says_what_leaves_less_to_compare() -> None:
     band = pattern("j <= i + 6 and j >= i - 6 and (i - j) % 4 != 1")
+    tile, tail = {"i": 8, "j": 8}, {"i": "cut", "j": "mask"}
     assert (
-        refused(lambda: oc.partition(band, tile={"i": 8, "j": 8}, tail={"i": "cut", "j": "mask"}))
+        refused(lambda: oc.partition(band, tile=tile, tail=tail, copies=8))
         == """\
 partition: cannot cut i, j so
   at       pattern
@@ -248,4 +249,6 @@ partition: cannot cut i, j so
   help     copies=1 leaves every condition where it is: less to compare
   help     tail="cut" leaves less to compare"""
     )
-    oc.partition(band, tile={"i": 8, "j": 8}, tail={"i": "cut", "j": "mask"}, copies=1).prove()
+    made = oc.partition(band, tile=tile, tail=tail)  # that, where nothing is said of copies
+    assert made.loops == oc.partition(band, tile=tile, tail=tail, copies=1).loops
+    assert "conditions stay where they are" in made.explain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 
 import offcut as oc
@@ -69,3 +70,32 @@ def test_what_is_drawn_of_a_program_in_place_is_legal(machine: Machine) -> None:
         oc.compile(SWEEP, schedule=Schedule.parse("schedule sweep\ncut s cut 2\ncut i cut 2"))
     for one in drawn[:6]:
         oc.compile(SWEEP, schedule=one)
+
+
+EVEN = """\
+program even
+size n in 0:60
+input X: int32[n + 12]
+inout A: int32[n + 12]
+for i in 0:n
+  for j in 0:n
+    if i % 2 == 0
+      A[max(0, i - 1)] = X[j + 3]"""
+
+
+@pytest.mark.parametrize("tile", [{}, {"j": 4}])
+def test_conditions_stay_where_the_proof_does_not_see_through_loops_without_them(
+    tile: dict[str, int],
+) -> None:
+    program = oc.parse(EVEN)
+    cut = oc.partition(program, tile=tile)
+    assert cut.loops == oc.partition(program, tile=tile, copies=1).loops
+    assert "if i % 2 == 0" in str(cut)
+    assert "conditions stay where they are" in cut.explain()
+    cut.prove()
+    for n in (0, 1, 5, 8):
+        given = {"X": np.arange(n + 12, dtype=np.int32), "A": np.zeros(n + 12, np.int32)}
+        np.testing.assert_array_equal(cut.run(given), program.run(given))
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.partition(program, tile=tile, copies=8)
+    assert "copies=1 leaves every condition where it is: less to compare" in refused.value.help
