@@ -77,7 +77,12 @@ from offcut.ops.elementwise.quantization import dequantize, quantize, requantize
 from offcut.ops.images.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
 from offcut.ops.images.convolution import conv1d, conv2d, conv3d
 from offcut.ops.images.folding import fold
-from offcut.ops.images.pooling import avg_pool2d, global_avg_pool, max_pool2d, max_pool2d_places
+from offcut.ops.images.pooling import (
+    avg_pool2d,
+    global_avg_pool,
+    max_pool2d,
+    max_pool2d_with_places,
+)
 from offcut.ops.images.resizing import interpolate
 from offcut.ops.images.transposed import conv_transpose2d, conv_transpose3d
 from offcut.ops.order.ordering import leading, merged
@@ -174,7 +179,7 @@ __all__ = [
     "matmul",
     "max",
     "max_pool2d",
-    "max_pool2d_places",
+    "max_pool2d_with_places",
     "maximum",
     "mean",
     "merge_axes",

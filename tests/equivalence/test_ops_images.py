@@ -298,7 +298,7 @@ def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_the_last_of_na
     high, across = oc.dim("h", min=2, max=512), oc.dim("w", min=2, max=512)
     x = oc.placeholder((b, 3, high, across) if first else (b, high, across, 3), name="X")
     around = {"stride": (2, 2), "padding": ((1, 1), (0, 1)), "dilation": (1, 2), "layout": layout}
-    both = ops.max_pool2d_places(x, (3, 2), **around)
+    both = ops.max_pool2d_with_places(x, (3, 2), **around)
     op, kernel = Operator(both[1], [x]), oc.compile(both, inputs=[x])
     for size in [(2, 2), (2, 5), (9, 8), (16, 33)]:
         a = floats("a", 2, 3, *size).round()

@@ -136,7 +136,7 @@ def test_places_of_what_is_greatest_and_back(order: int) -> None:
     )
     model = each(proto, [{"x": drawn(h, n, 3, h, w)} for n, h, w in ((1, 2, 3), (2, 5, 8), (3, 8, 17))])  # fmt: skip
     pooled = [node.op for node in model.graph.nodes if "pool" in node.op]
-    assert pooled == ["max_pool2d_places"]  # which has both results
+    assert pooled == ["max_pool2d_with_places"]  # which has both results
     back = parsed(
         "g (float[n, 3, h, w] x) => (float[?, ?, ?, ?] z)"
         "{ y, places = MaxPool<kernel_shape = [2, 3], strides = [2, 3]>(x)"

@@ -63,7 +63,9 @@ _MAX_ITERATIONS = 1 << 16  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
 _LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself
-_ENOUGH = 4 * _LANES_OF_ONE  # iterations inside of one: those around need not run together with it
+_ENOUGH = (
+    4 * _LANES_OF_ONE
+)  # iterations inside of one: those around run in turn, and take a quarter longer at most
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
@@ -207,23 +209,26 @@ class _Machine(Values):
         lo, hi = self.value(stmt.lo, lanes), self.value(stmt.hi, lanes)
         alike = lo.ndim == 0 and hi.ndim == 0
         first, last = (int(lo), int(hi)) if alike else _range_of(lo, hi, lanes)
-        inside = self.nested(stmt, lanes) if alike and last - first > 1 else _ENOUGH
-        if inside < _ENOUGH and self.independent(stmt):
-            self.iterations(stmt, first, last, lanes, inside)
-            return
+        if alike and last - first > 1:
+            inside = self.iterations_inside(stmt, lanes)
+            if inside < _ENOUGH and self.independent(stmt):
+                self.iterations(stmt, first, last, lanes, inside)
+                return
         for step in range(first, last):
             at = np.asarray(step, np.int64)
             here = lanes if alike else lanes.where((lo <= at) & (at < hi))
             self.block(stmt.body, here.let(stmt.iter, at))
 
-    def nested(self, stmt: For, lanes: Lanes) -> int:
+    def iterations_inside(self, stmt: For, lanes: Lanes) -> int:
         """How many iterations the loops have together that are all there is in `stmt`, as far as is known around it."""
         match stmt.body:
             case (For(_, lo, hi) as inner,) if variables(lo) | variables(hi) <= set(lanes.values):
                 first, last = self.value(lo, lanes), self.value(hi, lanes)
-                if first.ndim == 0 and last.ndim == 0:
-                    return max(0, int(last) - int(first)) * self.nested(inner, lanes)
-        return 1
+                alike = first.ndim == 0 and last.ndim == 0
+                count = max(0, int(last) - int(first)) if alike else 1
+                return count * self.iterations_inside(inner, lanes)
+            case _:
+                return 1
 
     def independent(self, stmt: For) -> bool:
         """Whether the iterations of `stmt` run as lanes."""

@@ -56,7 +56,7 @@ def max_pool2d(
     return compute(shape, greatest, name, letters)
 
 
-def max_pool2d_places(
+def max_pool2d_with_places(
     x: Tensor,
     window: Pair,
     stride: Pair | None = None,
@@ -68,12 +68,12 @@ def max_pool2d_places(
 ) -> tuple[Tensor, Tensor]:
     """What `max_pool2d` gives, and where in its image each of these elements is: ``row * columns + column``, of int64.
 
-    Arguments are those of `max_pool2d`. Of equal elements it is the first, of NaN the last, as in torch; a window of padding alone
-    has the greatest value of the type.
+    Arguments are those of `max_pool2d`. Of equal elements the place is that of the first, of NaN the last, as in torch; a window of padding alone
+    has the greatest place of the type.
 
     The places are called ``{name}_places``. Raises DescribeError as `max_pool2d` does.
     """
-    op, given = "max_pool2d_places", (window, stride, padding, dilation)
+    op, given = "max_pool2d_with_places", (window, stride, padding, dilation)
     shape, letters, placed, steps, last = _placed(op, x, *given, layout)
     check_dtype(op, "x", x, NUMBERS)
     name = named(op, name, [x], *_options(*given, layout))

@@ -35,9 +35,11 @@ from offcut.polyhedral import accesses_outside
 UNKNOWN = Var("?")
 """An extent that the type of a memref leaves open."""
 
-_MOST = (
-    2**9
-)  # elements along an axis, for each unit of all sizes together: more than what loops over these reach
+_MOST = 2**9
+"""Elements along an axis that nothing bounds, for each unit of all sizes together. Where an access reaches further, by a step or a
+factor beyond it, the nest is refused as one that leaves the array.
+"""
+
 _WORDS = re.findall(
     r"\w+",
     """and or not true false inf nan if else for in tile alloc let choose option size assume index

@@ -280,7 +280,7 @@ def _max_pool(g: Context, call: Call) -> Results:
         return _kept(g, values, kept)
     if len(placed.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
-    values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_places"))
+    values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_with_places"))
     return values, _in_the_whole(g, x, places, columns)
 
 

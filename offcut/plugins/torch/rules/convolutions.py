@@ -140,7 +140,7 @@ def backward(
 
 @takes("max_pool2d_with_indices")
 def max_pool_indices(t: Translation, x: Ref, *given: Any) -> Any:
-    return _greatest(t, "max_pool2d_places", x, *given)
+    return _greatest(t, "max_pool2d_with_places", x, *given)
 
 
 @takes("max_pool2d")
