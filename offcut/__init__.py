@@ -84,7 +84,6 @@ if TYPE_CHECKING:
 _HOME = {
     "offcut.costmodel": ("Cost",),
     "offcut.describe.external": ("external_microkernel",),
-    "offcut.describe": ("external",),
     "offcut.describe.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.backends.plan": ("Plan",),
     "offcut.backends.target": ("Target",),
@@ -117,7 +116,10 @@ _HOME = {
 }
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
-_PACKAGES = ("errors", "ir", "ops")  # each loaded alone, when first used
+_PACKAGES = {
+    **{name: f"offcut.{name}" for name in ("errors", "ir", "ops")},
+    "external": "offcut.describe.external",
+}  # each loaded alone, when first used
 _CALLED = ("partition",)  # functions that have the name of a package
 
 __all__ = sorted([*_MODULE_OF, *_PACKAGES])
@@ -128,7 +130,7 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
 
     def __getattr__(name: str) -> Any:
         if name in _PACKAGES:
-            return importlib.import_module(f"offcut.{name}")
+            return importlib.import_module(_PACKAGES[name])
         if name not in _MODULE_OF:
             raise AttributeError(f"module 'offcut' has no attribute {name!r}")
         loaded = importlib.import_module(_MODULE_OF[name])

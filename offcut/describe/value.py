@@ -271,14 +271,15 @@ def _python_scalar(op: str, a: Value, b: Any) -> int | float:
 
 def _check_range(value: float, dtype: str) -> None:
     if not in_range(value, dtype):
-        info = np.iinfo(numpy_dtype(dtype)) if dtype not in FLOATS else np.finfo("float64")
+        whole = dtype not in FLOATS
+        info = np.iinfo(numpy_dtype(dtype)) if whole else np.finfo("float64")
         raise DescribeError(
             "compute",
             f"cannot take a scalar of {len(str(value))} digits as {dtype}"
             if len(str(value)) > 40
             else f"cannot take {value} as {dtype}",
-            because=f"{dtype} holds {info.min}…{info.max}",
-            help=('cast(x, "int64") widens, explicitly',),
+            because=f"{dtype if whole else 'float64'} holds {info.min}…{info.max}",
+            help=('cast(x, "int64") widens, explicitly',) if whole else ("a number within these",),
         )
 
 

@@ -89,7 +89,9 @@ def sweep(
     csv.write_text(to_csv(rows, facts))
     console.print(f"wrote {csv}", highlight=False)
     if not have_matplotlib():
-        console.print("no picture: matplotlib is not installed (pip install 'offcut[plot]')")
+        console.print(
+            "no picture: matplotlib is not installed (pip install 'offcut[plot]')", markup=False
+        )
         return status
     together = all(len(set(point.values())) == 1 for point in points_of(axes))
     letter = next(iter(ranges)) if together else "flop"

@@ -55,6 +55,12 @@ def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("name", ["external", "ir", "ops", "errors", "partition"])
+def test_a_package_may_be_what_is_asked_for_first(name: str) -> None:
+    asked = f"import offcut; assert offcut.{name}.__name__.endswith({name!r})"
+    subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+
+
 def test_a_description_loads_what_it_needs() -> None:
     subprocess.run([sys.executable, "-c", DESCRIBED], check=True, timeout=60)
 

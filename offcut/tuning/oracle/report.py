@@ -42,7 +42,9 @@ def report(
     csv.write_text(to_csv(found, said), encoding="utf-8")
     console.print(f"wrote {csv}", highlight=False)
     if not have_matplotlib():
-        console.print("no picture: matplotlib is not installed (pip install 'offcut[plot]')")
+        console.print(
+            "no picture: matplotlib is not installed (pip install 'offcut[plot]')", markup=False
+        )
         return
     plot(found, png, said)
     console.print(f"wrote {png}", highlight=False)
