@@ -91,7 +91,9 @@ def sweep_command(
     budget: Annotated[float, typer.Option(min=0.001, help="Seconds per cell.")] = 0.3,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="After which no size is begun; what was measured is shown."),
+        typer.Option(
+            min=0, help="After which no size is begun but the first; what was measured is shown."
+        ),
     ] = None,
     pack: Annotated[
         bool,
@@ -162,7 +164,7 @@ def sweep_command(
             against=_names(against, "--against", some=False),
             points=None if every else points,
             budget=budget,
-            until=seconds,
+            seconds=seconds,
             pack=pack,
             csv=csv,
             png=png,
