@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, overload
 
 from offcut.core import expr as _expr
 from offcut.core import plain as _plain
@@ -57,13 +56,12 @@ from offcut.core.program import (
     TileAxis,
     Tree,
 )
-from offcut.core.walking import Rule
+from offcut.core.text.shown import shown
+from offcut.core.walking import Path, Rule
 from offcut.errors import DescribeError
 
 ExprRule = Callable[[Expr], Expr | None]
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 _KINDS: dict[str, Any] = {"program": Program, "statement": Stmt, "expression": Expr}
 _CALLED = {
     "program": "a program",
@@ -76,7 +74,6 @@ _FOUND = {
     "statements": "program.body is its statements",
     "expression": "ir.expressions(statement) are its expressions",
 }
-_SHOWN = 60  # characters of what is refused
 
 
 def _kind(tree: object) -> str:
@@ -90,36 +87,89 @@ def _check(op: str, tree: object, *kinds: str) -> None:
     """Refuse what is none of these kinds."""
     if _kind(tree) in kinds:
         return
-    shown = repr(tree)
+    help = [_FOUND[kind] for kind in kinds if kind in _FOUND]
+    if isinstance(tree, Stmt) and "statements" in kinds:
+        help = ["(statement,) is a tuple of one"]
     raise DescribeError(
         op,
-        f"cannot take {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}",
+        f"cannot take {shown(tree)}",
         because=f"it is of type {type(tree).__name__}, not {', '.join(_CALLED[kind] for kind in kinds)}",
-        help=tuple(_FOUND[kind] for kind in kinds if kind in _FOUND),
+        help=tuple(help),
     )
 
 
-def _taking(function: Callable[_P, _R], *kinds: str) -> Callable[_P, _R]:
-    """A function that takes a tree of these kinds, and refuses any other."""
-
-    @wraps(function)
-    def checked(*given: _P.args, **named: _P.kwargs) -> _R:
-        trees = [*given, *named.values()]
-        if trees:
-            _check(function.__name__, trees[0], *kinds)
-        return function(*given, **named)
-
-    return checked
-
-
 _TREES = ("program", "statement", "statements")
-around = _taking(_walking.around, *_TREES)
-blocks = _taking(_program.blocks, "statement")
-bound = _taking(_walking.bound, "statement")
-children = _taking(_expr.children, "expression")
-dtype_of = _taking(_expr.dtype_of, "expression")
-expressions = _taking(_program.expressions, "statement")
-plain = _taking(_plain.plain, "program")
+
+
+def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
+    """Every statement of `tree` with those it stands in, outermost first, parents first.
+
+    path   where `tree` stands itself
+
+    A step of a path is a statement and which of its `blocks` was entered.
+    Raises DescribeError for what is neither a program nor statements.
+    """
+    _check("around", tree, *_TREES)
+    return _walking.around(tree, path)
+
+
+def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The statement lists inside `stmt`, in printing order.
+
+    Raises DescribeError for what is no statement.
+    """
+    _check("blocks", stmt, "statement")
+    return _program.blocks(stmt)
+
+
+def bound(stmt: Stmt) -> tuple[str, ...]:
+    """The names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile.
+
+    Raises DescribeError for what is no statement.
+    """
+    _check("bound", stmt, "statement")
+    return _walking.bound(stmt)
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    """The direct operands, in printing order.
+
+    Raises DescribeError for what is no expression.
+    """
+    _check("children", expr, "expression")
+    return _expr.children(expr)
+
+
+def dtype_of(expr: Expr) -> str:
+    """The element type of an expression: "index", "bool" or a numeric type.
+
+    Raises DescribeError for what is no expression.
+    """
+    _check("dtype_of", expr, "expression")
+    return _expr.dtype_of(expr)
+
+
+def expressions(stmt: Stmt) -> tuple[Expr, ...]:
+    """The expressions of one statement, not of those inside it.
+
+    Raises DescribeError for what is no statement.
+    """
+    _check("expressions", stmt, "statement")
+    return _program.expressions(stmt)
+
+
+def plain(program: Program) -> Program:
+    """`program` in plain loops: the same results, at every size, from loops, conditions and stores alone.
+
+    program   no name is bound again inside of what binds it, as `parse` has it; tiles have instances
+              that do not need each other, and windowed arrays are accessed in their windows
+
+    Each `choose` is its first option. Arrays that nothing touches any more are left out. Of a program
+    that is plain, the same object.
+    Raises DescribeError for what is no program.
+    """
+    _check("plain", program, "program")
+    return _plain.plain(program)
 
 
 def _asked(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], Any]:
@@ -127,7 +177,7 @@ def _asked(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], 
     if not callable(rule):
         raise DescribeError(
             op,
-            f"cannot take rule={rule!r}",
+            f"cannot take rule={shown(rule)}",
             because="a rule is a function of a node that gives what takes its place, or None",
         )
 

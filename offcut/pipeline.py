@@ -28,6 +28,7 @@ from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
+from offcut.core.text.shown import shown
 from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
@@ -170,7 +171,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
         if not isinstance(program, Program):
             raise DescribeError(
                 "prove_equal",
-                f"cannot compare {program!r}",
+                f"cannot compare {shown(program)}",
                 because="it is no loop program",
                 help=("parse(text)", "partition(…).loops"),
             )

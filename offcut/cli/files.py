@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from offcut.cli.options import read_number, read_pair
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
 from offcut.errors import DescribeError
@@ -12,6 +13,12 @@ from offcut.partition import Partition
 from offcut.pipeline import partition, prove_equal
 from offcut.proof import Certificate
 from offcut.reduce import Request
+
+_PAIRS = {
+    "--tile": ("--tile i=14", "--tile i=64,16"),
+    "--tail": ("--tail i=balance",),
+    "--at": ("--at n=29",),
+}
 
 
 def read_program(path: Path, command: str) -> Program:
@@ -75,14 +82,17 @@ def _cut(
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
     """Tiles and strategies by axis, as options say them."""
     tile = {
-        name: tuple(_number(part, "--tile", text) for part in value.split(","))
+        name: tuple(
+            read_number(command, f"--tile {text}", part, f"--tile {name}=8")
+            for part in value.split(",")
+        )
         for name, value, text in _pairs(tiles, "--tile", command)
     }
     named = [text for text in tails if "=" in text]
     for_all = [text for text in tails if "=" not in text]
     if len(for_all) > 1:
         raise DescribeError(
-            "cut",
+            command,
             f"cannot take {len(for_all)} strategies for all loops",
             at=f"--tail {' --tail '.join(for_all)}",
             because="one is for all that are not named",
@@ -108,7 +118,7 @@ def _name(text: str) -> str:
 
 def _pairs(texts: Sequence[str], option: str, command: str) -> list[tuple[str, str, str]]:
     """Options of a name each; refused where a name comes twice."""
-    found = [_pair(text, option) for text in texts]
+    found = [(*read_pair(command, option, text, _PAIRS[option]), text) for text in texts]
     for number, (name, _, text) in enumerate(found):
         before = next((one for known, _, one in found[:number] if known == name), None)
         if before is not None:
@@ -127,7 +137,10 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
     Raises DescribeError where a size of `program` has none, or it has no such size.
     """
     pairs = _pairs(texts, "--at", "cut")
-    found = {name: _number(value, "--at", text) for name, value, text in pairs}
+    found = {
+        name: read_number("cut", f"--at {text}", value, f"--at {name}=29")
+        for name, value, text in pairs
+    }
     names = [size.name for size in program.sizes]
     if found.keys() != {*names}:
         raise DescribeError(
@@ -137,26 +150,3 @@ def sizes_at(texts: Sequence[str], program: Program) -> dict[str, int]:
             help=(" ".join(f"--at {name}=29" for name in names) or "no --at",),
         )
     return found
-
-
-def _pair(text: str, option: str) -> tuple[str, str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise DescribeError(
-            "cut",
-            f"cannot read {option} {text}",
-            because="it is no name=value",
-            help=("--tile i=14", "--tile i=64,16", "--tail i=balance", "--at n=29"),
-        )
-    return name.strip(), value.strip(), text
-
-
-def _number(text: str, option: str, whole: str) -> int:
-    if not text.strip().isdecimal():
-        raise DescribeError(
-            "cut",
-            f"cannot read {option} {whole}",
-            because=f"{text!r} is no whole number from 0 on",
-            help=(f"{option} {whole.partition('=')[0]}=8",),
-        )
-    return int(text)

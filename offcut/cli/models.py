@@ -9,6 +9,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from offcut.cli.options import read_number, read_pair
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Const, Expr
 from offcut.core.interpret.run_arguments import checked_size
@@ -30,7 +31,9 @@ def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]
         if text.endswith(".npz") and "=" not in text:
             arrays = _read(text)
         else:
-            name, path = _pair(text, option)
+            name, path = read_pair(
+                "run", option, text, (f"{option} x=x.npy", f"{option} inputs.npz")
+            )
             held = _read(path)
             arrays = {name: held[""] if "" in held else _named_in(held, name, path)}
         for name, array in arrays.items():
@@ -80,9 +83,10 @@ def sizes_of(model: OnnxModel, given: Mapping[str, Array], texts: Sequence[str])
     not, and a size that no call has.
     """
     declared = {size.name: size for size in model.sizes}
-    asked = {
-        name: _number(value, text) for text in texts for name, value in (_pair(text, "--size"),)
-    }
+    asked = {}
+    for text in texts:
+        name, value = read_pair("run", "--size", text, ("--size batch=3",))
+        asked[name] = read_number("run", f"--size {text}", value, f"--size {name}=3")
     for name in asked:
         if name not in declared:
             listed = ", ".join(declared) or "none"
@@ -177,28 +181,3 @@ def _named(extent: Expr) -> str:
 def _count(extent: Expr) -> int:
     assert isinstance(extent, Const)
     return max(int(extent.value), 0)
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise DescribeError(
-            "run",
-            f"cannot read {option} {text}",
-            because="it is no name=value",
-            help=("--size batch=3",)
-            if option == "--size"
-            else (f"{option} x=x.npy", f"{option} inputs.npz"),
-        )
-    return name, value
-
-
-def _number(text: str, whole: str) -> int:
-    if not text.isdecimal():
-        raise DescribeError(
-            "run",
-            f"cannot read --size {whole}",
-            because=f"{text!r} is no whole number from 0 on",
-            help=(f"--size {whole.partition('=')[0]}=3",),
-        )
-    return int(text)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from offcut.cli.app import app, refusals
+from offcut.cli.options import read_number
 from offcut.cli.records import In
 from offcut.errors import DescribeError
 
@@ -33,25 +34,17 @@ def take_extents(arguments: Sequence[str]) -> tuple[dict[str, int], list[str]]:
             continue
         letter = match[1]
         value = next(rest, "") if match[2] is None else match[2]
-        if not re.fullmatch(r"\d+", value):
-            raise DescribeError(
-                "sweep",
-                f"cannot read the size of the axis {letter!r}",
-                at=f"--{letter} {value}".rstrip(),
-                because=f"{value!r} is no whole number from 0 on"
-                if value
-                else "there is no number",
-                help=(f"--{letter} 768",),
-            )
+        given = f"--{letter} {value}".rstrip()
+        extent = read_number("sweep", given, value, f"--{letter} 768")
         if letter in extents:
             raise DescribeError(
                 "sweep",
                 f"the axis {letter!r} has two sizes",
-                at=f"--{letter} {value}",
+                at=given,
                 because=f"--{letter} {extents[letter]} came before",
                 help=(f"--sizes {letter}={extents[letter]},{value} sweeps both",),
             )
-        extents[letter] = int(value)
+        extents[letter] = extent
     return extents, others
 
 
@@ -98,7 +91,9 @@ def sweep_command(
     budget: Annotated[float, typer.Option(min=0.001, help="Seconds per cell.")] = 0.3,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0, help="After which no size is begun; what was measured is shown."),
+        typer.Option(
+            min=0, help="After which no size is begun but the first; what was measured is shown."
+        ),
     ] = None,
     pack: Annotated[
         bool,
@@ -169,7 +164,7 @@ def sweep_command(
             against=_names(against, "--against", some=False),
             points=None if every else points,
             budget=budget,
-            until=seconds,
+            seconds=seconds,
             pack=pack,
             csv=csv,
             png=png,

@@ -73,7 +73,7 @@ class Options:
     cells    regular expression that is looked for in ``title: label``; empty takes all
     budget   seconds per cell and contender
     patience seconds that one call may be expected to last; a slower contender leaves the cell out
-    until    seconds after which no cell is begun but the first of a group
+    seconds  from the begin of a group, after which no cell of it is begun but its first
     slow     whether peers that take minutes to prepare take part
     case     what this process is to measure alone and print as JSON; empty: the whole bench
     turn     which time it does
@@ -85,7 +85,7 @@ class Options:
     threads: int = 1
     budget: float = 0.12
     patience: float = 1.0
-    until: float = inf
+    seconds: float = inf
     json: Path | None = None
     case: str = ""
     turn: int = 0
@@ -205,11 +205,9 @@ def measured(
     for number, (label, make) in enumerate(
         track(group.tasks.items(), group.title, console=console)
     ):
-        if number and time.monotonic() - begun > options.until:
+        if number and time.monotonic() - begun > options.seconds:
             left = len(group.tasks) - number
-            said = (
-                f"{left} of {len(group.tasks)} cells are not measured: {options.until:g} s are over"
-            )
+            said = f"{left} of {len(group.tasks)} cells are not measured: {options.seconds:g} s are over"
             console.print(said, style="yellow", highlight=False)
             return
         task = make()

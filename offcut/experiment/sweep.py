@@ -34,7 +34,7 @@ def sweep(
     against: Sequence[str],
     points: int | None,
     budget: float,
-    until: float | None,
+    seconds: float | None,
     pack: bool,
     csv: Path,
     png: Path,
@@ -46,7 +46,7 @@ def sweep(
     names    strategies; the ratios to the best peer are of the first
     against  peers
     budget   seconds per cell, which one call may take at most
-    until    seconds after which no size is begun; None: all are measured
+    seconds  from the first size on, which is always measured, after which none is begun; None: all are measured
     pack     whether operands after the first without swept sizes are packed constants
 
     Raises DescribeError where these do not fit, OffcutError where a file cannot be written.
@@ -80,7 +80,7 @@ def sweep(
         "sweep",
         [Group(title, tasks, ranges)],
         Asked(),
-        Options(budget=budget, patience=budget, until=inf if until is None else until),
+        Options(budget=budget, patience=budget, seconds=inf if seconds is None else seconds),
         own=lambda _: ours,
         peers=against,
         over=f"{names[0]} over the best peer",

@@ -50,7 +50,7 @@ around: cannot take (1, 2)
     "a statement for an expression": (
         lambda: ir.dtype_of(STATEMENT),
         """\
-dtype_of: cannot take For(iter='i', lo=Const(value=0, dtype='index'), hi=Var(name=…
+dtype_of: cannot take for i in 0:n
   because  it is of type For, not an expression
   help     ir.expressions(statement) are its expressions""",
     ),
@@ -89,7 +89,7 @@ rewrite: cannot take rule=None
     "a rule that gives an expression for a statement": (
         lambda: ir.rewrite(PROGRAM, lambda stmt: ir.Var("i")),  # type: ignore[arg-type, return-value]
         """\
-rewrite, by its rule: cannot take Var(name='i')
+rewrite, by its rule: cannot take i
   because  it is of type Var, not a statement, a tuple of statements
   help     program.body is its statements""",
     ),
@@ -99,6 +99,26 @@ rewrite, by its rule: cannot take Var(name='i')
 rewrite_expressions, by its rule: cannot take 3
   because  it is of type int, not an expression
   help     ir.expressions(statement) are its expressions""",
+    ),
+    "one statement to rewrite": (
+        lambda: ir.rewrite(STATEMENT, lambda stmt: None),
+        """\
+rewrite: cannot take for i in 0:n
+  because  it is of type For, not a program, a tuple of statements, an expression
+  help     (statement,) is a tuple of one""",
+    ),
+    "a text by name, after another argument": (
+        lambda: ir.around(path=(), tree=TEXT),  # type: ignore[arg-type]
+        """\
+around: cannot take 'program p\\nsize n in 0:64\\ninout c: float32[n]\\nfor i in 0:…
+  because  it is of type str, not a program, a statement, a tuple of statements
+  help     oc.parse(text) makes a program
+  help     program.body is its statements""",
+    ),
+    "an expression that holds a number": (
+        lambda: ir.bound(ir.Binary("?", 3, None)),  # type: ignore[arg-type]
+        "bound: cannot take Binary(op='?', a=3, b=None)\n"
+        "  because  it is of type Binary, not a statement",
     ),
     "a text to rewrite": (
         lambda: ir.rewrite_expressions("p", lambda expr: None),  # type: ignore[arg-type]
@@ -123,6 +143,7 @@ def test_trees_of_all_kinds_are_taken() -> None:
     assert ir.bound(STATEMENT) == ("i",)
     assert ir.blocks(STATEMENT) == ((store,),)
     assert [one for one, _ in ir.around(PROGRAM)] == [STATEMENT, store]
+    assert [*ir.around(path=((STATEMENT, 0),), tree=STATEMENT.body)] == [(store, ((STATEMENT, 0),))]
     assert ir.free(store.value) == frozenset()
     assert ir.children(store.value) == ()
     assert ir.plain(PROGRAM) is PROGRAM

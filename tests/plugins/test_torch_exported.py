@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -369,6 +370,16 @@ def test_a_gradient_that_results_would_not_carry_is_refused() -> None:
         model(x)
     with torch.no_grad():
         assert not model(x).requires_grad
+
+
+def test_a_module_that_cannot_be_copied_is_taken_as_the_program_that_it_is() -> None:
+    module = mlp()
+    module.lock = threading.Lock()  # type: ignore[assignment]
+    model = oc.from_torch(module, (torch.randn(3, 40),), kwargs={})
+    assert model.again is None
+    x = torch.randn(7, 40)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), module(x))
 
 
 def test_a_module_that_cannot_be_exported_is_refused() -> None:

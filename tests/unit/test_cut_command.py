@@ -82,8 +82,6 @@ cut: cannot read --tile i
   because  it is no name=value
   help     --tile i=14
   help     --tile i=64,16
-  help     --tail i=balance
-  help     --at n=29
 """,
         ),
         (
@@ -101,6 +99,14 @@ cut: cannot take 2 strategies for all loops
   at       --tail mask --tail cut
   because  one is for all that are not named
   help     --tail mask --tail i=balance
+""",
+        ),
+        (
+            ["--tile", "i=4,"],
+            """\
+cut: cannot read --tile i=4,
+  because  there is no number
+  help     --tile i=8
 """,
         ),
         (
@@ -158,6 +164,62 @@ def test_what_cannot_be_read_is_refused(gemm: Path, asked: list[str], text: str)
     assert (done.exit_code, done.stderr) == (2, text)
 
 
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            ["--tile", "i=x"],
+            """\
+check: cannot read --tile i=x
+  because  'x' is no whole number from 0 on
+  help     --tile i=8
+""",
+        ),
+        (
+            ["--tile", "i=4", "--tail", "=mask"],
+            """\
+check: cannot read --tail =mask
+  because  it is no name=value
+  help     --tail i=balance
+""",
+        ),
+        (
+            ["--tile", "i=4", "--tail", "mask", "--tail", "cut"],
+            """\
+check: cannot take 2 strategies for all loops
+  at       --tail mask --tail cut
+  because  one is for all that are not named
+  help     --tail mask --tail i=balance
+""",
+        ),
+    ],
+)
+def test_check_refuses_in_its_own_name(gemm: Path, asked: list[str], text: str) -> None:
+    done = run(app, ["check", str(gemm), *asked])
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (
+            "n",
+            "cut: cannot read --at n\n  because  it is no name=value\n  help     --at n=29\n",
+        ),
+        (
+            "n=x",
+            "cut: cannot read --at n=x\n  because  'x' is no whole number from 0 on\n"
+            "  help     --at n=29\n",
+        ),
+    ],
+)
+def test_a_size_of_the_picture_is_a_whole_number(
+    gemm: Path, tmp_path: Path, at: str, text: str
+) -> None:
+    done = run(app, ["cut", str(gemm), "--png", str(tmp_path / "cut.png"), "--at", at])
+    assert (done.exit_code, done.stderr) == (2, text)
+
+
 @pytest.mark.parametrize("at", [[], ["--at", "n=13"], ["--at", "q=3"]])
 def test_a_picture_is_of_all_sizes(gemm: Path, tmp_path: Path, at: list[str]) -> None:
     done = run(app, ["cut", str(gemm), "--png", str(tmp_path / "cut.png"), *at])
@@ -181,5 +243,12 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_only_programs_are_compared() -> None:
     with pytest.raises(oc.DescribeError) as refused:
         oc.prove_equal(oc.parse(GEMM), GEMM)  # type: ignore[arg-type]
-    assert str(refused.value).startswith("prove_equal: cannot compare 'program gemm")
+    assert (
+        str(refused.value)
+        == """\
+prove_equal: cannot compare 'program gemm\\nsize n in 0:100\\nsize m in 0:100\\nsize K in 0…
+  because  it is no loop program
+  help     parse(text)
+  help     partition(…).loops"""
+    )
     assert oc.prove_equal(oc.parse(GEMM), oc.parse(GEMM)).theorems

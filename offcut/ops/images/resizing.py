@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from offcut.core.scaling import MOST_PARTS
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
@@ -25,7 +26,6 @@ from offcut.ops.given.operands import (
 from offcut.ops.images.convolution import SPATIAL, check_layout
 
 MODES = ("nearest", "linear")
-LARGEST = 1 << 12  # denominator of a scale
 
 
 def interpolate(
@@ -224,12 +224,12 @@ def _stretched(op: str, extents: list[Any], size: Any, scale: Any) -> list[_Stre
 
 def _ratio(op: str, scale: Any) -> Fraction:
     known = number(scale)
-    near = Fraction(0 if known is None else known).limit_denominator(LARGEST)
+    near = Fraction(0 if known is None else known).limit_denominator(MOST_PARTS)
     if known is None or near <= 0 or float(near) != known:
         raise DescribeError(
             op,
             f"cannot take scale={scale!r}",
-            because=f"a scale is a fraction above 0 with a denominator of at most {LARGEST}",
+            because=f"a scale is a fraction above 0 with a denominator of at most {MOST_PARTS}",
             help=("size=(…), an expression in sizes",),
         )
     return near

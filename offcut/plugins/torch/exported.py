@@ -197,38 +197,52 @@ def taken(
             help=('from_torch(model, (x,), kwargs={"mask": mask})',),
         )
     if isinstance(model, torch.nn.Module):
-        args = () if args is None and kwargs else args
-        if args is None:
-            raise DescribeError(
-                "from_torch",
-                f"cannot export {type(model).__name__}",
-                because="it is not known what it is called with",
-                help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
-            )
-        if not isinstance(args, tuple):
-            raise DescribeError(
-                "from_torch",
-                f"cannot take arguments that are a {type(args).__name__}",
-                because="they are a tuple of what the module is called with",
-                help=("from_torch(model, (x,))",),
-            )
-        named = kwargs or {}
-        try:
-            mine = Copied(model)
-        except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
-            with _TRACING:
-                model, _ = _exported(model, args, named, dynamic_shapes)
-                kwargs = None
-        else:
-            with _TRACING, helper_in_advance(_layers(model)):
-                first = _module(mine.module, args, named, dynamic_shapes, how)
-                mine.settle(first.again)
-                first.settle()
-            return TorchModel(first, _Again(mine, dynamic_shapes, how))
-    if not isinstance(model, torch.export.ExportedProgram):
+        return _of_module(model, args, kwargs or {}, dynamic_shapes, how)
+    return _of_program(model, kwargs or {}, how)
+
+
+def _of_module(
+    model: torch.nn.Module,
+    args: tuple[Any, ...] | None,
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    how: How,
+) -> TorchModel:
+    """A module that is traced again where a call needs it; one that cannot be copied, as the program that it is once."""
+    args = () if args is None and kwargs else args
+    if args is None:
         raise DescribeError(
             "from_torch",
-            f"cannot take {type(model).__name__}",
+            f"cannot export {type(model).__name__}",
+            because="it is not known what it is called with",
+            help=("from_torch(model, (torch.randn(2, 3, 224, 224),))",),
+        )
+    if not isinstance(args, tuple):
+        raise DescribeError(
+            "from_torch",
+            f"cannot take arguments that are a {type(args).__name__}",
+            because="they are a tuple of what the module is called with",
+            help=("from_torch(model, (x,))",),
+        )
+    try:
+        mine = Copied(model)
+    except Exception:  # it holds what cannot be copied: its weights are, and it is traced once
+        with _TRACING:
+            exported, _ = _exported(model, args, kwargs, dynamic_shapes)
+            return TorchModel(_traced(exported, None, how))
+    with _TRACING, helper_in_advance(_layers(model)):
+        first = _module(mine.module, args, kwargs, dynamic_shapes, how)
+        mine.settle(first.again)
+        first.settle()
+    return TorchModel(first, _Again(mine, dynamic_shapes, how))
+
+
+def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
+    """A program that torch exported, which has one branch."""
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise DescribeError(
+            "from_torch",
+            f"cannot take {type(program).__name__}",
             because="it is neither a module nor an exported program",
             help=("from_torch(torch.export.export(model, args))",),
         )
@@ -240,7 +254,7 @@ def taken(
             help=("torch.export.export(model, args, kwargs)",),
         )
     with _TRACING:
-        return TorchModel(_traced(model, None, how))
+        return TorchModel(_traced(program, None, how))
 
 
 def _is_name(name: object) -> bool:

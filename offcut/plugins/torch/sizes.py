@@ -14,6 +14,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.scaling import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.extents import Valued, normal, quotient
 from offcut.plugins.torch.left import Left
 
@@ -25,10 +26,6 @@ _EXTREMES: Mapping[Any, str] = {
     sympy.Max: "max",
     sympy.Min: "min",
 }
-
-
-LARGEST = 1 << 12
-"""Parts of a fraction by which sizes are scaled: floats hold what they are scaled to."""
 
 
 def sympy_of(value: Any) -> sympy.Expr:
@@ -182,7 +179,7 @@ def _rounded(kind: type[sympy.Basic], expr: sympy.Basic) -> Expr:
     else:
         dividend, under = _fraction(expr)
         is_above = expr.replace(sf.ToFloat, lambda size: size).is_nonnegative
-    if under > LARGEST:
+    if under > MOST_PARTS:
         raise Left(f"a size is {expr}")
     by = ix.const(under)
     if issubclass(kind, sf.CeilToInt):
@@ -225,7 +222,7 @@ def _ratio(number: sympy.Basic) -> tuple[int, int]:
 
     Raises Left where either is too large for floats to hold what sizes are scaled to.
     """
-    over, under = float(number).as_integer_ratio()
-    if max(abs(over), under) > LARGEST:
+    found = binary_fraction(float(number))
+    if found is None or abs(found[0]) > MOST_PARTS:
         raise Left(f"a size is {number}")
-    return over, under
+    return found

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from offcut.core.scaling import MOST_PARTS
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent
 from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
 from offcut.plugins.onnx.rules.elementwise import number, scalar
-
-LARGEST = 1 << 12
-"""Parts of a fraction by which extents are scaled."""
 
 
 def placed(
@@ -42,7 +40,7 @@ def placed(
 
 
 def _scaled(whole: Element, scale: float | None) -> Element:
-    ratio = Fraction(scale or 0).limit_denominator(LARGEST)
+    ratio = Fraction(scale or 0).limit_denominator(MOST_PARTS)
     if ratio <= 0 or float(ratio) != scale:
         raise Refused(f"{said(whole)} elements by a scale of {scale}", "sizes in place of scales")
     return arithmetic("//", arithmetic("*", whole, ratio.numerator), ratio.denominator)

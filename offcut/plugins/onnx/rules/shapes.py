@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.expr import Expr
+from offcut.core.scaling import MOST_PARTS, binary_fraction
 from offcut.graph.composed import least_around, surrounded
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.dtypes import dtype_of
@@ -288,7 +289,7 @@ def _range(g: Context, call: Call) -> Results:
     if isinstance(delta, Expr) or delta == 0 or len(parts) < 3:
         raise Refused(
             f"a range of {dtype} from {said(start)} to {said(limit)} by {said(delta)}",
-            f"ends and a step that are multiples of 1/{_PLACES}, the step no size and not 0",
+            f"ends and a step that are multiples of 1/{MOST_PARTS}, the step no size and not 0",
         )
     scale = max(under for _, under in parts)
     begin, end = (arithmetic("*", scale // under, over) for over, under in parts[:2])
@@ -304,18 +305,11 @@ def _range(g: Context, call: Call) -> Results:
     return g.binary("add", counted, known(start, dtype))
 
 
-_PLACES = 1 << 12
-"""Parts of 1 in which the ends of a range are counted: floats hold what sizes are in them."""
-
-
 def _fraction(value: Any) -> tuple[Element, int] | None:
     """A number or a size as one over a power of 2; None of other numbers."""
     if isinstance(value, int | Expr):
         return value, 1
-    if not isinstance(value, float) or not math.isfinite(value):
-        return None
-    over, under = value.as_integer_ratio()
-    return (over, under) if under <= _PLACES else None
+    return binary_fraction(value) if isinstance(value, float) else None
 
 
 def _whole(value: Any) -> Any:

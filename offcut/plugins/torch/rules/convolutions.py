@@ -13,13 +13,11 @@ import torch
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
+from offcut.core.scaling import MOST_PARTS
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain, product
-
-PARTS = 1 << 12
-"""The largest denominator of a scale, as `offcut.ops.interpolate` takes it."""
 
 _FORWARD = {1: "conv1d", 2: "conv2d", 3: "conv3d"}
 
@@ -353,7 +351,7 @@ def _as_torch_places(scale: float, mode: str) -> bool:
     """
     exact = Fraction(scale)
     step = Fraction(float(np.float32(1 / scale)))
-    return exact.denominator <= PARTS and (mode == "linear" or step >= 1 / exact)
+    return exact.denominator <= MOST_PARTS and (mode == "linear" or step >= 1 / exact)
 
 
 def spread(given: Any, axes: int) -> tuple[int, ...]:
