@@ -12,7 +12,7 @@ from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
-from offcut.backends.accelerator.costs.totals import Totals, totals
+from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
@@ -99,7 +99,8 @@ def formulas_of(
 
     program  on the chip
     users    what the user calls the sizes, by the program's names
-    typical  sizes at which the largest instances are looked at, and micro-ops that are brought
+    typical  sizes at which the largest instances are looked at, and micro-ops that are brought: bytes of other sizes
+             are estimates by these
 
     Raises TargetError where windows do not fit.
     """
@@ -119,6 +120,8 @@ def formulas_of(
             found = counted(first, typical)
             exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
             beside = fastest([orders], typical).beside
+            if beside.bytes != ZERO:
+                exactness["bytes"] = Exactness.ESTIMATE
             made, cycles = totals(first, found.leaves, beside), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
