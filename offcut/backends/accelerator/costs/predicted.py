@@ -119,10 +119,10 @@ def formulas_of(
             first = orders[0]
             found = counted(first, typical)
             exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
-            beside = fastest([orders], typical).beside
-            if beside.bytes != ZERO:
+            overhead = fastest([orders], typical).overhead
+            if overhead.bytes != ZERO:
                 exactness["bytes"] = Exactness.ESTIMATE
-            made, cycles = totals(first, found.leaves, beside), formula(orders)
+            made, cycles = totals(first, found.leaves, overhead), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
             told_apart = (
@@ -151,7 +151,7 @@ def formulas_of(
 
 
 def _piece(of: Ran) -> PieceCost:
-    made = totals(of.nest, of.leaves, of.beside)
+    made = totals(of.nest, of.leaves, of.overhead)
     return PieceCost(
         stage=of.nest.stage,
         role="whole",
@@ -204,11 +204,7 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
 def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
     """Operations on elements that a program of plain loops means, over the sizes that are not given."""
     fixed = {name: ix.const(value) for name, value in sizes.items()}
-    ranges = tuple(
-        Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
-        for size in program.sizes
-        if size.name not in fixed
-    )
+    known = Known.of(size for size in program.sizes if size.name not in fixed)
 
     def block(body: Sequence[Stmt], known: Known, sums: Sums) -> Expr:
         total: Expr = ix.const(0)
@@ -229,6 +225,6 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
         return total
 
     return settled(
-        COUNTS[1:] if ranges else COUNTS,
-        lambda sums: block(program.body, Known(ranges), sums),
+        COUNTS[1:] if known.ranges else COUNTS,
+        lambda sums: block(program.body, known, sums),
     )
