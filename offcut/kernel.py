@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target, gave
 from offcut.core.program import Program
 from offcut.core.remembered import kept_property
-from offcut.costmodel import Device
+from offcut.costmodel import Cost, Device, Formulas
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
 from offcut.errors import DescribeError, PartitionError, TargetError
@@ -171,7 +171,13 @@ class Kernel:
         )
         return replace(made, notes=(*self.code.notes, *made.notes))
 
-    def cost(self, /, **sizes: int) -> Any:
+    @overload
+    def cost(self, /) -> Cost | Formulas: ...
+
+    @overload
+    def cost(self, /, **sizes: int) -> Cost: ...
+
+    def cost(self, /, **sizes: int) -> Cost | Formulas:
         """What a call of these sizes is predicted to cost on one core: cycles, seconds, operations, bytes from each
         memory, energy; by piece, and what binds (`Cost`). Without sizes, of a kernel that has some, the same as
         formulas in them (`Formulas`).

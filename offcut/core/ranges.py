@@ -25,7 +25,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.program import For, If, Stmt
+from offcut.core.program import For, If, Size, Stmt
 
 Axes = Sequence[tuple[str, Expr]]  # names and extents, outermost first
 
@@ -44,6 +44,11 @@ class Known:
     """What sizes and surrounding loops allow, each range in terms of those before it."""
 
     ranges: tuple[Range, ...] = ()
+
+    @classmethod
+    def of(cls, sizes: Iterable[Size]) -> Known:
+        """What sizes allow: ``min <= size <= max`` of each."""
+        return cls(tuple(Range(s.name, (ix.const(s.min),), (ix.const(s.max),)) for s in sizes))
 
     def within(self, inner: Range) -> Known:
         """The same inside one more loop."""

@@ -345,7 +345,7 @@ def _program(name: str, time: Axis, updates: Sequence[Update]) -> Program:
     ]
     buffers += [buffer for each in sums for buffer in each.values()]
     step = names.fresh(time.name)
-    known = Known(tuple(Range(s.name, (ix.const(s.min),), (ix.const(s.max),)) for s in sizes))
+    known = Known.of(sizes)
     known = known.within(Range(step, (ix.const(0),), (ix.sub(extent(time.extent), 1),)))
     coordinates = {size_var(size): value for size, value in values.items()}
     coordinates[time.name] = Var(step)

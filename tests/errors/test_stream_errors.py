@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -202,7 +202,7 @@ simulate: cannot take (0, 0, 0)
     ),
     "half a word": (
         lambda: encode(Finish(tokens=True), VTA),  # type: ignore[arg-type]
-        "encode: cannot take Finish(tokens=True)\n  because  tokens = True is not Tokens",
+        "encode: cannot take Finish(tokens=True)\n  because  tokens = True is not Tokens of True and False",
     ),
     "a number for a loop": (
         lambda: encode(Gemm(0, 1, 3), VTA),  # type: ignore[arg-type]
@@ -260,6 +260,14 @@ FIELDS: dict[str, tuple[Instruction, str]] = {
         Alu(AluOp.ADD, 0, 1, immediate=4.5),  # type: ignore[arg-type]
         "immediate = 4.5 is not an integer, or None for a second word",
     ),
+    "a name of whom to wait for": (
+        Finish(Tokens(pop_prev="x")),  # type: ignore[arg-type]
+        "tokens = Tokens(pop_prev='x', pop_next=False, push_prev=False, push_n… is not Tokens of True and False",
+    ),
+    "half a token": (
+        Finish(Tokens(push_next=2.5)),  # type: ignore[arg-type]
+        "tokens = Tokens(pop_prev=False, pop_next=False, push_prev=False, push… is not Tokens of True and False",
+    ),
     "a count of resets": (Gemm(0, 1, reset=1), "reset = 1 is not True or False"),  # type: ignore[arg-type]
 }
 
@@ -280,3 +288,30 @@ def test_a_field_of_another_type_is_refused_with_its_name(case: str) -> None:
             ask(Stream((OPS, instruction), (MicroOp(0),)), None, VTA)
         assert refused.value.at == "instruction 1"
         assert refused.value.because == because
+
+
+RECORDS = (Load(Place.INPUTS, 0, 0, 1, 1, 1), Store(0, 0, 1, 1, 1), Gemm(0, 1), Finish())
+
+
+@pytest.mark.parametrize(
+    "record",
+    [*RECORDS, Alu(AluOp.ADD, 0, 1), MicroOp(0), Loop(), Tokens()],
+    ids=lambda record: type(record).__name__,
+)
+def test_each_field_of_each_record_is_checked(
+    record: Instruction | MicroOp | Loop | Tokens,
+) -> None:
+    for field in fields(record):
+        other = replace(record, **{field.name: "x"})
+        match other:
+            case MicroOp():
+                stream = Stream((OPS,), (other,))
+            case Loop():
+                stream = Stream((OPS, Gemm(0, 1, inner=other)), (MicroOp(0),))
+            case Tokens():
+                stream = Stream((OPS, Finish(other)), (MicroOp(0),))
+            case _:
+                stream = Stream((OPS, other), (MicroOp(0),))
+        with pytest.raises(StreamError, match="is not") as refused:
+            simulate(stream, None, VTA)
+        assert f"{field.name} = " in str(refused.value.because) or isinstance(other, Loop | Tokens)

@@ -134,12 +134,7 @@ class _Counter:
         ways: Mapping[int, Sequence[How]],
     ) -> None:
         self.program, self.hardware, self.ways = program, hardware, ways
-        ranges = tuple(
-            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
-            for size in program.sizes
-            if size.name not in fixed
-        )
-        self.known = Known(ranges)
+        self.known = Known.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
             for one in program.buffers
@@ -152,7 +147,7 @@ class _Counter:
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
-        self.first = 1 if ranges else 0
+        self.first = 1 if self.known.ranges else 0
         self.sums = {_BYTES: Sums(ways.get(_BYTES, BYTES[self.first :]))}
         self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
         self.exactness = Exactness.EXACT

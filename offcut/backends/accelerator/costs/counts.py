@@ -74,10 +74,7 @@ class _Leaves:
         self.of_rows = worst(*(one for _, one in each))
         self.exactness = Exactness.EXACT
         self.found = [Issued() for _ in nest.work]
-        self.sizes = tuple(
-            Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
-            for size in self.nest.program.sizes
-        )
+        self.known = Known.of(nest.program.sizes)
 
     def made(self) -> list[Issued]:
         """The counts of each leaf."""
@@ -95,7 +92,7 @@ class _Leaves:
     def over(self, one: Issued, around: Sequence[Repeat | Guard]) -> Issued:
         """The counts of an instance, added up over what stands around it."""
         loops, values = _whole(around)
-        known = [Known(self.sizes)]
+        known = [self.known]
         for node in loops:
             if isinstance(node, Repeat):
                 inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))

@@ -12,7 +12,7 @@ from offcut.backends.accelerator.costs.counts import counted
 from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
-from offcut.backends.accelerator.costs.totals import Totals, totals
+from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
 from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
@@ -99,7 +99,8 @@ def formulas_of(
 
     program  on the chip
     users    what the user calls the sizes, by the program's names
-    typical  sizes at which the largest instances are looked at, and micro-ops that are brought
+    typical  sizes at which the largest instances are looked at, and micro-ops that are brought: bytes of other sizes
+             are estimates by these
 
     Raises TargetError where windows do not fit.
     """
@@ -118,8 +119,10 @@ def formulas_of(
             first = orders[0]
             found = counted(first, typical)
             exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
-            beside = fastest([orders], typical).beside
-            made, cycles = totals(first, found.leaves, beside), formula(orders)
+            overhead = fastest([orders], typical).overhead
+            if overhead.bytes != ZERO:
+                exactness["bytes"] = Exactness.ESTIMATE
+            made, cycles = totals(first, found.leaves, overhead), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
             told_apart = (
@@ -148,7 +151,7 @@ def formulas_of(
 
 
 def _piece(of: Ran) -> PieceCost:
-    made = totals(of.nest, of.leaves, of.beside)
+    made = totals(of.nest, of.leaves, of.overhead)
     return PieceCost(
         stage=of.nest.stage,
         role="whole",
@@ -201,11 +204,7 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
 def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
     """Operations on elements that a program of plain loops means, over the sizes that are not given."""
     fixed = {name: ix.const(value) for name, value in sizes.items()}
-    ranges = tuple(
-        Range(size.name, (ix.const(size.min),), (ix.const(size.max),))
-        for size in program.sizes
-        if size.name not in fixed
-    )
+    known = Known.of(size for size in program.sizes if size.name not in fixed)
 
     def block(body: Sequence[Stmt], known: Known, sums: Sums) -> Expr:
         total: Expr = ix.const(0)
@@ -226,6 +225,6 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
         return total
 
     return settled(
-        COUNTS[1:] if ranges else COUNTS,
-        lambda sums: block(program.body, Known(ranges), sums),
+        COUNTS[1:] if known.ranges else COUNTS,
+        lambda sums: block(program.body, known, sums),
     )

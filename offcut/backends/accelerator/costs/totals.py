@@ -13,7 +13,7 @@ from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
-from offcut.core.ranges import Known, Range
+from offcut.core.ranges import Known
 
 _PICO = 1e-12
 ZERO = ix.const(0)
@@ -72,7 +72,7 @@ class Totals:
             case Operation():
                 self.add_operation(one)
 
-    def beside(self, one: Issued) -> None:
+    def add_overhead(self, one: Issued) -> None:
         """Note micro-ops that are brought, and the end."""
         self.instructions = ix.add(self.instructions, one.instructions)
         self.moved(Place.MICRO_OPS, one)
@@ -104,8 +104,8 @@ class Totals:
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, leaves: Sequence[Issued], beside: Issued) -> Totals:
-    """What a nest does in a call: of what its leaves issue and move, and beside them; nothing where no result runs."""
+def totals(nest: Lowered, leaves: Sequence[Issued], overhead: Issued) -> Totals:
+    """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
     made = Totals(nest.spec)
     results = [
         one.runs
@@ -113,12 +113,7 @@ def totals(nest: Lowered, leaves: Sequence[Issued], beside: Issued) -> Totals:
         if isinstance(work.does, Result)
     ]
     made.runs = ix.floordiv(ix.add(*results), max(len(results), 1))
-    known = Known(
-        tuple(
-            Range(one.name, (ix.const(one.min),), (ix.const(one.max),))
-            for one in nest.program.sizes
-        )
-    )
+    known = Known.of(nest.program.sizes)
     often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
 
     def where_any(count: Expr) -> Expr:
@@ -127,5 +122,5 @@ def totals(nest: Lowered, leaves: Sequence[Issued], beside: Issued) -> Totals:
 
     for work, one in zip(nest.work, leaves, strict=True):
         made.add(work, one.mapped(where_any))
-    made.beside(beside.mapped(where_any))
+    made.add_overhead(overhead.mapped(where_any))
     return made

@@ -34,7 +34,7 @@ def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> R
             visited = Visited(nest, sizes)
             leaves = visited.counted()
             timed = visited.line.timed()
-            found.append(Ran(nest, leaves, visited.beside, visited.taken, timed))
+            found.append(Ran(nest, leaves, visited.overhead, visited.taken, timed))
             if nest.dealt and not visited.takes_turns:
                 break
     return min(found, key=lambda one: one.timed.cycles)
@@ -44,15 +44,15 @@ def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> R
 class Ran:
     """A nest in a call whose sizes are all known.
 
-    leaves  their counts, by number
-    beside  what belongs to no leaf: micro-ops that are brought, and the end
-    kept    bytes of each memory that its windows fill
-    timed   when all has ended
+    leaves    their counts, by number
+    overhead  what belongs to no leaf: micro-ops that are brought, and the end
+    kept      bytes of each memory that its windows fill
+    timed     when all has ended
     """
 
     nest: Lowered
     leaves: Sequence[Issued]
-    beside: Issued
+    overhead: Issued
     kept: Mapping[str, int]
     timed: Timed
 
@@ -103,7 +103,7 @@ class Visited(Emitter):
         return [Issued(*(ix.const(total[name]) for name in names)) for total in self.totals]
 
     @property
-    def beside(self) -> Issued:
+    def overhead(self) -> Issued:
         """What belongs to no leaf: micro-ops that are brought, and the end."""
         if self.idle:
             return Issued()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import cache, partial
+from typing import get_args, get_type_hints
 
 from offcut.backends.accelerator.isa.instructions import (
-    Alu,
     AluOp,
-    Finish,
-    Gemm,
-    Load,
+    Instruction,
     Loop,
     MicroOp,
     Place,
-    Store,
     Stream,
     Tokens,
 )
@@ -28,35 +27,42 @@ def _is_int(value: object) -> bool:
     return whole(value) is not None
 
 
-def _is_loop(value: object) -> bool:
-    return isinstance(value, Loop) and all(
-        map(_is_int, (value.extent, value.dst, value.src, value.wgt))
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_record(of: type, value: object) -> bool:
+    """Whether `value` is one of `of`, and so is each of its fields by its own type."""
+    return isinstance(value, of) and all(
+        is_one(getattr(value, name)) for name, (_, is_one) in checks(of).items()
     )
 
 
-_INT = "an integer", _is_int
-_PLACE = "a Place", lambda one: isinstance(one, Place)
-_PAD = (
-    "four integers: rows above and below, words left and right",
-    lambda one: isinstance(one, tuple) and len(one) == 4 and all(map(_is_int, one)),
-)
-_LOOP = "a Loop of integers", _is_loop
-_FLAG = "True or False", lambda one: isinstance(one, bool)
-_OP = "an AluOp", lambda one: isinstance(one, AluOp)
-_IMMEDIATE = "an integer, or None for a second word", lambda one: one is None or _is_int(one)
-_TOKENS = "Tokens", lambda one: isinstance(one, Tokens)
-
-_Field = tuple[str, Callable[[object], bool]]
-_ROWS: dict[str, _Field] = dict.fromkeys(("sram", "dram", "y", "x", "stride"), _INT)
-_STEPS: dict[str, _Field] = {"begin": _INT, "end": _INT, "outer": _LOOP, "inner": _LOOP}
-_FIELDS: dict[type, dict[str, _Field]] = {
-    Load: {"place": _PLACE, **_ROWS, "pad": _PAD, "tokens": _TOKENS},
-    Store: {**_ROWS, "tokens": _TOKENS},
-    Gemm: {**_STEPS, "reset": _FLAG, "tokens": _TOKENS},
-    Alu: {"op": _OP, **_STEPS, "immediate": _IMMEDIATE, "tokens": _TOKENS},
-    Finish: {"tokens": _TOKENS},
-    MicroOp: {"dst": _INT, "src": _INT, "wgt": _INT},
+_Check = tuple[str, Callable[[object], bool]]
+_CHECKS: dict[object, _Check] = {
+    int: ("an integer", _is_int),
+    bool: ("True or False", _is_flag),
+    int | None: (
+        "an integer, or None for a second word",
+        lambda one: one is None or _is_int(one),
+    ),
+    tuple[int, int, int, int]: (
+        "four integers: rows above and below, words left and right",
+        lambda one: isinstance(one, tuple) and len(one) == 4 and all(map(_is_int, one)),
+    ),
+    Place: ("a Place", lambda one: isinstance(one, Place)),
+    AluOp: ("an AluOp", lambda one: isinstance(one, AluOp)),
+    Loop: ("a Loop of integers", partial(_is_record, Loop)),
+    Tokens: ("Tokens of True and False", partial(_is_record, Tokens)),
 }
+"""What a field of a type has to be, in words, and whether a value is that."""
+
+
+@cache
+def checks(record: type) -> dict[str, _Check]:
+    """The check of each field of a record of this package, by the type that it is declared with."""
+    types = get_type_hints(record)
+    return {one.name: _CHECKS[types[one.name]] for one in fields(record)}
 
 
 def check_spec(op: str, spec: object) -> None:
@@ -105,13 +111,14 @@ def check_instruction(op: str, one: object, at: str = "") -> None:
 
     Raises StreamError, with the field.
     """
-    if type(one) is MicroOp or type(one) not in _FIELDS:
+    if type(one) not in get_args(Instruction):
         raise _wrong(op, one, at, "instructions are Load, Store, Gemm, Alu, Finish")
     _check_fields(op, one, at)
 
 
 def _check_fields(op: str, one: object, at: str) -> None:
-    for name, (what, is_one) in _FIELDS[type(one)].items():
+    record: type = type(one)
+    for name, (what, is_one) in checks(record).items():
         value = getattr(one, name)
         if not is_one(value):
             raise _wrong(op, one, at, f"{name} = {_shown(value)} is not {what}")
