@@ -17,10 +17,9 @@ from offcut.backends.accelerator.isa.instructions import (
     Tokens,
 )
 from offcut.backends.accelerator.spec import Spec
+from offcut.core.text.shown import shown
 from offcut.core.whole import whole
 from offcut.errors import StreamError
-
-_SHOWN = 60  # characters of what is refused
 
 
 def _is_int(value: object) -> bool:
@@ -73,7 +72,7 @@ def check_spec(op: str, spec: object) -> None:
     if not isinstance(spec, Spec):
         raise StreamError(
             op,
-            f"cannot take {_shown(spec)} as the machine",
+            f"cannot take {shown(spec)} as the machine",
             because=f"it is of type {type(spec).__name__}, not Spec",
             help=('Spec.of(load("vta")) is a description in numbers',),
         )
@@ -87,7 +86,7 @@ def check_stream(op: str, stream: object) -> None:
     if not isinstance(stream, Stream):
         raise StreamError(
             op,
-            f"cannot take {_shown(stream)} as a stream",
+            f"cannot take {shown(stream)} as a stream",
             because=f"it is of type {type(stream).__name__}, not Stream",
             help=("Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))",),
         )
@@ -95,7 +94,7 @@ def check_stream(op: str, stream: object) -> None:
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise StreamError(
                 op,
-                f"cannot take {_shown(given)} as {name}",
+                f"cannot take {shown(given)} as {name}",
                 because=f"it is of type {type(given).__name__}, not a tuple",
             )
     for position, one in enumerate(stream.instructions):
@@ -121,13 +120,8 @@ def _check_fields(op: str, one: object, at: str) -> None:
     for name, (what, is_one) in checks(record).items():
         value = getattr(one, name)
         if not is_one(value):
-            raise _wrong(op, one, at, f"{name} = {_shown(value)} is not {what}")
+            raise _wrong(op, one, at, f"{name} = {shown(value)} is not {what}")
 
 
 def _wrong(op: str, one: object, at: str, because: str) -> StreamError:
-    return StreamError(op, f"cannot take {_shown(one)}", at=at, because=because)
-
-
-def _shown(given: object) -> str:
-    text = repr(given)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return StreamError(op, f"cannot take {shown(one)}", at=at, because=because)
