@@ -23,7 +23,7 @@ def rounded_once(rule: F) -> F:
     """A rule of several operators of ours, none of which rounds to 16 bits, or leaves their range, before the last."""
 
     @wraps(rule)
-    def wide(t: Translation, *given: Any, **options: Any) -> Any:
+    def once(t: Translation, *given: Any, **options: Any) -> Any:
         kind = t.result
         if kind not in HALVES:
             return rule(t, *given, **options)
@@ -38,7 +38,12 @@ def rounded_once(rule: F) -> F:
             else t.cast(found, kind)
         )
 
-    return cast("F", wide)
+    return cast("F", once)
+
+
+def wide(kind: str) -> str | None:
+    """The element type of sums that are rounded later; None: that of the operands does."""
+    return "float32" if kind in HALVES else None
 
 
 def is_rounded(value: object, kind: str) -> bool:

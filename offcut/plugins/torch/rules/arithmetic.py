@@ -12,7 +12,7 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import is_rounded, rounded_once
+from offcut.plugins.torch.halves import HALVES, is_rounded, rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
@@ -36,12 +36,19 @@ _OF_TRUTHS = {
 def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
     """``op(x, y)`` of operands in one element type: by default that of the result. Torch rounds a factor to none of 16 bits."""
     into = t.result if dtype is None else dtype
-    if op in ("multiply", "divide") and any(is_rounded(one, into) for one in (x, y)):
+    if op in ("multiply", "divide") and any(_is_wider(t, one, into) for one in (x, y)):
         return t.cast(binary(t, op, x, y, "float32"), into)
     if into == "bool" and op in _OF_TRUTHS:
         truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, into)) for one in (x, y))
         return t.node(_OF_TRUTHS[op], *truths)
     return t.node(op, *(operand(t, one, into) for one in (x, y)))
+
+
+def _is_wider(t: Translation, x: Operand, kind: str) -> bool:
+    """Whether elements of 16 bits are multiplied by a number that they do not hold: a wider one without axes may be such."""
+    if isinstance(x, Ref):
+        return kind in HALVES and t.dtype(x) in ("float32", "float64")
+    return is_rounded(x, kind)
 
 
 def promoted(t: Translation, x: Operand, y: Operand) -> str:
@@ -109,17 +116,17 @@ takes("fmin")(_but_for_nan("minimum"))
 
 @takes("add.Tensor", "add.Scalar")
 def add(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return binary(t, "add", x, _times(t, y, alpha))
+    return _plus(t, "add", x, y, alpha)
 
 
 @takes("sub.Tensor", "sub.Scalar", "subtract.Tensor")
 def sub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return binary(t, "subtract", x, _times(t, y, alpha))
+    return _plus(t, "subtract", x, y, alpha)
 
 
 @takes("rsub.Tensor", "rsub.Scalar")
 def rsub(t: Translation, x: Operand, y: Operand, alpha: Any = 1) -> Any:
-    return binary(t, "subtract", y, _times(t, x, alpha))
+    return _plus(t, "subtract", y, x, alpha)
 
 
 @takes("div.Tensor", "div.Scalar", "true_divide.Tensor")
@@ -265,6 +272,15 @@ def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
     if not any(isinstance(one, Ref) for one in operands):
         operands[0] = t.scalar(operands[0], t.result)
     return t.node("where", truth(t, condition), *operands)
+
+
+def _plus(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
+    return binary(t, op, x, y) if alpha == 1 else _plus_times(t, op, x, y, alpha)
+
+
+@rounded_once
+def _plus_times(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
+    return binary(t, op, x, _times(t, y, alpha))
 
 
 def _times(t: Translation, x: Operand, factor: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.composed import MOST_ROWS, determinant
+from offcut.plugins.torch.halves import rounded_once, wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
@@ -23,7 +24,7 @@ def addmm(t: Translation, bias: Ref, x: Ref, w: Ref, *, beta: Any = 1, alpha: An
     plain = alpha == 1 and beta == 1
     if plain and t.rank(bias) == 1 and t.shape(bias) == t.shape(w)[1:]:
         return layer(t, x, w, bias)
-    return _added(t, layer(t, x, w, None), bias, beta, alpha)
+    return _added(t, layer(t, x, w, None, wide(t.result)), bias, beta, alpha)
 
 
 @takes("linear")
@@ -38,12 +39,13 @@ def bmm(t: Translation, x: Ref, y: Ref) -> Any:
 
 @takes("baddbmm")
 def baddbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, multiplied(t, x, y), bias, beta, alpha)
+    return _added(t, multiplied(t, x, y, wide(t.result)), bias, beta, alpha)
 
 
 @takes("addbmm")
 def addbmm(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, t.node("sum", multiplied(t, x, y), axis=0), bias, beta, alpha)
+    products = multiplied(t, x, y, wide(t.result))
+    return _added(t, t.node("sum", products, axis=0), bias, beta, alpha)
 
 
 @takes("matmul")
@@ -62,22 +64,29 @@ def matmul(t: Translation, x: Ref, y: Ref) -> Any:
 
 @takes("mv")
 def mv(t: Translation, x: Ref, y: Ref) -> Any:
+    return _of_vector(t, x, y)
+
+
+def _of_vector(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     row = t.reshape(y, (1, *t.shape(y)))
-    return t.reshape(t.node("dense", x, row, transpose_w=True), t.shape(x)[:-1])
+    found = t.node("dense", x, row, transpose_w=True, dtype=dtype)
+    return t.reshape(found, t.shape(x)[:-1])
 
 
 @takes("addmv")
 def addmv(t: Translation, bias: Ref, x: Ref, y: Ref, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return _added(t, mv(t, x, y), bias, beta, alpha)
+    return _added(t, _of_vector(t, x, y, wide(t.result)), bias, beta, alpha)
 
 
 def _added(t: Translation, product: Ref, bias: Ref, beta: Any, alpha: Any) -> Any:
-    """``beta * bias + alpha * product``; without the bias, whatever it holds, where beta is 0."""
+    """``beta * bias + alpha * product``, rounded once; without the bias, whatever it holds, where beta is 0."""
+    kind = t.dtype(product)
     if alpha != 1:
-        product = binary(t, "multiply", product, alpha)
-    if beta == 0:
-        return product
-    return binary(t, "add", product, bias if beta == 1 else binary(t, "multiply", bias, beta))
+        product = binary(t, "multiply", product, alpha, kind)
+    if beta != 0:
+        bias = bias if beta == 1 else binary(t, "multiply", t.cast(bias, kind), beta, kind)
+        product = binary(t, "add", product, bias, kind)
+    return t.cast(product, t.result)
 
 
 @takes("_grouped_mm")
@@ -120,6 +129,7 @@ def trilinear(
 
 
 @takes("dot")
+@rounded_once
 def dot(t: Translation, x: Ref, y: Ref) -> Any:
     return t.node("sum", t.node("multiply", x, y))
 
@@ -159,15 +169,15 @@ def attention(
     return t.node("attention", q, k, v, mask=mask, scale=scale, causal=causal or None)
 
 
-def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None) -> Any:
+def layer(t: Translation, x: Ref, w: Ref, bias: Ref | None, dtype: str | None = None) -> Any:
     """``x @ w + bias`` of a matrix; one that is transposed is read as it lies."""
     turned = t.turned(w)
     if turned is not None:
-        return t.node("dense", x, turned, bias=bias, transpose_w=True)
-    return t.node("dense", x, w, bias=bias)
+        return t.node("dense", x, turned, bias=bias, transpose_w=True, dtype=dtype)
+    return t.node("dense", x, w, bias=bias, dtype=dtype)
 
 
-def multiplied(t: Translation, x: Ref, y: Ref) -> Any:
+def multiplied(t: Translation, x: Ref, y: Ref, dtype: str | None = None) -> Any:
     """``x @ y`` of matrices in batches; one that is transposed is read as it lies."""
     left, right = t.turned(x), t.turned(y)
     return t.node(
@@ -176,6 +186,7 @@ def multiplied(t: Translation, x: Ref, y: Ref) -> Any:
         y if right is None else right,
         transpose_a=left is not None or None,
         transpose_b=right is not None or None,
+        dtype=dtype,
     )
 
 
