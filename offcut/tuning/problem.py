@@ -81,19 +81,21 @@ class Limits:
     budget: float = 0.3
     resolution: float = 0.02
     hopeless: float = 4.0
-    noise: float = 0.5
+    noise: float = field(default=0.5, metadata={"zero": True})
     reference: float = 300.0
 
     def __post_init__(self) -> None:
         """Raises DescribeError for what is no such number."""
         for one in fields(self):
-            value, whole_ = getattr(self, one.name), one.name == "memory"
-            good = whole(value) is not None if whole_ else _is_number(value)
-            if not (good and value > 0):
+            value, counted = getattr(self, one.name), isinstance(one.default, int)
+            good = whole(value) is not None if counted else _is_number(value)
+            may_be_zero = one.metadata.get("zero", False)
+            if not (good and (value > 0 or (may_be_zero and value == 0))):
+                wanted = "an int" if counted else "a number"
                 raise DescribeError(
                     "Limits",
                     f"cannot take {one.name}={value!r}",
-                    because=f"{one.name} is {'an int' if whole_ else 'a number'} above 0",
+                    because=f"{one.name} is {wanted} {'from 0 on' if may_be_zero else 'above 0'}",
                     help=(f"Limits({one.name}={one.default})",),
                 )
 

@@ -712,7 +712,7 @@ LITERALS = [
         (
             "compute: cannot take a scalar of 401 digits as float64\n"
             "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
     (
@@ -720,7 +720,7 @@ LITERALS = [
         (
             "compute: cannot take a scalar of 401 digits as float64\n"
             "  because  float64 holds -1.7976931348623157e+308…1.7976931348623157e+308\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
 ]
