@@ -309,15 +309,17 @@ LIMITS: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_a_limit_is_a_number_above_0(name: str) -> None:
+def test_a_limit_is_a_number_above_0_or_from_0_on(name: str) -> None:
     value, kind, default = LIMITS[name]
+    end = "from 0 on" if name == "noise" else "above 0"
     with pytest.raises(DescribeError) as refused:
         Limits(**{name: value})
     assert (
         str(refused.value)
         == f"""\
 Limits: cannot take {name}={value!r}
-  because  {name} is {kind} above 0
+  because  {name} is {kind} {end}
   help     Limits({name}={default})"""
     )
+    assert Limits(noise=0).noise == 0
     assert Limits(noise=inf, memory=np.int64(1 << 30), budget=np.float32(0.5)).patience == 60.0

@@ -73,15 +73,16 @@ for i in 1:n - 1
 
 
 @pytest.mark.every(3)
-@pytest.mark.parametrize("tile", [{"j": 8}, {"i": 8}])
+@pytest.mark.parametrize("tile", [{}, {"j": 8}, {"i": 8}])
 def test_where_an_answer_changes_is_not_read_from_memory(tile: dict[str, int]) -> None:
+    program = oc.parse(READ)
     with pytest.raises(oc.PartitionError, match="cannot read the bound"):
-        oc.partition(oc.parse(READ), tile=tile)
-    oc.compile(oc.parse(READ))
-
-
-def test_where_nothing_is_cut_a_condition_on_what_is_read_stays() -> None:
-    assert oc.partition(oc.parse(READ), tile={}).loops == oc.parse(READ)
+        oc.partition(program, tile=tile, copies=4)
+    kept = oc.partition(program, tile=tile)  # the condition stays where it is
+    p, x, c = np.array([4, 2, 7, 0, 3, 6, 9, 9, 1]), np.arange(9, dtype=np.int8), np.zeros(9, "i1")
+    given = {"p": p, "x": x, "c": c}
+    np.testing.assert_array_equal(kept.loops.run(given, m=10), program.run(given, m=10))
+    oc.compile(program)
 
 
 def test_what_is_asked_before_is_known_in_either_form() -> None:
