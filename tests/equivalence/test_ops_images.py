@@ -160,7 +160,7 @@ def test_a_convolution_is_right_at_any_size(window: Window, layout: str) -> None
     check_convolution(window, layout, interpreted=True)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("channels", "filters", "groups"), [(4, 6, 2), (5, 5, 5), (3, 6, 3)])
 def test_groups_see_their_own_channels(

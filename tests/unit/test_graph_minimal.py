@@ -116,7 +116,7 @@ def test_what_is_summed_is_no_less_exact() -> None:
     assert off[0] <= off[1]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "options",
     [

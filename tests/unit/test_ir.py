@@ -95,7 +95,7 @@ def test_a_cut_program_has_a_plain_one_that_is_read_back_and_is_its_own_plain_on
     assert not ir.free(plain)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("value", [0, 1, 15, pytest.param(31, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name in FILES if name not in LARGE])
 def test_plain_loops_compute_what_the_cut_program_does(name: str, value: int) -> None:
@@ -106,7 +106,7 @@ def test_plain_loops_compute_what_the_cut_program_does(name: str, value: int) ->
     same(program, sizes)
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(9)
 @pytest.mark.parametrize("name", CUTS)
 def test_the_plain_loops_of_a_cut_are_proved_to_compute_what_was_cut(name: str) -> None:
     case, tail = CUTS[name]

@@ -384,7 +384,7 @@ def test_one_of_two_reduction_axes_is_factored_out() -> None:
     assert s.run({"A": a}) == a.max()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", TAILS)
 def test_a_halo_is_computed_with_the_tile_that_reads_it(tail: str) -> None:
     rng = np.random.default_rng(0)

@@ -67,7 +67,7 @@ def compiled(what: str, threads: int = 1) -> oc.Kernel:
     return oc.compile(CASES[what](), threads=threads)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("what", CASES)
 def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, threads: int) -> None:
