@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-FLOATS = ("float64", "float32", "float16", "bfloat16")
+HALVES = ("float16", "bfloat16")
+FLOATS = ("float64", "float32", *HALVES)
 SIGNED = ("int64", "int32", "int16", "int8")
 UNSIGNED = ("uint64", "uint32", "uint16", "uint8")
 INTEGERS = (*SIGNED, *UNSIGNED)

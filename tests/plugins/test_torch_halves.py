@@ -15,6 +15,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hidden": lambda x: (x > 0).to(x.dtype) * -1e9,
     "large factor": lambda x: x * 1e5,
     "large divisor": lambda x: x / 1e5,
+    "whole factor": lambda x: x * 100_001,
     "factor": lambda x: 0.1 * x,
     "dividend": lambda x: 0.1 / x,
     "leaky relu": lambda x: F.leaky_relu(x, 0.3),

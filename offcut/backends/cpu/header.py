@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import offcut
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
 from offcut.backends.cpu.c_names import is_word
-from offcut.core.dtypes import INTEGERS
+from offcut.core.dtypes import HALVES, INTEGERS
 
 BROKEN_FACT = 2
 """What the function for dense arrays returns where a size breaks a fact of the signature."""
@@ -145,7 +145,7 @@ def _described(
     rows.append(("needs ", ", ".join(facts.features) or "no feature beyond the base of the target"))
     rows += [("links ", f"{symbol}, which the program defines") for symbol in facts.provided]
     lines = [f" *   {label}  {text}" for label, text in rows]
-    if any(each.dtype in ("float16", "bfloat16") for each in (*inputs, *outputs)):
+    if any(each.dtype in HALVES for each in (*inputs, *outputs)):
         lines.append(
             " *\n * An element of float16 or bfloat16 is passed as its bits, in a uint16_t."
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from offcut.backends.llvm import vector_math, wide_math
 from offcut.backends.llvm.ir import Function
-from offcut.core.dtypes import FLOATS, ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES, UNSIGNED, numpy_dtype
 
 STORED = {
     "float64": "double",
@@ -35,7 +35,6 @@ STORED = {
     "index": "i64",
     "bool": "i8",
 }
-SMALL_FLOATS = ("float16", "bfloat16")
 _FROM_ZERO = (*UNSIGNED, "bool")
 _INTRINSIC = {"float": "f32", "double": "f64"}
 _ONE_INSTRUCTION = {
@@ -67,7 +66,7 @@ class Elements:
 
     def computed(self, dtype: str) -> str:
         """LLVM's scalar type in which `dtype` is computed."""
-        return "float" if dtype in SMALL_FLOATS else "i1" if dtype == "bool" else STORED[dtype]
+        return "float" if dtype in HALVES else "i1" if dtype == "bool" else STORED[dtype]
 
     def kind(self, dtype: str) -> str:
         """LLVM's vector type of values of `dtype`."""
@@ -289,7 +288,7 @@ class Elements:
         if new == "bool":
             return self.compare("!=", old, a, self.constant(0, old))
         before, after = self.kind(old), self.kind(new)
-        if old == "float64" and new in SMALL_FLOATS:
+        if old == "float64" and new in HALVES:
             return self.rounded(self._to_odd(a), new)
         if old in FLOATS and new in FLOATS:
             wide = a
@@ -297,7 +296,7 @@ class Elements:
                 wide = self.f.let(
                     f"{'fpext' if after.endswith('double>') else 'fptrunc'} {before} {a} to {after}"
                 )
-            return self.rounded(wide, new) if new in SMALL_FLOATS else wide
+            return self.rounded(wide, new) if new in HALVES else wide
         if old in FLOATS:
             return self._truncated(a, old, new)
         if new in FLOATS:
@@ -345,13 +344,13 @@ class Elements:
 
     def rounded(self, a: str, dtype: str) -> str:
         """A float32 result as the nearest value of a 16-bit type; others as they are."""
-        return self.loaded(self.storable(a, dtype), dtype) if dtype in SMALL_FLOATS else a
+        return self.loaded(self.storable(a, dtype), dtype) if dtype in HALVES else a
 
     def loaded(self, a: str, dtype: str) -> str:
         """What lies in memory as a value to compute with."""
         if dtype == "bool":
             return self.f.let(f"icmp ne {self.stored(dtype)} {a}, zeroinitializer")
-        if dtype not in SMALL_FLOATS:
+        if dtype not in HALVES:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
         wide = self.f.let(f"zext {i16} {a} to {i32}")
@@ -373,7 +372,7 @@ class Elements:
         """A computed value as it lies in memory, rounded to nearest, ties to even."""
         if dtype == "bool":
             return self.f.let(f"zext {self.kind(dtype)} {a} to {self.stored(dtype)}")
-        if dtype not in SMALL_FLOATS:
+        if dtype not in HALVES:
             return a
         i16, i32, f32 = (f"<{self.lanes} x {t}>" for t in ("i16", "i32", "float"))
         bits = self.f.let(f"bitcast {f32} {a} to {i32}")

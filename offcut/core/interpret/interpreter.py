@@ -63,9 +63,9 @@ _MAX_ITERATIONS = 1 << 16  # of loops that run together
 _MAX_WINDOWS = 1 << 24  # elements of one buffer, over the iterations that run together
 
 _LANES_OF_ONE = 1 << 12  # take about as long as one statement does by itself
-_ENOUGH = (
-    4 * _LANES_OF_ONE
-)  # iterations inside of one: those around run in turn, and take a quarter longer at most
+_ENOUGH = 4 * _LANES_OF_ONE
+"""Iterations inside of one: those around run in turn, which takes a quarter longer at most."""
+
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 

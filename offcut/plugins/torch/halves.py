@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import HALVES, numpy_dtype
 from offcut.graph import Ref
 
 if TYPE_CHECKING:
     from offcut.plugins.torch.translation import Translation
-
-HALVES = ("float16", "bfloat16")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,10 +46,10 @@ def wide(kind: str) -> str | None:
 
 def is_rounded(value: object, kind: str) -> bool:
     """Whether an element type of 16 bits holds no float that is this number."""
-    if kind not in HALVES or not isinstance(value, float):
+    if kind not in HALVES or isinstance(value, bool) or not isinstance(value, int | float):
         return False
     with np.errstate(over="ignore"):
-        return float(numpy_dtype(kind).type(value)) != value
+        return float(numpy_dtype(kind).type(float(value))) != value
 
 
 def _wide(t: Translation, one: Any) -> Any:

@@ -83,7 +83,10 @@ class _Unit:
 
 
 class Running:
-    """The run of events."""
+    """The run of events.
+
+    awaited  the instruction, of a unit, that begins before more of its queue are fetched
+    """
 
     def __init__(self, events: Sequence[Event], spec: Spec) -> None:
         self.events, self.fetch_cycles = events, spec.fetch_cycles
@@ -99,9 +102,7 @@ class Running:
         self.ends: list[float | None] = [None] * len(events)
         self.arrived: list[float] = []
         self.whole, self.last = 0, 0.0  # events that are fetched whole, and when the last one was
-        self.awaited: tuple[_Unit, int] | None = (
-            None  # the instruction that begins before more fit its queue
-        )
+        self.awaited: tuple[_Unit, int] | None = None
         self.bus = 0.0
 
     def timed(self) -> Timed:

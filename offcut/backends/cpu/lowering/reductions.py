@@ -25,9 +25,8 @@ from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.expressions import Expressions
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.elements import SMALL_FLOATS
 from offcut.core.accesses import only_reduces
-from offcut.core.dtypes import FLOATS, identity
+from offcut.core.dtypes import FLOATS, HALVES, identity
 from offcut.core.expr import loads
 from offcut.core.program import Execution, For, Program, Store
 
@@ -41,7 +40,7 @@ def lanes_of(loop: For, program: Program, isa: Isa) -> int | None:
     if loop.execution is not Execution.VECTOR or loop.bound or not only_reduces(loop):
         return None
     dtypes = {program.buffer(stmt.buffer).dtype for stmt in loop.body if isinstance(stmt, Store)}
-    widths = {isa.lanes("float32" if dtype in SMALL_FLOATS else dtype) for dtype in dtypes}
+    widths = {isa.lanes("float32" if dtype in HALVES else dtype) for dtype in dtypes}
     return widths.pop() if len(widths) == 1 else None
 
 

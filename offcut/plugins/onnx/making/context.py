@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut import ops
-from offcut.core.dtypes import DTYPES, numpy_dtype
+from offcut.core.dtypes import DTYPES, HALVES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
@@ -64,7 +64,7 @@ class Context:
 
     def widened(self, x: Operand) -> Operand:
         """Elements of 16 bits in float32: what is made of several steps is rounded once, as runtimes do that have no such steps."""
-        return self.cast(x, "float32") if self.dtype(x) in ("float16", "bfloat16") else x
+        return self.cast(x, "float32") if self.dtype(x) in HALVES else x
 
     def is_float(self, operand: Operand) -> bool:
         """Whether its elements are floats."""

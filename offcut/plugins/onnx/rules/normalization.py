@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offcut.core.dtypes import HALVES
 from offcut.plugins.onnx.making.context import Context, product
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
@@ -18,7 +19,7 @@ def _batch(g: Context, call: Call) -> Results:
         raise Refused("spatial=0", "spatial=1")
     call.overlook("momentum", "spatial")
     epsilon = call.get("epsilon", 1e-5)
-    dtype = "float32" if g.dtype(x) in ("float16", "bfloat16") else g.dtype(x)
+    dtype = "float32" if g.dtype(x) in HALVES else g.dtype(x)
     mean, variance, gain, bias = (g.cast(one, dtype) for one in (mean, variance, gain, bias))
     return g.op("batchnorm", x, mean, variance, gain=gain, bias=bias, epsilon=epsilon)
 

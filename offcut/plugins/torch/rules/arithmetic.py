@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from offcut.core.dtypes import INTEGERS
+from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import HALVES, is_rounded, rounded_once
+from offcut.plugins.torch.halves import is_rounded, rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
