@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
+from offcut.backends.cpu.filling import WORDS, filling
 from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
@@ -23,8 +24,6 @@ from offcut.describe.request import Array, give_back, is_owned, own, settled
 
 _LINE = 64  # bytes of a cache line
 _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
-_WORDS = (1, 2, 4, 8)  # bytes
-_TURNED = 1 << 15  # elements that are turned at a time: they stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -104,16 +103,11 @@ def pack(array: Array, layout: Panels | None, dtype: str) -> Packed:
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return Packed(target.ctypes.data, target, target)
     shape, order = _panels(layout, array.shape)
-    columns, width, side = array.shape[layout.columns], layout.width, layout.interleave
     count = prod(shape)
     target = _allocate(count * array.itemsize + PANEL_SLACK)
     bits = np.dtype(f"u{array.itemsize}")  # numpy copies its own types fast
     view = target[: count * array.itemsize].view(bits).reshape(shape)
-    source = array.view(bits).transpose(order)
-    turned = source.strides[-2] == array.itemsize < source.strides[-1]
-    fill = _turn if turned and side * array.itemsize in _WORDS else _interleave
-    for first in range(0, columns, width):
-        fill(view[..., first // width, :, :, :], source[..., first : first + width])
+    _fill(view, array.view(bits).transpose(order))
     return Packed(target.ctypes.data, target, target)
 
 
@@ -148,32 +142,28 @@ def _panels(layout: Panels, shape: Sequence[int]) -> tuple[tuple[int, ...], tupl
     return extents, (*outer, layout.rows, layout.columns)
 
 
-def _interleave(panel: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> None:
-    """Fill a panel ``(…, sets, width, side)`` by the columns ``(…, depth, columns)``."""
-    side = panel.shape[-1]
-    for row in range(side):
-        rows = part[..., row::side, :]
-        panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
+def _fill(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
+    """Fill panels ``(…, panels, sets, width, side)`` by what is ``(…, rows, columns)``.
 
-
-def _turn(panel: np.ndarray[Any, Any], part: np.ndarray[Any, Any]) -> None:
-    """`_interleave` of columns that lie along memory: what stands side by side in the panel does so there.
-
-    Columns may lie a multiple of a page apart, which a cache holds few of: a piece of each is copied to where
-    they do not, and is turned from there, as words.
+    Whole words of the panels are compiled code's where they lie in the source as such.
     """
-    *outer, sets, width, side = panel.shape
-    columns = part.shape[-1]
-    word = np.dtype(f"u{side * panel.itemsize}")
-    words = panel.view(word)[..., 0]
-    held = max(_LINE, _TURNED // (width * side * max(prod(outer), 1)))
-    beside = np.zeros((*outer, width, (held + _LINE // word.itemsize) * side), panel.dtype)
-    for first in range(0, sets, held):
-        rows = part[..., first * side : (first + held) * side, :]
-        many = -(-rows.shape[-2] // side)
-        beside[..., : many * side][..., rows.shape[-2] :] = 0
-        beside[..., :columns, : rows.shape[-2]] = rows.swapaxes(-1, -2)
-        words[..., first : first + many, :] = beside.view(word)[..., :many].swapaxes(-1, -2)
+    *outer, _, _, width, side = panels.shape
+    depth, columns = source.shape[-2:]
+    down, across = source.strides[-2:]
+    word, done = side * panels.itemsize, 0
+    turned = down == panels.itemsize
+    if word in WORDS and (turned or side == 1 and across == word):
+        done = depth // side
+        fill, pitch = filling(word, turned=turned), across if turned else down
+        for at in np.ndindex(*outer):
+            here, there = panels[at], source[at]
+            fill(here.ctypes.data, there.ctypes.data, columns, done, width, pitch, here.strides[0])
+    for first in range(0, columns if done * side < depth else 0, width):
+        panel = panels[..., first // width, done:, :, :]
+        part = source[..., done * side :, first : first + width]
+        for row in range(side):
+            rows = part[..., row::side, :]
+            panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows
 
 
 def _allocate(size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
