@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import offcut as oc
 from offcut.backends.cpu.machine import isa
-from offcut.costmodel import Machine
+from offcut.backends.target import Target
+from offcut.costmodel import Machine, load, processor
 
 EAGER = {"grain_seconds": 1e-15, "short_seconds": 1e-300}
 """Threads that take the smallest call, and do not wait for those that sleep."""
@@ -28,3 +30,9 @@ def host_threads(**changes: Any) -> Iterator[None]:
         yield
     finally:
         isa.own_machine = before
+
+
+def host_with_memories_of(name: str) -> Target:
+    """The host, described with the caches and main memory of another machine: what is planned for it runs here."""
+    other, own = processor(load(name)), processor(oc.target("cpu").machine)
+    return oc.target("cpu", machine=replace(own, memory=other.memory, traffic=other.traffic))

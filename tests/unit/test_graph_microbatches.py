@@ -18,6 +18,7 @@ from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
 from tests.graphs import arrays, drawn
+from tests.machines import host_with_memories_of
 from tests.operators import near
 
 
@@ -179,10 +180,10 @@ def test_a_cost_sees_weights_that_all_kernels_together_drive_out_of_the_caches()
         held = np.ones((1024, 1024), "float32")
         x = made.node("relu", made.node("dense", x, made.constant(made.fresh("w"), held)))
     made.output(x)
-    model = running(compiled(made.bound, threads=1), "zen4")
-    cost = model.cost(b=1)
+    target = host_with_memories_of("zen4")
+    cost = compiled(made.bound, 1, target).cost(b=1)
     assert {one.bound_by for one in cost.kernels} == {"weights"}
-    dram = 4 * 1024 * 1024 / load("zen4").dram.bytes_per_cycle / cost.kernels[0].each.hertz
+    dram = 4 * 1024 * 1024 / target.machine.dram.bytes_per_cycle / cost.kernels[0].each.hertz
     assert all(0.7 * dram < one.seconds < dram for one in cost.kernels)
 
 

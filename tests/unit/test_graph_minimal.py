@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import offcut as oc
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
 from offcut.schedule import Nest, Together
 from tests.compiled import floats
 from tests.graphs import arrays
+from tests.machines import host_with_memories_of
 
 DEEP, LANES = 40, 48
 
@@ -134,7 +134,7 @@ def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> 
 
 
 def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
-    machine = oc.target("cpu", machine="zen4")
+    machine = host_with_memories_of("zen4")
     around = []
     for width in (48, 192):
         bound = windows(2, depth=width, lanes=width, padding=1)

@@ -100,6 +100,8 @@ def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
 
 
 def test_what_is_learned_of_one_program_orders_another_that_is_larger() -> None:
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
+
     def made(program: str, size: float, seed: int) -> Rows:
         """Schedules whose seconds go by how much of them is slow, beside a size that says nothing of their order."""
         rng = np.random.default_rng(seed)

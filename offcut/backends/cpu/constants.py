@@ -152,7 +152,7 @@ def _fill(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
     down, across = source.strides[-2:]
     word, done = side * panels.itemsize, 0
     turned = down == panels.itemsize
-    if word in WORDS and (turned or side == 1 and across == word):
+    if word in WORDS and (turned or (side == 1 and across == word)):
         done = depth // side
         fill, pitch = filling(word, turned=turned), across if turned else down
         for at in np.ndindex(*outer):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from offcut.backends.cpu.lowering.interleave import swapped
 from offcut.backends.cpu.machine import isa, jit
