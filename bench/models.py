@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import offcut as oc
 from offcut.experiment.bench import Group, Options, read_options, run
 from offcut.experiment.contraction import Array
-from offcut.experiment.peers import Contender, Way
+from offcut.experiment.peers import NEEDS, Contender, Way
 from offcut.experiment.reference import Reference
 from offcut.experiment.table import Asked, Line, Row
 
@@ -336,11 +337,18 @@ def main() -> None:
         "onnxruntime": by_onnxruntime,
         "openvino": by_openvino,
     }
-    made = [Taken(name, partial(prepare, options.threads)) for name, prepare in ways.items()]
+    lacking = [name for name in NEEDS if not all(map(find_spec, NEEDS[name]))]
+    made = [
+        Taken(name, partial(prepare, options.threads))
+        for name, prepare in ways.items()
+        if name not in lacking
+    ]
     own: Sequence[Contender] = made
 
     def more(rows: Sequence[Row]) -> Iterator[Line]:
         yield from asked(every, rows)
+        for name in lacking:
+            yield f"{name} is not installed", "", "–", 'pip install ".[peers]"'
         for one in made:
             for model, seconds in one.seconds.items():
                 yield f"{one.name}: {model}, first result", "", f"{seconds:.1f} s", ""
