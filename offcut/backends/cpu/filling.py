@@ -31,14 +31,8 @@ _FILL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int6
 
 
 class Filling(NamedTuple):
-    """The function for words of some bytes.
+    """The function, as long as this object lives."""
 
-    turned  whether words of a column lie side by side, not those of a row
-    code    holds it
-    """
-
-    word: int
-    turned: bool
     code: jit.Loaded
 
     def __call__(
@@ -57,7 +51,7 @@ def filling(word: int, *, turned: bool) -> Filling:
     if kept is None:
         kept = jit.object_code(text, host, passes=True)
         objects.write(name, kept)
-    return Filling(word, turned, jit.load([kept], host))
+    return Filling(jit.load([kept], host))
 
 
 def filling_ir(word: int, *, turned: bool) -> str:
