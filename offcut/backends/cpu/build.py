@@ -143,8 +143,5 @@ def _in_turn(host: Host) -> jit.Loaded:
     """The function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = in_turn_ir()
     name = objects.key("in turn", text, repr(host))
-    kept = objects.read(name)
-    if kept is None:
-        kept = jit.object_code(text, host, passes=True)
-        objects.write(name, kept)
+    kept = objects.kept(name, lambda: jit.object_code(text, host, passes=True))
     return jit.load([kept], host)

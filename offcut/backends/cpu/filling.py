@@ -47,10 +47,7 @@ def filling(word: int, *, turned: bool) -> Filling:
     """The function for words of one of `WORDS` bytes; `turned` where those of a column lie side by side."""
     host, text = isa.host(), filling_ir(word, turned=turned)
     name = objects.key("filling", text, repr(host))
-    kept = objects.read(name)
-    if kept is None:
-        kept = jit.object_code(text, host, passes=True)
-        objects.write(name, kept)
+    kept = objects.kept(name, lambda: jit.object_code(text, host, passes=True))
     return Filling(jit.load([kept], host))
 
 

@@ -52,12 +52,12 @@ def forget() -> None:
 
 def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) -> bytes:
     name = cache.key("tiles", repr(host), repr((kernel, variant, shapes)))
-    kept = cache.read(name)
-    if kept is None:
+
+    def made() -> bytes:
         text = _family(host, kernel).text(variant, [one for one in shapes if one != ANY])
-        kept = jit.object_code(text, host, passes=False)
-        cache.write(name, kept)
-    return kept
+        return jit.object_code(text, host, passes=False)
+
+    return cache.kept(name, made)
 
 
 def _family(host: Host, name: str) -> Family:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -140,6 +140,15 @@ def read(name: str) -> bytes | None:
     with suppress(OSError):  # a folder that others fill
         path.unlink()
     return None
+
+
+def kept(name: str, make: Callable[[], bytes]) -> bytes:
+    """The entry; what `make` gives, which is kept, where there is none."""
+    found = read(name)
+    if found is None:
+        found = make()
+        write(name, found)
+    return found
 
 
 def write(name: str, payload: bytes) -> None:

@@ -143,12 +143,8 @@ def own_machine(architecture: str, features: frozenset[str]) -> Machine:
 def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
     """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
-    kept = objects.read(name)
-    if kept is not None:
-        found: Machine = pickle.loads(kept)
-        return found
-    found = nearest(architecture, features)
-    objects.write(name, pickle.dumps(found))
+    kept = objects.kept(name, lambda: pickle.dumps(nearest(architecture, features)))
+    found: Machine = pickle.loads(kept)
     return found
 
 

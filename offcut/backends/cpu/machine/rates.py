@@ -99,8 +99,4 @@ def kept(
     if processor is None:
         return None
     name = objects.key("rates", processor, *parts)
-    found = objects.read(name)
-    if found is None:
-        found = json.dumps(list(measure())).encode()
-        objects.write(name, found)
-    return tuple(json.loads(found))
+    return tuple(json.loads(objects.kept(name, lambda: json.dumps(list(measure())).encode())))
