@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from offcut.errors import TargetError
-
-
-def have_matplotlib() -> bool:
-    """Whether pictures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
+from offcut.core.extras import check_installed
 
 
 def plot_lines(
@@ -37,13 +31,7 @@ def plot_lines(
 
     Raises TargetError when matplotlib is not installed.
     """
-    if not have_matplotlib():
-        raise TargetError(
-            "plot",
-            f"cannot draw {path}",
-            because="matplotlib is not installed",
-            help=("pip install 'offcut[plot]'",),
-        )
+    check_installed("plot", f"cannot draw {path}", "matplotlib", "plot")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter

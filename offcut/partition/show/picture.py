@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcut.errors import CallError, TargetError
+from offcut.core.extras import check_installed
+from offcut.errors import CallError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 def check_drawable(what: str) -> None:
     """Raises TargetError where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise TargetError(
-            "plot",
-            f"cannot draw {what}",
-            because="matplotlib is not installed",
-            help=('pip install "offcut[plot]"',),
-        )
+    check_installed("plot", f"cannot draw {what}", "matplotlib", "plot")
 
 
 def write(figure: Figure, path: str | Path | None, example: str) -> None:
