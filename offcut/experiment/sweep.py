@@ -24,6 +24,7 @@ from offcut.experiment.outputs import check_writable
 from offcut.experiment.plots import plot_lines
 from offcut.experiment.sizes import points_of, read_axes
 from offcut.experiment.table import Asked, lines, to_csv, wide_console
+from offcut.partition.show.picture import check_format
 
 
 def sweep(
@@ -54,6 +55,7 @@ def sweep(
     """
     for file in (csv, png):
         check_writable(file, "sweep")
+    check_format("sweep", png)
     contraction, axes = parse_contraction(text), read_axes(sizes, points)
     ranges = {letter: (axis.values[0], axis.values[-1]) for axis in axes for letter in axis.letters}
     check_letters(contraction, fixed, ranges)

@@ -13,6 +13,7 @@ from offcut.core.program import Program
 from offcut.experiment.machine import describe
 from offcut.experiment.outputs import check_writable
 from offcut.experiment.table import wide_console
+from offcut.partition.show.picture import check_format
 from offcut.tuning.oracle.run import Tell, oracle
 from offcut.tuning.oracle.shown import facts, plot, tables, to_csv
 
@@ -31,6 +32,7 @@ def report(
     """
     for file in (csv, png):
         check_writable(file, "sweep")
+    check_format("sweep", png)
     console = wide_console()
     with _shown(program.name) as tell:
         found = oracle(program, constants, sizes, tell=tell, **options)
