@@ -38,7 +38,7 @@ def check_format(op: str, path: str | Path) -> None:
 def write(
     figure: Figure, path: str | Path | None, example: str, description: str | None = None
 ) -> None:
-    """Write a picture, whose format the suffix of `path` says, in a folder that is made; None: nothing is written.
+    """Write a picture, whose format the suffix of `path` says, PNG where it has none, in a folder that is made; None: nothing is written.
 
     example      a call that writes one
     description  what is said in the file, where its format is PNG or SVG
@@ -52,7 +52,8 @@ def write(
     try:
         with suppress(FileExistsError):  # a file, of which writing says that it is no folder
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(Path(path), dpi=150, metadata=said and {"Description": said})
+        kind = Path(path).suffix[1:].lower() or "png"
+        figure.savefig(Path(path), format=kind, dpi=150, metadata=said and {"Description": said})
     except (OSError, TypeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else None
         raise CallError(
