@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from offcut.core.extras import is_installed
 from offcut.experiment.bench import PEERS, Group, read_options, run
 from offcut.experiment.layers import (
     LAYERS,
@@ -26,7 +27,7 @@ from offcut.experiment.layers import (
 from offcut.experiment.machine import describe
 from offcut.experiment.ours import Ours, strategies
 from offcut.experiment.outputs import check_writable
-from offcut.experiment.plots import have_matplotlib, plot_lines
+from offcut.experiment.plots import plot_lines
 from offcut.experiment.table import (
     Asked,
     Line,
@@ -112,7 +113,7 @@ def main() -> None:
         about = f"dense float32, constant packed B, one thread, {options.budget:g} s per cell"
         table.write_text(to_csv(rows, (machine, about)))
         print(f"wrote {table}")
-    if rows and have_matplotlib():
+    if rows and is_installed("matplotlib"):
         drawn = lines([row for row in rows if row.group == rows[0].group], "m")
         plot_lines(
             picture,

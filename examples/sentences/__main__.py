@@ -37,7 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
 
     missing = [name for name in EXTRA if find_spec(name) is None]
     if missing:
-        parser.exit(1, f'demo: {", ".join(missing)} missing: pip install "offcut[demo]"\n')
+        parser.exit(
+            1,
+            f'demo: {", ".join(missing)} missing: pip install ".[demo]" in the folder of offcut\n',
+        )
 
     from rich.console import Console
 

@@ -36,6 +36,7 @@ def learn_command(
     from rich.console import Console
 
     from offcut.errors import OffcutError
+    from offcut.experiment.outputs import check_writable
     from offcut.search import Records
     from offcut.search.default_file import OFF
     from offcut.tuning.learning.heldout import held_out, table
@@ -52,6 +53,8 @@ def learn_command(
                 help=("offcut learn records.sqlite -o model.json",),
             )
         set_ = rows or model.with_suffix(".npz")
+        for file in (model, set_):
+            check_writable(file, "learn")
         done = learn(records or [Records().path], model, set_, seed)
         for reason, count in done.left.items():
             typer.echo(f"left out: {count} schedules, {reason}", err=True)

@@ -72,12 +72,14 @@ def probe(
     Example: offcut target probe --out mine.toml
     """
     with refusals():
+        from offcut.experiment.outputs import check_writable
         from offcut.experiment.probe import measured
         from offcut.experiment.probed import check_path, complaints, described, written
         from offcut.experiment.table import wide_console
 
         if out is not None:
             check_path(out)
+            check_writable(out, "probe")
         found = measured()
         text = described(found, "host" if out is None else out.stem)
         if out is None:

@@ -47,6 +47,7 @@ def tune_command(
     Example: offcut tune gemm.offcut --sizes n=1,7,33 --constants W --trials 64 --records gemm.sqlite
     """
     from offcut.cli.files import read_program
+    from offcut.experiment.outputs import check_writable
     from offcut.tuning.distribution import read_sizes
     from offcut.tuning.tune import tune
 
@@ -62,6 +63,8 @@ def tune_command(
                     " ".join(f"--sizes {n}={v}" for n in names) for v in ("1,7,33", "1:512")
                 ),
             )
+        if out is not None:
+            check_writable(out, "tune")
         found = tune(
             source,
             constants=tuple(constants or ()),

@@ -70,17 +70,31 @@ def is_identity(op: str, value: float, dtype: str) -> bool:
     return value == neutral(op, dtype)
 
 
+def ends(dtype: str) -> tuple[int | float, int | float]:
+    """The least and the greatest finite value of `dtype`."""
+    if dtype in FLOATS:
+        import ml_dtypes
+
+        most = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
+        return -most, most
+    info = np.iinfo("int64" if dtype == "index" else dtype)
+    return int(info.min), int(info.max)
+
+
 def identity(op: str, dtype: str) -> int | float:
     """The value that changes nothing when `op` reduces with it."""
     return -0.0 if op == "sum" and dtype in FLOATS else neutral(op, dtype)
 
 
 def in_range(value: float, dtype: str) -> bool:
-    """Whether a Python scalar is a value of `dtype`; a float rounds, so any is."""
+    """Whether a Python scalar is a value of `dtype`: a float rounds, but what is finite not to infinity."""
     if dtype == "bool":
         return value in (0, 1)
     if dtype in FLOATS:
-        return not isinstance(value, int) or abs(value) < 2**1023
+        if isinstance(value, int) and abs(value) >= 2**1023:
+            return False
+        with np.errstate(over="ignore"):
+            return not math.isfinite(value) or bool(np.isfinite(numpy_dtype(dtype).type(value)))
     info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
     return value == value and int(info.min) <= value <= int(info.max)
 

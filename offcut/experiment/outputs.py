@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from offcut.errors import OffcutError
@@ -16,7 +17,8 @@ def check_writable(file: Path, op: str) -> None:
     """
     existed = file.exists()
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # a file, of which opening says that it is no folder
+            file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("ab"):
             pass
         if not existed:

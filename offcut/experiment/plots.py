@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from offcut.errors import TargetError
-
-
-def have_matplotlib() -> bool:
-    """Whether pictures can be drawn."""
-    return importlib.util.find_spec("matplotlib") is not None
+from offcut.core.extras import check_installed
+from offcut.partition.show.picture import write
 
 
 def plot_lines(
@@ -35,15 +30,9 @@ def plot_lines(
     bold     names whose lines are thicker: those that the picture is about
     logarithmic  whether the y axis is so, too
 
-    Raises TargetError when matplotlib is not installed.
+    Raises TargetError when matplotlib is not installed, CallError where it cannot be written.
     """
-    if not have_matplotlib():
-        raise TargetError(
-            "plot",
-            f"cannot draw {path}",
-            because="matplotlib is not installed",
-            help=("pip install 'offcut[plot]'",),
-        )
+    check_installed("plot", f"cannot draw {path}", "matplotlib", "plot")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
@@ -72,5 +61,4 @@ def plot_lines(
         axes.legend()
     wrapped = "\n".join(textwrap.fill(line, 140) for line in footer.splitlines())
     figure.supxlabel(wrapped, fontsize=7, color="0.35")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Description": footer})
+    write(figure, path, "picture.png, in a folder that can be written", footer)

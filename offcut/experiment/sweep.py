@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from offcut.core.extras import installing, is_installed
 from offcut.experiment.bench import Group, Options, run
 from offcut.experiment.contraction import (
     check_letters,
@@ -20,9 +21,10 @@ from offcut.experiment.contraction import (
 from offcut.experiment.machine import describe
 from offcut.experiment.ours import strategies
 from offcut.experiment.outputs import check_writable
-from offcut.experiment.plots import have_matplotlib, plot_lines
+from offcut.experiment.plots import plot_lines
 from offcut.experiment.sizes import points_of, read_axes
 from offcut.experiment.table import Asked, lines, to_csv, wide_console
+from offcut.partition.show.picture import check_format
 
 
 def sweep(
@@ -53,6 +55,7 @@ def sweep(
     """
     for file in (csv, png):
         check_writable(file, "sweep")
+    check_format("sweep", png)
     contraction, axes = parse_contraction(text), read_axes(sizes, points)
     ranges = {letter: (axis.values[0], axis.values[-1]) for axis in axes for letter in axis.letters}
     check_letters(contraction, fixed, ranges)
@@ -88,9 +91,11 @@ def sweep(
     facts = f"machine: {describe()}", title, packed
     csv.write_text(to_csv(rows, facts))
     console.print(f"wrote {csv}", highlight=False)
-    if not have_matplotlib():
+    if not is_installed("matplotlib"):
         console.print(
-            "no picture: matplotlib is not installed (pip install 'offcut[plot]')", markup=False
+            f"no picture: matplotlib is not installed ({installing('plot')})",
+            markup=False,
+            soft_wrap=True,
         )
         return status
     together = all(len(set(point.values())) == 1 for point in points_of(axes))

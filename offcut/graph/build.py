@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from offcut.graph.views import VIEWS
 
 
 class Builder:
-    """What a graph consists of so far.
+    """What a graph consists of so far; its name is an identifier, which may have dots.
 
     >>> from offcut.graph import Builder
     >>> made = Builder("mlp")
@@ -41,6 +42,14 @@ class Builder:
     """
 
     def __init__(self, name: str = "graph") -> None:
+        if not (isinstance(name, str) and all(part.isidentifier() for part in name.split("."))):
+            written = re.sub(r"\W", "_", str(name))
+            raise DescribeError(
+                "graph",
+                f"cannot name a graph {name!r}",
+                because="a name is an identifier, which may have dots",
+                help=(f'Builder("{written if written.isidentifier() else "graph"}")',),
+            )
         self.name = name
         self.sizes: dict[str, Size] = {}
         self.assumptions: list[Expr] = []

@@ -83,7 +83,7 @@ def broadcasted(x: Value, shape: tuple[Expr | int, ...]) -> Shape:
 
 
 def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int = 1) -> Shape:
-    """The shape of ``start:stop:step`` of an axis, both within it; where only a call knows that, it is refused there.
+    """The shape of ``start:stop:step`` of an axis, both within it, or equal; where only a call knows that, it is refused there.
 
     Raises DescribeError for a step below 1, where there is no such axis, or where start and stop are seen to be outside.
     """
@@ -93,7 +93,8 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
     if not -len(x.shape) <= axis < len(x.shape) or step < 1:
         raise _refused(x, "slice", f"axis={axis}, step={step}")
     first, last, extent = (ix.literal(extents.normal(e)) for e in (start, stop, x.shape[axis]))
-    if not _ascending([0, first, last, extent]):
+    nothing = first == last is not None  # of which the place does not matter, as in numpy
+    if not _ascending([0, first, last] if nothing else [0, first, last, extent]):
         shown = format_expr(extents.normal(x.shape[axis]))
         raise _refused(x, "slice", f"{start}:{stop} is not within 0:{shown}")
     found = list(x.shape)
@@ -130,7 +131,7 @@ def _ascending(ends: Sequence[int | None]) -> bool:
 
 
 def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
-    if not 0 <= start <= stop <= x.shape[axis]:
+    if not (0 <= start <= stop and (stop <= x.shape[axis] or start == stop)):
         raise CallError(
             "graph",
             f"cannot take {start}:{stop} of axis {axis}",

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from offcut.errors import OffcutError
-from offcut.experiment.outputs import check_writable
 from offcut.experiment.plots import plot_lines
 from offcut.search import Outcome, Trial, by_place, ranked
 from offcut.search.records import Records
@@ -110,7 +109,6 @@ def curve(records: Records, program: str, file: Path) -> None:
             because="there is none that is ok",
             help=("offcut records list",),
         )
-    check_writable(file, "plot")
     plot_lines(
         file,
         lines,

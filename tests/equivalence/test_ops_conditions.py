@@ -198,7 +198,7 @@ def test_what_is_converted_to_a_condition_is_whether_it_is_not_0() -> None:
 
 
 def test_torch_gives_and_takes_conditions() -> None:
-    torch = pytest.importorskip("torch", reason="an extra: pip install offcut[torch]")
+    torch = pytest.importorskip("torch", reason="the extra torch is not installed")
     x, c = oc.placeholder((n,), name="X"), oc.placeholder((n,), "bool", "C")
     kernel = build([ops.greater(x, 0.5), ops.where(c, x, 0.0)], inputs=[x, c])
     a, held = torch.from_numpy(floats("a", 33)), torch.from_numpy(drawn("m", "bool", 33))

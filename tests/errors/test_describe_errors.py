@@ -8,6 +8,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import sympy
@@ -716,6 +717,22 @@ LITERALS = [
         ),
     ),
     (
+        lambda: row(lambda i: A[i, 0] * 1e39),
+        (
+            "compute: cannot take 1e+39 as float32\n"
+            "  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38\n"
+            '  help     cast(x, "float64") widens, explicitly'
+        ),
+    ),
+    (
+        lambda: oc.cast(65520, "float16"),
+        (
+            "compute: cannot take 65520 as float16\n"
+            "  because  float16 holds -65504.0…65504.0\n"
+            '  help     cast(x, "float64") widens, explicitly'
+        ),
+    ),
+    (
         lambda: row(lambda i: H[i] + 10**400),
         (
             "compute: cannot take a scalar of 401 digits as float64\n"
@@ -729,6 +746,19 @@ LITERALS = [
 @pytest.mark.parametrize(("describe", "text"), LITERALS, ids=shown)
 def test_a_literal_is_a_value_of_its_element_type(describe: Callable[[], Any], text: str) -> None:
     refused(describe, text)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_literal_rounds_but_not_to_infinity(dtype: str) -> None:
+    most = float(ml_dtypes.finfo(dtype).max)
+    for held in (most, -most, math.inf, math.nan, 1e-60):
+        oc.cast(held, dtype)
+    refused(
+        lambda: oc.cast(2 * most, dtype),
+        f"compute: cannot take {2 * most} as {dtype}\n"
+        f"  because  {dtype} holds {-most}…{most}\n"
+        '  help     cast(x, "float64") widens, explicitly',
+    )
 
 
 TENSORS = [

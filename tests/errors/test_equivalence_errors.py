@@ -37,6 +37,16 @@ WINDOW = """for i in 0:n
     C[i] = L[i]
 """
 
+GRAM = """program gram
+size n in 0:4097
+input x: float32[n]
+inout C: float32[n, n]
+for i in 0:n
+  for j in 0:n
+    if j <= i
+      C[i, j] += x[i] * x[j]
+"""
+
 CASES = [
     (
         "an update is dropped",
@@ -285,3 +295,13 @@ def test_reassociate_is_true_or_false(op: str) -> None:
   because  it is neither True nor False
   help     reassociate=True: the terms of a sum in any order"""
     )
+
+
+def test_a_cut_program_that_is_given_first_is_told_the_order() -> None:
+    source = parse(GRAM)
+    tiles, tails = {"i": 8, "j": 8}, {"i": "ladder", "j": "cut"}
+    emitted = oc.partition(source, tile=tiles, tail=tails).loops
+    with pytest.raises(PartitionError) as refused:
+        oc.prove_equal(emitted, source)
+    assert refused.value.help == ("prove_equal(emitted, source) is proved: plain loops come first",)
+    assert str(refused.value).startswith("prove: cannot tell whether")

@@ -258,3 +258,20 @@ def test_a_share_is_from_0_to_1() -> None:
     )
     with pytest.raises(DescribeError, match="cannot compile Graph\n  because  it is no graph with"):
         compiled(made.bound.graph)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "help"), [("my graph", "my_graph"), ("2x", "graph"), ("", "graph"), (3, "graph")]
+)
+def test_a_graph_is_named_as_its_text_can_be_read(name: str, help: str) -> None:
+    with pytest.raises(DescribeError) as refused:
+        Builder(name)
+    assert str(refused.value) == (
+        f"graph: cannot name a graph {name!r}\n"
+        "  because  a name is an identifier, which may have dots\n"
+        f'  help     Builder("{help}")'
+    )
+    for taken in ("größe", "torch.mlp"):
+        made = Builder(taken)
+        made.output(made.node("relu", made.input("x", "float32", (3,))))
+        assert str(parse_graph(str(made.graph))) == str(made.graph)

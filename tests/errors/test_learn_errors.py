@@ -143,7 +143,7 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(name: str) -> object:
         raise OSError("libgomp.so.1: cannot open shared object file\nand much more")
 
-    monkeypatch.setattr(library, "find_spec", lambda name: name)
+    monkeypatch.setattr(library, "is_installed", lambda name: True)
     monkeypatch.setattr(library, "import_module", fails)
 
     assert not library.there()
@@ -152,7 +152,7 @@ def test_a_library_that_does_not_load(monkeypatch: pytest.MonkeyPatch) -> None:
         == """\
 learn: cannot use a learned model
   because  xgboost does not load: OSError: libgomp.so.1: cannot open shared object file
-  help     pip install "offcut[learned]\""""
+  help     this needs the extra "learned": pip install ".[learned]" in the folder of offcut"""
     )
 
 
@@ -183,7 +183,7 @@ learn: cannot use the model
 
 
 def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    monkeypatch.setattr(library, "is_installed", lambda name: False)
     with pytest.raises(TargetError) as refused:
         library.loaded("learn")
     assert (
@@ -191,7 +191,7 @@ def test_without_xgboost_nothing_is_learned(monkeypatch: pytest.MonkeyPatch) -> 
         == """\
 learn: cannot use a learned model
   because  xgboost is not installed
-  help     pip install "offcut[learned]\""""
+  help     this needs the extra "learned": pip install ".[learned]" in the folder of offcut"""
     )
 
 

@@ -498,7 +498,7 @@ def test_a_picture_without_matplotlib_is_refused_with_the_extra_that_has_it(
         """\
 plot: cannot draw the partition
   because  matplotlib is not installed
-  help     pip install "offcut[plot]\"""",
+  help     this needs the extra "plot": pip install ".[plot]" in the folder of offcut""",
         TargetError,
     )
 

@@ -66,8 +66,8 @@ def test_without_distributed_it_is_said_what_to_install(monkeypatch: pytest.Monk
         str(refused.value)
         == """\
 tune: cannot use a pool of devices
-  because  dask.distributed is not installed
-  help     pip install "offcut[pool]\""""
+  because  distributed is not installed
+  help     this needs the extra "pool": pip install ".[pool]" in the folder of offcut"""
     )
 
 

@@ -333,6 +333,31 @@ call: cannot take input of torch.float64 and shape (3, 40)
         model(None)
 
 
+def test_what_holds_a_function_is_said_of_one() -> None:
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(lambda x: x + 1, (torch.ones(3),))
+    assert str(refused.value) == (
+        "from_torch: cannot take function\n"
+        "  because  it is neither a module nor an exported program\n"
+        "  help     a torch.nn.Module whose forward calls it: from_torch(module, args)\n"
+        '  help     torch.compile(function, backend="offcut", dynamic=True)'
+    )
+    with pytest.raises(DescribeError) as refused:
+        oc.from_torch(torch.nn.Linear, (torch.ones(3),))
+    assert refused.value.help == ("from_torch(Linear(…), args): one that is made",)
+
+
+def test_an_argument_by_name_that_was_none_is_told_how_it_becomes_one() -> None:
+    model = oc.from_torch(torch.nn.Linear(3, 4), (torch.randn(2, 3),))
+    with pytest.raises(CallError) as refused:
+        model(input=torch.randn(2, 3))
+    assert str(refused.value) == (
+        "call: cannot take 0 arguments and input named ones\n"
+        "  because  it was exported to be called by model(…)\n"
+        "  help     from_torch(model, args, kwargs={…}) of those that are given by name"
+    )
+
+
 def test_what_is_no_model_of_torch_is_refused() -> None:
     with pytest.raises(DescribeError) as refused:
         oc.from_torch(3)

@@ -205,6 +205,21 @@ def test_a_slice_that_leaves_its_array_is_refused_at_the_call() -> None:
         model(np.ones((9, 4), "float32"), n=6)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 3, 5])
+def test_a_slice_of_nothing_may_begin_behind_the_end(rows: int) -> None:
+    made = Builder("nothing")
+    n = made.size("n")
+    x = made.input("x", "float32", (n, 2))
+    behind = Binary("+", n, ix.const(1))
+    made.output(*(made.node("slice", x, 0, at, at) for at in (3, behind)))
+    made.output(made.node("slice", x, 1, 4, 4), made.node("slice", x, 0, 3, 3, 2))
+    given = {"x": np.ones((rows, 2), "float32")}
+    found, expected = compiled(made.bound, threads=1)(given), interpreted(made.bound, given)
+    empty = [given["x"][3:3], given["x"][rows + 1 : rows + 1], given["x"][:, 4:4]]
+    for got in (found, expected):
+        assert [one.shape for one in got.values()] == [one.shape for one in (*empty, empty[0])]
+
+
 def test_outputs_may_be_inputs_constants_views_and_each_other() -> None:
     made = Builder("many")
     n = made.size("n", 0, 9)

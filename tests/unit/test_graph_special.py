@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from offcut.graph import Builder, Ref, interpreted
-from offcut.graph.special import gamma, tails
+from offcut.graph import Builder, Ref, compiled, interpreted
+from offcut.graph.special import gamma, inverses, tails
 
 FORMULAS: dict[str, tuple[Callable[..., Ref], Callable[[Any], Any]]] = {
     "the rest of the error function": (tails.complementary_error, special.erfc),
@@ -36,3 +36,30 @@ def test_a_formula_is_more_exact_than_float32_is_told_apart(name: str) -> None:
         exact = exactly(given)
     zeros = 1e-14 if "gamma" in name or "derivative" in name else 0  # they cancel about them
     np.testing.assert_allclose(found, exact, rtol=3e-9, atol=zeros)
+
+
+@pytest.mark.parametrize(
+    ("formula", "exactly"),
+    [
+        (inverses.area_sine, np.arcsinh),
+        (inverses.area_cosine, np.arccosh),
+        (inverses.area_tangent, np.arctanh),
+    ],
+)
+def test_inverses_hold_their_digits_near_0_and_1_and_where_squares_overflow(
+    formula: Callable[..., Ref], exactly: Callable[[Any], Any]
+) -> None:
+    builder = Builder("one")
+    x = builder.input("x", "float64", (builder.size("n"),))
+    builder.output(formula(builder.node, x))
+    sizes = [0.0, 5e-324, 1e-310, 1e-200, 1e-9, 1e-3, 0.5, 1 - 1e-12, 1.0, 1 + 1e-12, 2.5]
+    sizes += [2.0**28, 2.0**28 + 1, 1e200, np.finfo("float64").max, np.inf, np.nan]
+    given = np.concatenate([sizes, np.negative(sizes)])
+    with np.errstate(all="ignore"):
+        exact = exactly(given)
+        (found,) = interpreted(builder.bound, {"x": given}).values()
+    (ran,) = compiled(builder.bound)({"x": given}).values()
+    for one in (found, ran):
+        np.testing.assert_allclose(one, exact, rtol=1e-14, atol=0)
+        told = exact == 0
+        assert np.array_equal(np.signbit(one[told]), np.signbit(exact[told]))

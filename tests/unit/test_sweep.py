@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from offcut.cli import app, take_extents
-from offcut.errors import DescribeError, TargetError
+from offcut.core.extras import is_installed
+from offcut.errors import DescribeError
 from offcut.experiment import plots
 from offcut.experiment.contraction import Problem, draw, make_problem, parse_contraction
 from offcut.experiment.ours import strategies
@@ -131,15 +132,6 @@ def test_the_picture_is_a_png_with_the_machine_in_it(tmp_path: Path) -> None:
     assert b"a machine" in path.read_bytes()
 
 
-def test_without_matplotlib_a_picture_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plots, "have_matplotlib", lambda: False)
-
-    with pytest.raises(TargetError, match=r"(?s)matplotlib is not installed.*offcut\[plot\]"):
-        plots.plot_lines(tmp_path / "x.png", {}, title="", x_label="", footer="")
-
-
 def test_a_peer_that_is_not_installed_is_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == "torch" else find(n))
@@ -245,7 +237,7 @@ def test_the_command_prints_the_table_and_writes_csv_and_png(
     written = (tmp_path / "out" / "x.csv").read_text()
     assert written.startswith("# machine: ")
     assert written.count(",numpy,") == written.count(",cut,") == 4
-    assert (tmp_path / "out" / "x.png").exists() == plots.have_matplotlib()
+    assert (tmp_path / "out" / "x.png").exists() == is_installed("matplotlib")
 
 
 def test_the_command_reports_wrong_values_and_exits_with_1(

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
+from offcut.core.dtypes import FLOATS, INTEGERS, ends, in_range
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -137,14 +135,12 @@ class ElementTypes(Tokens):
 def why_no_literal(value: int | float, dtype: str) -> str:
     """Why `value` is no literal of type `dtype`; empty where it is one."""
     if dtype in FLOATS:
-        return (
-            f"{dtype} does not hold it" if isinstance(value, int) and abs(value) > 2**1023 else ""
-        )
+        low, high = ends(dtype)
+        return "" if in_range(value, dtype) else f"{dtype} goes from {low} to {high}, and has inf"
     if not isinstance(value, int):
         return f"{value} is not an integer, and {dtype} is wanted here"
-    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
-    inside = info.min <= value <= info.max
-    return "" if inside else f"{dtype} goes from {info.min} to {info.max}"
+    low, high = ends(dtype)
+    return "" if low <= value <= high else f"{dtype} goes from {low} to {high}"
 
 
 def has_point(expr: Expr) -> bool:

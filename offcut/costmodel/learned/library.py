@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
+from offcut.core.extras import installing, is_installed
 from offcut.errors import TargetError
 
 ABSENT = "xgboost is not installed"
-_HELP = ('pip install "offcut[learned]"',)
 
 
 def missing() -> str:
     """Why it cannot be used, that it is not installed or does not load; "" where it can. Its import takes some 0.4 s."""
-    if find_spec("xgboost") is None:
+    if not is_installed("xgboost"):
         return ABSENT
     try:
         import_module("xgboost")
@@ -36,5 +35,7 @@ def loaded(op: str) -> Any:
     """
     because = missing()
     if because:
-        raise TargetError(op, "cannot use a learned model", because=because, help=_HELP)
+        raise TargetError(
+            op, "cannot use a learned model", because=because, help=(installing("learned"),)
+        )
     return import_module("xgboost")

@@ -1,6 +1,6 @@
 """Inverse trigonometric and hyperbolic functions, which hosts have and offcut has not, composed of ours.
 
-They cancel near 0: narrower floats are calculated in float64, and float64 itself is not.
+They lose digits: narrower floats are calculated in float64, and float64 itself is not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from offcut.graph.graph import Ref
 
 TERMS = 11
 """Of the series of the arctangent: up to tan(pi/8) what is left out is less than 1e-10."""
+_LARGE, _SMALL = 2.0**28, 2.0**-28
+"""Beyond which ``x**2 + 1`` is ``x**2``, and below which ``1 + x**2`` is 1, in float64."""
 
 
 def arctangent(make: Make, x: Ref) -> Ref:
@@ -57,22 +59,43 @@ def arccosine(make: Make, x: Ref) -> Ref:
 
 
 def area_sine(make: Make, x: Ref) -> Ref:
-    """``sign(x) * log(|x| + sqrt(x**2 + 1))``."""
+    """``sign(x) * log1p(|x| + x**2 / (1 + sqrt(x**2 + 1)))``."""
     size = make("absolute", x)
-    root = make("sqrt", make("add", make("square", x), 1.0))
-    return make("multiply", make("sign", x), make("log", make("add", size, root)))
+    root = make("sqrt", make("add", make("square", size), 1.0))
+    more = make("multiply", size, make("divide", size, make("add", root, 1.0)))
+    found = make(
+        "where", make("greater", size, _LARGE), _log_of_twice(make, size), _log1p(make, size, more)
+    )
+    return _odd(make, x, found)
 
 
 def area_cosine(make: Make, x: Ref) -> Ref:
-    """``log(x + sqrt(x**2 - 1))``."""
-    root = make("sqrt", make("subtract", make("square", x), 1.0))
-    return make("log", make("add", x, root))
+    """``log1p(t + sqrt(t) * sqrt(t + 2))`` of ``t = x - 1``: NaN below 1."""
+    above = make("subtract", x, 1.0)
+    root = make("multiply", make("sqrt", above), make("sqrt", make("add", above, 2.0)))
+    near = _log1p(make, above, root)
+    return make("where", make("greater", x, _LARGE), _log_of_twice(make, x), near)
 
 
 def area_tangent(make: Make, x: Ref) -> Ref:
-    """``log((1 + x) / (1 - x)) / 2``."""
-    above, below = make("add", x, 1.0), make("subtract", 1.0, x)
-    return make("multiply", make("log", make("divide", above, below)), 0.5)
+    """``sign(x) * log1p(2 * |x| / (1 - |x|)) / 2``."""
+    size = make("absolute", x)
+    share = make("divide", size, make("subtract", 1.0, size))
+    return _odd(make, x, make("multiply", _log1p(make, share, share), 0.5))
+
+
+def _log1p(make: Make, x: Ref, y: Ref) -> Ref:
+    return make("log1p", make("add", x, y))
+
+
+def _log_of_twice(make: Make, x: Ref) -> Ref:
+    return make("add", make("log", x), math.log(2))
+
+
+def _odd(make: Make, x: Ref, found: Ref) -> Ref:
+    """`found`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
+    signed = make("where", make("less", x, 0.0), make("negative", found), found)
+    return make("where", make("less", make("absolute", x), _SMALL), x, signed)
 
 
 def is_negative(make: Make, x: Ref) -> Ref:

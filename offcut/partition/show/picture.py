@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offcut.errors import CallError, TargetError
+from offcut.core.extras import check_installed, is_installed
+from offcut.errors import CallError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,30 +15,50 @@ if TYPE_CHECKING:
 
 def check_drawable(what: str) -> None:
     """Raises TargetError where matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise TargetError(
-            "plot",
-            f"cannot draw {what}",
-            because="matplotlib is not installed",
-            help=('pip install "offcut[plot]"',),
+    check_installed("plot", f"cannot draw {what}", "matplotlib", "plot")
+
+
+def check_format(op: str, path: str | Path) -> None:
+    """Raises CallError where the suffix of a name is no format of pictures; what is so is not asked without matplotlib, or a suffix."""
+    suffix = Path(path).suffix[1:].lower()
+    if not suffix or not is_installed("matplotlib"):
+        return
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    known = sorted(FigureCanvasBase.get_supported_filetypes())
+    if suffix not in known:
+        raise CallError(
+            op,
+            f"cannot draw {path}",
+            because=f"{suffix} is none of {', '.join(known)}",
+            help=(f"{Path(path).with_suffix('.png')}",),
         )
 
 
-def write(figure: Figure, path: str | Path | None, example: str) -> None:
-    """Write a picture, whose format the suffix of `path` says; None: nothing is written.
+def write(
+    figure: Figure, path: str | Path | None, example: str, description: str | None = None
+) -> None:
+    """Write a picture, whose format the suffix of `path` says, PNG where it has none, in a folder that is made; None: nothing is written.
 
-    example  a call that writes one
+    example      a call that writes one
+    description  what is said in the file, where its format is PNG or SVG
 
     Raises CallError where it cannot be written.
     """
     if path is None:
         return
+    check_format("plot", path)
+    said = description if Path(path).suffix.lower() in ("", ".png", ".svg") else None
     try:
-        figure.savefig(Path(path), dpi=150)
+        with suppress(FileExistsError):  # a file, of which writing says that it is no folder
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        kind = Path(path).suffix[1:].lower() or "png"
+        figure.savefig(Path(path), format=kind, dpi=150, metadata=said and {"Description": said})
     except (OSError, TypeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else None
         raise CallError(
             "plot",
-            f"cannot write the picture to {path!r}",
-            because=str(error).splitlines()[0],
+            f"cannot write the picture to {path}",
+            because=reason or str(error).splitlines()[0],
             help=(example,),
         ) from None

@@ -1,8 +1,11 @@
 """MLIR by xDSL: loop nests of `scf` and `memref` as loop programs and back, and a pass that cuts them."""
 
-from offcut.plugins.mlir.guarding import Made, guarded
-from offcut.plugins.mlir.nest import Extent, Nest
-from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition
-from offcut.plugins.mlir.reading import read
+from offcut.core.extras import imports
+
+with imports("offcut.plugins.mlir", "xdsl", "mlir"):
+    from offcut.plugins.mlir.guarding import Made, guarded
+    from offcut.plugins.mlir.nest import Extent, Nest
+    from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition
+    from offcut.plugins.mlir.reading import read
 
 __all__ = ["UNIVERSE", "Extent", "Made", "Nest", "OffcutPartition", "guarded", "read"]

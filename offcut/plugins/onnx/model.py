@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.extras import check_installed
 from offcut.core.garbage import old_objects_aside
 from offcut.core.program import Size
 from offcut.describe.request import Array, lent
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
@@ -96,15 +97,9 @@ def from_onnx(
     Raises DescribeError for a file that is none, for sizes that it has not, and for nodes that cannot be taken: all of them
     at once, each with the reason. Raises TargetError where onnx is not installed.
     """
-    try:
-        import onnx
-    except ImportError:
-        raise TargetError(
-            OP,
-            "cannot read ONNX files",
-            because="the package onnx is not installed",
-            help=("pip install 'offcut[onnx]'",),
-        ) from None
+    check_installed(OP, "cannot read ONNX files", "onnx", "onnx")
+    import onnx
+
     from offcut.plugins.onnx.importing import imported
     from offcut.plugins.onnx.weights import arrays_in, let_go
 

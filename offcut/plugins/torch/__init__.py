@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.extras import check_installed
 from offcut.core.garbage import old_objects_aside
 from offcut.plugins.torch.report import programs, report
 
@@ -49,8 +50,9 @@ def from_torch(
 
     The model is called with tensors of torch and gives what the module gives; its weights are copies of those that the module has now.
 
-    Raises DescribeError for what is neither, or cannot be exported.
+    Raises DescribeError for what is neither, or cannot be exported. Raises TargetError where torch is not installed.
     """
+    check_installed("from_torch", "cannot take a model of torch", "torch", "torch")
     from offcut.graph.models.batches.parts import check_parts
     from offcut.plugins.torch import exported
     from offcut.plugins.torch.how import how_of

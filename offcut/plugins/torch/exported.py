@@ -108,6 +108,9 @@ class TorchModel:
             "call",
             f"cannot take {len(args)} arguments and {', '.join(kwargs) or 'no'} named ones",
             because=f"it was exported to be called by model({shown})",
+            help=("from_torch(model, args, kwargs={…}) of those that are given by name",)
+            if kwargs.keys() - named.keys()
+            else (),
         )
 
     def plan(self, **sizes: int) -> ModelPlan:
@@ -244,7 +247,7 @@ def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
             "from_torch",
             f"cannot take {type(program).__name__}",
             because="it is neither a module nor an exported program",
-            help=("from_torch(torch.export.export(model, args))",),
+            help=_instead(program),
         )
     if kwargs:
         raise DescribeError(
@@ -255,6 +258,18 @@ def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
         )
     with _TRACING:
         return TorchModel(_traced(program, None, how))
+
+
+def _instead(given: Any) -> tuple[str, ...]:
+    """What would be taken in place of what is neither a module nor an exported program."""
+    if isinstance(given, type) and issubclass(given, torch.nn.Module):
+        return (f"from_torch({given.__name__}(…), args): one that is made",)
+    if inspect.isroutine(given):
+        return (
+            "a torch.nn.Module whose forward calls it: from_torch(module, args)",
+            'torch.compile(function, backend="offcut", dynamic=True)',
+        )
+    return ("from_torch(torch.export.export(model, args))",)
 
 
 def _is_name(name: object) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr
+from offcut.core.expr import Compare, Expr, variables
 from offcut.core.sizes import MAX_SIZE
+from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.whole import whole
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact
@@ -48,21 +49,22 @@ def checked_factor(target: Target, axis: str, factor: object) -> int:
 
 def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
     """Theorem: the tiles cover the axis and are disjoint, whatever its extent; of ``exact``, where the
-    factor divides the extent, which it does at every allowed size.
+    factor divides the extent, which it does at every allowed size; and no term of a sum is met twice.
 
-    That the order is kept, and for `shift`
-    that an instance may be repeated, is proved when the schedule is lowered.
+    That the order is kept, and for `shift` that another instance may be repeated, is proved when the schedule is lowered.
     """
-    root, nests = target.nest.root(axis), target.nests
     for one in tail.among or (tail,):
         check_axis(one, factor, ordered=False)
-    if not tail.divides:
-        return
-    extent = literal_extent(target.nest, axis)
-    whole: Expr | None = None if extent is None else ix.const(extent)
-    if root is not None:
-        whole = ix.sub(root.hi, root.lo)
-    if whole is None:
+        if one.own is None and one.repeats(factor):
+            check_terms(target, axis, factor, one)
+    if tail.divides:
+        check_divides(target, axis, factor)
+
+
+def check_divides(target: Target, axis: str, factor: int) -> None:
+    """Theorem: the factor divides the extent at every allowed size."""
+    extent = _extent(target.nest, axis)
+    if extent is None:
         raise PartitionError(
             "split",
             'cannot take tail="exact"',
@@ -70,14 +72,62 @@ def check_split(target: Target, axis: str, factor: int, tail: Strategy) -> None:
             because=f"the extent of {axis} is not one number at all sizes",
             help=('tail="cut"',),
         )
-    users = {name: user for user, name in nests.size_names}
-    names = {size.name: users.get(size.name, size.name) for size in nests.sizes}
-    space = Space(nests.sizes, nests.assumptions)
     try:
-        check_exact(f"axis {target.buffer}.{axis}", factor, whole, Facts(space), names)
+        check_exact(f"axis {target.buffer}.{axis}", factor, extent, _facts(target), _users(target))
     except PartitionError as refused:
         refused.op = "split"
         raise
+
+
+def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
+    """Theorem: the last tile is moved back over terms of a sum where the factor does not divide an extent that is more, and adds
+    them twice. What more than the extent decides is left to the proof when the schedule is lowered.
+    """
+    nest, extent = target.nest, _extent(target.nest, axis)
+    over = {*nest.origins(axis)}
+    sums = [
+        store
+        for part in nest.parts
+        if axis in part.loops
+        for store in part.stores
+        if store.reduce == "sum" and not any(over & {*variables(one)} for one in store.index)
+    ]
+    if extent is None or not sums:
+        return
+    more = _facts(target).where(Compare(">", extent, ix.const(factor)))
+    for root in nest.roots:
+        more = more.where(Compare(">", root.hi, root.lo))
+    found = more.example(Compare("!=", ix.mod(extent, factor), ix.const(0)))
+    if found is None:
+        return
+    users = _users(target)
+    at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in found.items())
+    raise PartitionError(
+        "split",
+        f'cannot take tail="{tail}" on a sum',
+        at=f"axis {target.buffer}.{axis}",
+        because=f"{f'with {at}, ' if at else ''}{factor} does not divide the extent {format_expr(extent)}, "
+        f"and the last tile would run {format_stmt(sums[0])} again",
+        help=("any tail but shift meets each term once",),
+    )
+
+
+def _extent(nest: Nest, axis: str) -> Expr | None:
+    """How often the loop over an axis runs; None where that is not one expression in the sizes."""
+    literal, root = literal_extent(nest, axis), nest.root(axis)
+    if root is not None:
+        return ix.sub(root.hi, root.lo)
+    return None if literal is None else ix.const(literal)
+
+
+def _facts(target: Target) -> Facts:
+    return Facts(Space(target.nests.sizes, target.nests.assumptions))
+
+
+def _users(target: Target) -> dict[str, str]:
+    """The users' names of the sizes, by the program's."""
+    users = {name: user for user, name in target.nests.size_names}
+    return {size.name: users.get(size.name, size.name) for size in target.nests.sizes}
 
 
 def build_split(target: Target, step: Split) -> Nests:

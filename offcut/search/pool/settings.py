@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from offcut.errors import DescribeError, TargetError
+from offcut.core.extras import check_installed
+from offcut.errors import DescribeError
 
 LOCAL = "local"
 """The address of a pool that is started for one campaign: a scheduler and one worker, on this machine."""
@@ -46,19 +46,8 @@ def pool_of(given: Any, op: str) -> Pool:
             because=because,
             help=('pool="tcp://host:8786"', f'pool="{LOCAL}"'),
         )
-    check_installed(op)
+    check_installed(op, "cannot use a pool of devices", "distributed", "pool")
     return pool
-
-
-def check_installed(op: str) -> None:
-    """Raises TargetError where dask.distributed is not installed."""
-    if importlib.util.find_spec("distributed") is None:
-        raise TargetError(
-            op,
-            "cannot use a pool of devices",
-            because="dask.distributed is not installed",
-            help=('pip install "offcut[pool]"',),
-        )
 
 
 def _misfit(address: Any) -> str:

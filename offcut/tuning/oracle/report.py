@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from offcut.core.extras import installing, is_installed
 from offcut.core.program import Program
 from offcut.experiment.machine import describe
 from offcut.experiment.outputs import check_writable
-from offcut.experiment.plots import have_matplotlib
 from offcut.experiment.table import wide_console
+from offcut.partition.show.picture import check_format
 from offcut.tuning.oracle.run import Tell, oracle
 from offcut.tuning.oracle.shown import facts, plot, tables, to_csv
 
@@ -31,6 +32,7 @@ def report(
     """
     for file in (csv, png):
         check_writable(file, "sweep")
+    check_format("sweep", png)
     console = wide_console()
     with _shown(program.name) as tell:
         found = oracle(program, constants, sizes, tell=tell, **options)
@@ -41,9 +43,11 @@ def report(
         console.print(grid)
     csv.write_text(to_csv(found, said), encoding="utf-8")
     console.print(f"wrote {csv}", highlight=False)
-    if not have_matplotlib():
+    if not is_installed("matplotlib"):
         console.print(
-            "no picture: matplotlib is not installed (pip install 'offcut[plot]')", markup=False
+            f"no picture: matplotlib is not installed ({installing('plot')})",
+            markup=False,
+            soft_wrap=True,
         )
         return
     plot(found, png, said)

@@ -1,0 +1,74 @@
+"""What is said where the package of an extra is not installed: each is blocked, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import metadata
+
+import pytest
+
+USES = {
+    "torch": (
+        ("torch", "import offcut as oc\noc.from_torch(lambda x: x)"),
+        "from_torch: cannot take a model of torch",
+    ),
+    "onnx": (
+        ("onnx", "import offcut as oc\noc.from_onnx('model.onnx')"),
+        "from_onnx: cannot read ONNX files",
+    ),
+    "mlir": (
+        ("xdsl", "import offcut.plugins.mlir"),
+        "import: cannot import offcut.plugins.mlir",
+    ),
+    "tvm": (
+        ("tvm", "from offcut.plugins.tvm import partitioned"),
+        "import: cannot import offcut.plugins.tvm",
+    ),
+    "plot": (
+        (
+            "matplotlib",
+            "from offcut.experiment.plots import plot_lines\nfrom pathlib import Path\n"
+            "plot_lines(Path('x.png'), {}, title='', x_label='', footer='')",
+        ),
+        "plot: cannot draw x.png",
+    ),
+    "pool": (
+        ("distributed", "from offcut.search.pool import pool_of\npool_of('local', 'tune')"),
+        "tune: cannot use a pool of devices",
+    ),
+    "learned": (
+        ("xgboost", "from offcut.costmodel.learned import library\nlibrary.loaded('learn')"),
+        "learn: cannot use a learned model",
+    ),
+}
+BLOCKED = """\
+import sys
+sys.modules[{package!r}] = None
+from offcut.errors import TargetError
+try:
+    exec({call!r})
+except TargetError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("extra", USES)
+def test_what_is_missing_names_the_extra_that_installs_it(extra: str) -> None:
+    (package, call), refused = USES[extra]
+    assert extra in metadata("offcut").get_all("Provides-Extra", [])
+    ran = subprocess.run(
+        [sys.executable, "-c", BLOCKED.format(package=package, call=call)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (
+        ran.stdout
+        == f"""\
+{refused}
+  because  {package} is not installed
+  help     this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut
+"""
+    )
