@@ -61,24 +61,15 @@ class KernelCode:
     def _load(self) -> Loaded:
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
-        facts = gave(target, "facts", target.facts(options), (tuple, list), "a tuple of texts")
-        name = cache.key(target.name, *content, *facts)
+        name = cache.key(target.name, *content, *target.facts(options))
         lowered = cache.read(name)
         if lowered is None or debug.verifies():
             planned = self.planned  # which proves it, again where it was kept
             if lowered is None:
-                code = target.lower(planned, self.signature, options)
-                lowered = gave(target, "lower", code, bytes, "bytes")
+                lowered = target.lower(planned, self.signature, options)
                 cache.write(name, lowered)
         with debug.timed("load"):
-            loaded: Loaded = gave(
-                target,
-                "load",
-                target.load(lowered, self.signature, options),
-                Callable,
-                "a function of the constants",
-            )
-        return loaded
+            return target.load(lowered, self.signature, options)
 
     @property
     def planned(self) -> Planned:

@@ -113,8 +113,7 @@ def partition(
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     chosen = _chosen(target, "partition")
-    asked = chosen.options("partition", microkernels=microkernels, threads=1)
-    options: Options = gave(chosen, "options", asked, Options, "Options")
+    options = chosen.options("partition", microkernels=microkernels, threads=1)
     own = chosen.microkernels(options)
     elsewhere = (kernel for kernel in options.microkernels if kernel.unit != "core")
     tiles = {} if tile is None else tile
@@ -266,7 +265,7 @@ def compile(
     _check_records(records, decided)
     check_reassociate(reassociate, "compile")
     chosen = _chosen(target, "compile")
-    asked = chosen.options(
+    options = chosen.options(
         "compile",
         _checked_strategy(strategy),
         reassociate,
@@ -274,7 +273,6 @@ def compile(
         threads,
         _checked_schedule(schedule, strategy, microkernels),
     )
-    options: Options = gave(chosen, "options", asked, Options, "Options")
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")

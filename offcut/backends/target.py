@@ -14,6 +14,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -82,6 +83,27 @@ class Options:
 DEFAULT = Options()
 
 
+GIVES: Mapping[str, tuple[Any, str]] = {
+    "options": (Options, "Options"),
+    "space": (Iterable, "an iterator over plans"),
+    "lower": (bytes, "bytes"),
+    "load": (Callable, "a function of the constants"),
+    "facts": ((tuple, list), "a tuple of texts"),
+    "notes": ((tuple, list), "a tuple of lines"),
+    "show": (str, "a text"),
+    "show_at": (str, "a text"),
+}
+"""What methods of targets give: each answer of a class that overrides one is held to its type, and to be told so."""
+
+
+def _checked(method: str, own: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(own)
+    def found(target: Target, *given: Any, **named: Any) -> Any:
+        return gave(target, method, own(target, *given, **named), *GIVES[method])
+
+    return found
+
+
 @dataclass(frozen=True)
 class Planned:
     """A program as a target runs it.
@@ -118,6 +140,12 @@ class Target(ABC):
     forms: tuple[str, ...] = ()
     any_cover: bool = False
     simulates: bool = False
+
+    def __init_subclass__(cls) -> None:
+        """Raises TargetError where a method of it gives what is not of the type in `GIVES`, whoever calls it."""
+        super().__init_subclass__()
+        for method in GIVES.keys() & vars(cls).keys():
+            setattr(cls, method, _checked(method, vars(cls)[method]))
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Those that may cover tiles, the one that prices tiles first."""
@@ -346,9 +374,7 @@ class Target(ABC):
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
         forget()
-        space = self.space(request.program, request.users, options)
-        plans = gave(self, "space", space, Iterable, "an iterator over plans")
-        found = next(iter(plans), None)
+        found = next(iter(self.space(request.program, request.users, options)), None)
         if found is None:
             raise TargetError(
                 "compile",
@@ -368,8 +394,7 @@ class Target(ABC):
         """What is to be said of a plan at these sizes, by the users' names."""
         made = plan_at(planned.applied, signature_of(*request.named), sizes)
         names = dict(request.users.sizes)
-        found = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
-        notes = gave(self, "notes", found, (tuple, list), "a tuple of lines")
+        notes = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
     def shown(
@@ -392,9 +417,8 @@ class Target(ABC):
                 help=tuple(f'"{one}"' for one in forms),
             )
         if sizes is not None:
-            text = self.show_at(planned, signature, options, form, sizes)
-            return str(gave(self, "show_at", text, str, "a text"))
-        return str(gave(self, "show", self.show(planned, signature, options, form), str, "a text"))
+            return self.show_at(planned, signature, options, form, sizes)
+        return self.show(planned, signature, options, form)
 
     def show_at(
         self,

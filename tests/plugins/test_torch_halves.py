@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,12 @@ pytest.importorskip("torch", reason="torch is an extra")
 
 import torch
 import torch.nn.functional as F
+
+from offcut import ops
+from offcut.graph.views import VIEWS
+from offcut.plugins.torch.halves import UNROUNDED
+from offcut.plugins.torch.table import ROUND_EACH, TABLE
+from offcut.plugins.torch.translation import Translation
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hidden": lambda x: (x > 0).to(x.dtype) * -1e9,
@@ -37,6 +44,8 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "deviation": lambda x: x.std(-1),
     "variance": lambda x: (x / 2).var(-1),
     "distances": lambda x: torch.cdist(x, -x),
+    "digits": lambda x: x.round(decimals=1),
+    "mean of volumes": lambda x: F.avg_pool3d(x.reshape(1, -1, 2, 3, 4).abs(), 2, 1),
     "batch norm": lambda x: F.batch_norm(x, x[0] * 0, x[0].abs() * 1e-6),
 }
 """Of x from 1e-2 to 250: steps of theirs leave the range of float16, or lose what is small."""
@@ -72,3 +81,27 @@ def test_what_torch_rounds_once_is_rounded_once(dtype: torch.dtype) -> None:
                 atol=1e-7,
                 msg=lambda text, name=name: f"{name}: {text}",
             )
+
+
+def squared_and_less(t: Translation, x: Any) -> Any:
+    return t.node("subtract", t.node("multiply", x, x), 4e4)
+
+
+@pytest.mark.parametrize("each", [False, True], ids=["a rule that says nothing", "rounds_each"])
+def test_no_rule_can_forget_that_it_is_rounded_once(
+    each: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLE, torch.ops.aten.relu.default, squared_and_less)
+    if each:
+        monkeypatch.setattr("offcut.plugins.torch.translation.ROUND_EACH", {squared_and_less})
+    x = torch.tensor([255.0, 260.0], dtype=torch.float16)
+    with torch.no_grad():
+        found = torch.compile(torch.relu, backend="offcut")(x)
+    steps = (x * x - 4e4) if each else (x.float() * x.float() - 4e4).half()
+    assert found.tolist() == steps.tolist()
+    assert steps.isinf().any() == each
+
+
+def test_what_is_said_of_rounding_is_said_of_what_there_is() -> None:
+    assert set(ops.__all__) | VIEWS.keys() >= UNROUNDED
+    assert set(TABLE.values()) >= ROUND_EACH

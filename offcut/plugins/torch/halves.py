@@ -1,42 +1,54 @@
-"""Floats of 16 bits: what torch calculates of them in float32, and rounds once."""
+"""Floats of 16 bits: what torch calculates of them in float32, and rounds once.
+
+An operator of torch that is several of ours rounds to 16 bits at its end alone, unless its rule says otherwise: where what one of
+ours has rounded goes into the arithmetic of another, all of them are calculated in float32 instead.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Iterable, Set
 
 import numpy as np
 
 from offcut.core.dtypes import HALVES, numpy_dtype
-from offcut.graph import Ref
+from offcut.graph.graph import Node
+from offcut.graph.views import VIEWS
 
-if TYPE_CHECKING:
-    from offcut.plugins.torch.translation import Translation
+WIDER = ("float32", "float64")
 
-F = TypeVar("F", bound=Callable[..., Any])
+UNROUNDED = frozenset(
+    {
+        *VIEWS,
+        *("absolute", "negative", "relu", "max", "min", "maximum", "minimum", "where", "merged"),
+        *("max_pool2d", "max_pool2d_with_places", "adaptive_max_pool2d", "sort", "topk", "take"),
+        *("concat", "flip", "pad", "repeat", "transpose", "embedding", "take_along_axis"),
+    }
+)
+"""Operators that round nothing, and of rounded numbers give the rounded result."""
 
 
-def rounded_once(rule: F) -> F:
-    """A rule of several operators of ours, none of which rounds to 16 bits, or leaves their range, before the last."""
+def rounds_again(nodes: Iterable[Node], numbers: Set[str] = frozenset()) -> bool:
+    """Whether one of some nodes calculates with what another has rounded to 16 bits, or with a number that these do not hold.
 
-    @wraps(rule)
-    def once(t: Translation, *given: Any, **options: Any) -> Any:
-        kind = t.result
-        if kind not in HALVES:
-            return rule(t, *given, **options)
-        t.calculated = "float32"
-        try:
-            found = rule(t, *(_wide(t, one) for one in given), **options)
-        finally:
-            t.calculated = None
-        return (
-            tuple(t.cast(one, kind) for one in found)
-            if isinstance(found, tuple)
-            else t.cast(found, kind)
-        )
+    numbers  constants of 16 bits that stand for others
 
-    return cast("F", once)
+    Operands are converted as torch converts them, before anything is calculated: that is not counted.
+    """
+    rounded, wider = set(numbers), set[str]()
+    for node in nodes:
+        again = not rounded.isdisjoint(node.operands)
+        kind, names = node.results[0].dtype, [value.name for value in node.results]
+        if node.op == "cast":
+            moves = kind in WIDER or (kind in HALVES and wider.isdisjoint(node.operands))
+        else:
+            moves = node.op in UNROUNDED
+        if not moves and (again or any(is_rounded(one, kind) for one in node.arguments)):
+            return True
+        if again or (kind in HALVES and not moves):
+            rounded.update(names)
+        if kind in WIDER:
+            wider.update(names)
+    return False
 
 
 def wide(kind: str) -> str | None:
@@ -50,7 +62,3 @@ def is_rounded(value: object, kind: str) -> bool:
         return False
     with np.errstate(over="ignore"):
         return float(numpy_dtype(kind).type(float(value))) != value
-
-
-def _wide(t: Translation, one: Any) -> Any:
-    return t.cast(one, "float32") if isinstance(one, Ref) and t.dtype(one) in HALVES else one

@@ -25,6 +25,9 @@ TABLE: dict[Any, Rule] = {}
 _OTHERS: dict[str, Rule] = {}
 """Rules for operators of packages that may be loaded later, by their names."""
 
+ROUND_EACH: set[Rule] = set()
+"""Rules whose operators round to 16 bits one by one, as torch's own do; every other is rounded once."""
+
 
 def rule_for(operator: Any) -> Rule | None:
     """The rule for an operator; None where there is none."""
@@ -47,10 +50,18 @@ def _signature(rule: Rule) -> inspect.Signature:
     return inspect.signature(rule)
 
 
-def takes(*names: str) -> Callable[[F], F]:
-    """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over."""
+def takes(*names: str, rounds_each: bool = False) -> Callable[[F], F]:
+    """Enter a rule for operators of aten, ``"add.Tensor"``; those that this torch lacks are passed over.
 
-    return _entering(torch.ops.aten, names)
+    rounds_each  whether torch rounds what one operator of the rule gives the next to 16 bits; by default, the last rounds
+    """
+
+    def enter(rule: F) -> F:
+        if rounds_each:
+            ROUND_EACH.add(rule)
+        return _entering(torch.ops.aten, names)(rule)
+
+    return enter
 
 
 def takes_prim(*names: str) -> Callable[[F], F]:

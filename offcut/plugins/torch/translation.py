@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,7 +13,7 @@ import torch
 
 from offcut import ops
 from offcut.core import index as ix
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import HALVES, numpy_dtype
 from offcut.core.expr import Binary, Expr, Var, variables
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array
@@ -26,9 +27,10 @@ from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.facts import Facts
 from offcut.plugins.torch.floats import float_of
+from offcut.plugins.torch.halves import is_rounded, rounds_again
 from offcut.plugins.torch.left import Left, reason_of
 from offcut.plugins.torch.sizes import extent_of, is_size_symbol, sympy_of
-from offcut.plugins.torch.table import Rule, check_taken, rule_for
+from offcut.plugins.torch.table import ROUND_EACH, Rule, check_taken, rule_for
 
 Operand: TypeAlias = Ref | Expr | int | float | bool
 
@@ -42,6 +44,7 @@ class Translation:
     calculated  the element type in which it is calculated, where that is another
     origin  of the values that were made: of which node
     steps   of values that count from 0, by name: by how much
+    rounded  constants of its rule, of 16 bits, that stand for numbers that these do not hold
     """
 
     def __init__(self, facts: Facts, arrays: Mapping[Any, Array], free: Set[Any]) -> None:
@@ -54,6 +57,7 @@ class Translation:
         self.steps: dict[str, Expr] = {}
         self.fake: Any = None
         self.calculated: str | None = None
+        self.rounded: set[str] = set()
         self.origin: dict[str, Any] = {}
 
     def take(self, node: Any) -> None:
@@ -91,12 +95,38 @@ class Translation:
         options = {name: self.argument(one) for name, one in node.kwargs.items()}
         check_taken(rule, arguments, options)
         self.fake = fake
+        self.rounded.clear()
+        before = len(self.builder.nodes)
         found = rule(self, *arguments, **options)
+        narrow = self.result in HALVES and rule not in ROUND_EACH
+        if narrow and rounds_again(self.builder.nodes[before:], self.rounded):
+            found = self.rounded_once(rule, arguments, options)
         found = self.agreed(found)
         for user in node.users:
             if user.target is operator.getitem and found[user.args[1]] is None:
                 raise Left(f"its result {user.args[1]} is asked for")
         return found
+
+    def rounded_once(self, rule: Rule, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """What a rule makes in float32, whose results alone are rounded to 16 bits, or leave their range."""
+        inside = copy(self)
+        inside.calculated = "float32"
+        given = [self._widened(one) for one in arguments]
+        named = {name: self._widened(one) for name, one in options.items()}
+        found = rule(inside, *given, **named)
+        each = found if isinstance(found, tuple) else (found,)
+        ends = tuple(
+            self.as_result(one) if isinstance(one, Ref) and self.dtype(one) == "float32" else one
+            for one in each
+        )
+        return ends if isinstance(found, tuple) else ends[0]
+
+    def _widened(self, one: Any) -> Any:
+        if isinstance(one, list):
+            return [self._widened(part) for part in one]
+        return (
+            self.cast(one, "float32") if isinstance(one, Ref) and self.dtype(one) in HALVES else one
+        )
 
     def several(self, node: Any) -> Any:
         """The results of a node that has several."""
@@ -302,6 +332,8 @@ class Translation:
         found: Ref = self.builder.constant(
             self.builder.fresh("number"), made.astype(numpy_dtype(dtype))
         )
+        if is_rounded(value, dtype):
+            self.rounded.add(found.name)
         return found
 
     def reshape(self, x: Ref, shape: Iterable[Argument]) -> Ref:

@@ -12,7 +12,7 @@ from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
-from offcut.plugins.torch.halves import is_rounded, rounded_once
+from offcut.plugins.torch.halves import is_rounded
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import operand, truth
 from offcut.plugins.torch.table import takes
@@ -199,7 +199,6 @@ for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
 
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
-@rounded_once
 def power(t: Translation, x: Operand, y: Operand) -> Any:
     if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
         return _multiplied(t, t.as_result(x), int(y))
@@ -215,19 +214,16 @@ def power(t: Translation, x: Operand, y: Operand) -> Any:
 
 
 @takes("addcmul")
-@rounded_once
 def addcmul(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
     return binary(t, "add", x, _times(t, binary(t, "multiply", y, z), value))
 
 
 @takes("addcdiv")
-@rounded_once
 def addcdiv(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
     return binary(t, "add", x, _times(t, binary(t, "divide", y, z), value))
 
 
 @takes("lerp.Scalar", "lerp.Tensor")
-@rounded_once
 def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
     return binary(t, "add", x, binary(t, "multiply", binary(t, "subtract", y, x), weight))
 
@@ -275,11 +271,6 @@ def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
 
 
 def _plus(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
-    return binary(t, op, x, y) if alpha == 1 else _plus_times(t, op, x, y, alpha)
-
-
-@rounded_once
-def _plus_times(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
     return binary(t, op, x, _times(t, y, alpha))
 
 

@@ -328,7 +328,7 @@ def _smoothed(name: str) -> Callable[..., Any]:
 
 
 for _name in ("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
-    takes(_name)(_smoothed(_name))
+    takes(_name, rounds_each=True)(_smoothed(_name))
 
 
 def _given(scales: tuple[Any, ...]) -> Any:

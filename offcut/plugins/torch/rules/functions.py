@@ -10,7 +10,6 @@ from offcut.core.dtypes import INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special import gamma, inverses, tails
-from offcut.plugins.torch.halves import rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
@@ -51,7 +50,6 @@ def gelu(t: Translation, x: Ref, *, approximate: str = "none") -> Any:
 
 
 @takes("elu")
-@rounded_once
 def elu(
     t: Translation, x: Ref, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Any:
@@ -64,7 +62,6 @@ def elu(
 
 
 @takes("expm1")
-@rounded_once
 def expm1(t: Translation, x: Ref) -> Any:
     """``2 * tanh(x/2) / (1 - tanh(x/2))`` where x is small, for which ``exp(x) - 1`` loses its digits."""
     given = t.as_result(x)
@@ -75,7 +72,6 @@ def expm1(t: Translation, x: Ref) -> Any:
 
 
 def _by_powers(sign: str) -> Any:
-    @rounded_once
     def rule(t: Translation, x: Ref) -> Any:
         given = t.as_result(x)
         ends = t.node("exp", given), t.node("exp", t.node("negative", given))
@@ -88,7 +84,6 @@ takes("cosh")(_by_powers("add"))
 
 
 @takes("sinh")
-@rounded_once
 def sinh(t: Translation, x: Ref) -> Any:
     """``(e + e / (e + 1)) / 2`` of ``e = exp(x) - 1``: no digits are lost near 0."""
     size = t.node("absolute", t.as_result(x))
@@ -102,7 +97,6 @@ def sinh(t: Translation, x: Ref) -> Any:
 
 
 @takes("tan")
-@rounded_once
 def tan(t: Translation, x: Ref) -> Any:
     given = t.as_result(x)
     return t.node("divide", t.node("sin", given), t.node("cos", given))
@@ -131,7 +125,6 @@ for _theirs, _formula in (
 
 
 @takes("exp2")
-@rounded_once
 def exp2(t: Translation, x: Ref) -> Any:
     return t.node("power", t.scalar(2, t.result), t.as_result(x))
 
@@ -171,13 +164,11 @@ def sign(t: Translation, x: Ref) -> Any:
 
 
 @takes("leaky_relu")
-@rounded_once
 def leaky_relu(t: Translation, x: Ref, slope: float = 0.01) -> Any:
     return t.node("leaky_relu", x, slope=float(slope))
 
 
 @takes("softplus")
-@rounded_once
 def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` is above the threshold."""
     scaled = x if beta == 1 else t.node("multiply", x, float(beta))
@@ -189,7 +180,6 @@ def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0)
 
 
 @takes("hypot")
-@rounded_once
 def hypot(t: Translation, x: Ref, y: Ref) -> Any:
     """``sqrt(x**2 + y**2)`` without its overflow: the larger size times that of the smaller in its units; inf where one is."""
     sizes = [t.node("absolute", t.as_result(one)) for one in (x, y)]
@@ -209,14 +199,12 @@ def angle(t: Translation, x: Ref) -> Any:
 
 
 @takes("ldexp.Tensor")
-@rounded_once
 def ldexp(t: Translation, x: Ref, exponent: Ref) -> Any:
     power = t.node("power", t.scalar(2, t.result), t.as_result(exponent))
     return t.node("multiply", t.as_result(x), power)
 
 
 @takes("mish")
-@rounded_once
 def mish(t: Translation, x: Ref) -> Any:
     return t.node("multiply", x, t.node("tanh", t.node("softplus", x)))
 
@@ -248,7 +236,6 @@ def clamp_max(t: Translation, x: Ref, high: Any) -> Any:
 
 
 def _logarithm(base: float) -> Any:
-    @rounded_once
     def rule(t: Translation, x: Ref) -> Any:
         return t.node("multiply", t.node("log", t.as_result(x)), 1 / math.log(base))
 

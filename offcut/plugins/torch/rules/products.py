@@ -7,7 +7,7 @@ from typing import Any
 
 from offcut.graph import Ref
 from offcut.graph.composed import MOST_ROWS, determinant
-from offcut.plugins.torch.halves import rounded_once, wide
+from offcut.plugins.torch.halves import wide
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary
 from offcut.plugins.torch.table import takes, takes_of_others
@@ -106,7 +106,7 @@ def grouped_mm(
     return t.as_result(t.node("grouped_matmul", x, w, ends))
 
 
-@takes("_trilinear")
+@takes("_trilinear", rounds_each=True)
 def trilinear(
     t: Translation,
     x: Ref,
@@ -129,7 +129,6 @@ def trilinear(
 
 
 @takes("dot")
-@rounded_once
 def dot(t: Translation, x: Ref, y: Ref) -> Any:
     return t.node("sum", t.node("multiply", x, y))
 

@@ -123,21 +123,21 @@ def state_of(t: Translation, x: Ref, number: int) -> Ref | None:
     return t.reshape(t.slice(x, 0, number, number + 1), t.shape(x)[1:])
 
 
-@takes("lstm.input")
+@takes("lstm.input", rounds_each=True)
 def lstm(t: Translation, x: Ref, hx: Sequence[Ref], params: Sequence[Ref], *how: Any) -> Any:
     return stacked("lstm", t, x, hx, params, *how)
 
 
-@takes("gru.input")
+@takes("gru.input", rounds_each=True)
 def gru(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("gru", t, x, [hx], params, *how)
 
 
-@takes("rnn_tanh.input")
+@takes("rnn_tanh.input", rounds_each=True)
 def rnn_tanh(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("rnn", t, x, [hx], params, *how)
 
 
-@takes("rnn_relu.input")
+@takes("rnn_relu.input", rounds_each=True)
 def rnn_relu(t: Translation, x: Ref, hx: Ref, params: Sequence[Ref], *how: Any) -> Any:
     return stacked("rnn", t, x, [hx], params, *how, activation="relu")

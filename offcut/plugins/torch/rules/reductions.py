@@ -11,7 +11,6 @@ from offcut.core.expr import Binary
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import normal
-from offcut.plugins.torch.halves import rounded_once
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.functions import truth
 from offcut.plugins.torch.table import takes
@@ -84,7 +83,6 @@ def all_of(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) ->
 
 
 @takes("var.correction", "var.dim")
-@rounded_once
 def variance(
     t: Translation,
     x: Ref,
@@ -99,7 +97,6 @@ def variance(
 
 
 @takes("std.correction")
-@rounded_once
 def deviation(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
@@ -108,7 +105,6 @@ def deviation(
 
 
 @takes("var_mean.correction")
-@rounded_once
 def variance_and_mean(
     t: Translation, x: Ref, axes: Axes = None, *, correction: Any = None, keepdim: bool = False
 ) -> Any:
@@ -116,7 +112,6 @@ def variance_and_mean(
 
 
 @takes("linalg_vector_norm")
-@rounded_once
 def norm(
     t: Translation,
     x: Ref,
@@ -145,7 +140,6 @@ def _norm(t: Translation, x: Ref, order: float, axes: Axes, keepdims: bool = Fal
 
 
 @takes("_cdist_forward")
-@rounded_once
 def distances(t: Translation, x: Ref, y: Ref, order: float, _: Any = None) -> Any:
     """Between each row of one and each of the other."""
     if plain(t.shape(x)[-1]) == 0:

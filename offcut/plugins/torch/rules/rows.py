@@ -131,7 +131,7 @@ def log_softmax(t: Translation, x: Ref, axis: int, *_: Any) -> Any:
     return _normalized(t, "log_softmax", x, axis)
 
 
-@takes("logsumexp")
+@takes("logsumexp", rounds_each=True)
 def logsumexp(t: Translation, x: Ref, axes: Sequence[int], keepdims: bool = False) -> Any:
     given = tuple(axes)
     most = t.node("max", x, axis=given, keepdims=True)

@@ -48,7 +48,7 @@ def _scattered(
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 
-@takes("scatter_reduce.two")
+@takes("scatter_reduce.two", rounds_each=True)
 def scatter_reduce(
     t: Translation,
     x: Ref,
