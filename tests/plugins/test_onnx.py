@@ -107,6 +107,20 @@ def test_an_axis_without_a_name_is_a_size_of_its_own_and_a_sum_of_names_is_their
     assert [size.name for size in model.sizes] == ["x_0", "past", "new"]
 
 
+@pytest.mark.parametrize("name", ["", "True"])
+def test_an_axis_below_0_or_of_a_word_of_python_is_a_size(name: str) -> None:
+    proto = parsed("g (float[n, 2] x) => (float[m, 2] y) { y = Relu (x) }")
+    dim = proto.graph.input[0].type.tensor_type.shape.dim[0]
+    if name:
+        dim.dim_param = name
+    else:
+        dim.dim_value = -1
+    model = oc.from_onnx(proto, sizes={name or "x_0": (1, 64)}, threads=1)
+    for n in (1, 3):
+        x = drawn(n, n, 2)
+        np.testing.assert_array_equal(model({"x": x})["y"], np.maximum(x, 0))
+
+
 def test_names_that_are_no_identifiers_are_kept_for_the_caller() -> None:
     node = helper.make_node("Relu", ["input.1"], ["/out/0:0"])
     info = helper.make_tensor_value_info
@@ -485,6 +499,25 @@ def test_a_scan_of_known_length_is_its_steps() -> None:
         step (float[b] state, float[b] one) => (float[b] next, float[b] out)
         { next = Add (state, one)  out = Mul (next, next) }> (start, x) }"""
     each(parsed(text), [{"start": drawn(1, b), "x": drawn(2, 4, b)} for b in (1, 5)])
+
+
+def test_a_loop_without_a_trip_count_runs_while_its_condition_holds() -> None:
+    text = """g (float[n] x) => (float[n] y) <bool on = {1}, int64 four = {4}>
+    { y = Loop ("", on, x) <body = step (int64 i, bool going, float[n] a) => (bool more, float[n] b)
+        { more = Less (i, four)  j = Cast <to = 1> (i)  b = Add (a, j) }> }"""
+    each(parsed(text), [{"x": drawn(1, n)} for n in (1, 5)])
+
+
+def test_a_map_over_sequences_goes_along_them() -> None:
+    text = """g (float[n] x, float[n] z) => (float[n] y) <int64 last = {-1}> {
+        s = SequenceConstruct (x, z)  t = SequenceConstruct (z, z)
+        sums, products = SequenceMap <body = b (float[n] p, float[n] q, float[n] r) => (float[n] c, float[n] d)
+            { c = Add (p, q)  d = Mul (c, r) }> (s, t, x)
+        u = SequenceAt (sums, last)  v = SequenceAt (products, last)  y = Sub (u, v) }"""
+    model = oc.from_onnx(parsed(text), threads=1)
+    for n in (1, 5):
+        x, z = drawn(1, n), drawn(2, n)
+        np.testing.assert_allclose(model({"x": x, "z": z})["y"], 2 * z - 2 * z * x, rtol=1e-6)
 
 
 def test_an_input_that_no_call_changes_is_given_at_import() -> None:

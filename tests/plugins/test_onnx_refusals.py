@@ -327,3 +327,83 @@ def test_an_operator_that_is_broken_is_no_refusal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OFFCUT_CACHE", "off")  # from where a model is read without it
     with pytest.raises(TypeError, match="a bug of ours"):
         oc.from_onnx(parsed(RELU))
+
+
+LOOP = """g (float[n] x, float[n] stop) => (float[n] y) <bool on = {{1}}, int64 four = {{4}}, int64 zero = {{0}}> {{
+    shape = Shape (x)  n = Gather (shape, zero)
+    y = Loop ({limit}, on, x) <body = step (int64 i, bool going, float[n] a) => (bool more, float[n] b)
+        {{ whole = ReduceSum <keepdims = 0> (a)  limit = CastLike (four, whole)
+           more = {more}  j = Cast <to = 1> (i)  b = Add (a, j) }}> }}"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "because"),
+    [
+        (
+            "n",
+            "Identity (going)",
+            "the trip count is n, which is no number\n"
+            "  help     from_onnx(…, sizes={…}) where a call never changes n",
+        ),
+        (
+            "four",
+            "Less (whole, limit)",
+            "how often it runs depends on its values\n"
+            "  help     a condition that is known at import",
+        ),
+        ("", "Identity (going)", "257 steps, each of them nodes\n  help     256 at most"),
+    ],
+)
+def test_a_loop_of_a_number_of_steps_that_is_not_known_is_refused(
+    limit: str, more: str, because: str
+) -> None:
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + LOOP.format(limit=limit or '""', more=more)))
+    assert (
+        str(refused.value) == f"from_onnx: cannot take one node of g\n  because  Loop y: {because}"
+    )
+
+
+def test_a_scan_over_a_size_is_refused_and_the_size_is_not_guessed() -> None:
+    text = """g (float[3] start, float[n, 3] x) => (float[3] last) { last = Scan <num_scan_inputs = 1, body =
+        step (float[3] state, float[3] one) => (float[3] next) { next = Add (state, one) }> (start, x) }"""
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + text))
+    assert (
+        str(refused.value)
+        == """\
+from_onnx: cannot take one node of g
+  because  Scan last: the number of steps is n, which is no number
+  help     from_onnx(…, sizes={…}) where a call never changes n"""
+    )
+    assert oc.from_onnx(parsed(HEAD + text), sizes={"n": 2}, threads=1).graph.inputs
+
+
+@pytest.mark.parametrize(
+    ("call", "because"),
+    [
+        ("y = own.f (x, x, x)", "inputs of the function f: 2, not 3"),
+        ("z, w, y = own.f (x)", "outputs of the function f: 2, not 3"),
+        ("z, y = own.f (x)", "no node of the function f gives lost"),
+    ],
+)
+def test_a_call_that_does_not_fit_its_function_is_refused(call: str, because: str) -> None:
+    text = (
+        """<ir_version: 9, opset_import: ["" : 20, "own" : 1]> g (float[n] x) => (float[n] y) {"""
+    )
+    body = """<domain: "own", opset_import: ["" : 20]> f (a, b) => (c, lost) { c = Neg (a) }"""
+    with pytest.raises(oc.DescribeError, match=f"because  f [yz]: {because}$"):
+        oc.from_onnx(parsed(f"{text} {call} }} {body}"))
+
+
+def test_sequences_that_a_map_goes_along_are_of_one_length() -> None:
+    text = """g (float[n] x) => (float[n] y) <int64 zero = {0}> {
+        two = SequenceConstruct (x, x)  one = SequenceConstruct (x)
+        all = SequenceMap <body = b (float[n] p, float[n] q) => (float[n] r) { r = Add (p, q) }> (two, one)
+        y = SequenceAt (all, zero) }"""
+    with pytest.raises(oc.DescribeError) as refused:
+        oc.from_onnx(parsed(HEAD + text))
+    assert (
+        str(refused.value) == "from_onnx: cannot take one node of g\n"
+        "  because  SequenceMap all: sequences of 1, 2 elements at once"
+    )

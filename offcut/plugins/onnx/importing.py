@@ -291,8 +291,8 @@ class _Import:
         return made
 
     def extent(self, name: str, axis: int, dim: Any) -> Element:
-        """An extent of an input: a number, a size, or an expression over sizes as exporters write it."""
-        if dim.HasField("dim_value"):
+        """An extent of an input: a number, a size, or an expression over sizes as exporters write it; below 0: a size, too."""
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         text = dim.dim_param or f"{name}_{axis}"
         try:
@@ -307,7 +307,7 @@ class _Import:
         """
         words = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.FloorDiv: "//"}
         match node:
-            case ast.Constant(int(value)):
+            case ast.Constant(int(value)) if not isinstance(value, bool):
                 return value
             case ast.Name(name):
                 return self.size(name)

@@ -40,7 +40,7 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
     """Look for a size that is a number, where a node is refused.
 
     Raises Wanted where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
-    and with no other such size or number.
+    and with no other such size or number, nor with the next: that one would say that it is taken with any.
     """
     shapes = [g.shape(one) for one in operands if one is not None]
     every = dict.fromkeys(extent for shape in shapes for extent in shape)
@@ -51,8 +51,11 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
         for name, number in product(names, numbers)
         if taken(*_with(g, operands, {name: Const(number, "index")}))
     ]
-    if len(found) == 1:
-        raise Wanted(said=dict(found))
+    if len(found) != 1:
+        return
+    ((name, number),) = found
+    if not taken(*_with(g, operands, {name: Const(number + 1, "index")})):
+        raise Wanted(said={name: number})
 
 
 def join_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -> None:

@@ -1,12 +1,22 @@
-"""Scan and Loop of a known number of steps: each step is walked."""
+"""Scan, Loop and SequenceMap of a known number of steps: each step is walked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count as forever
 from typing import Any
 
 from offcut.plugins.onnx.making.context import Context
-from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, known
+from offcut.plugins.onnx.making.operands import (
+    Call,
+    Known,
+    Operand,
+    Refused,
+    Results,
+    Several,
+    known,
+    said,
+)
 from offcut.plugins.onnx.rules.shapes import unsqueezed
 
 LONGEST = 256
@@ -54,14 +64,12 @@ def scanned(g: Context, call: Call, walk: Body) -> Results:
 def looped(g: Context, call: Call, walk: Body) -> Results:
     """The same, where the number of steps is known, and each step says that the next is taken, or not."""
     body, limit, going = call.get("body"), call.input(0), call.input(1)
-    steps = None if limit is None else int(g.number(limit, "trip count"))
-    if steps is None:
-        raise Refused("how often it runs depends on its values", "a trip count")
+    steps = forever() if limit is None else range(_trips(g, limit))
     states = call.present[sum(one is not None for one in (limit, going)) :]
     outputs = len(body.output) - 1 - len(states)
     stacks: list[list[Operand]] = [[] for _ in range(outputs)]
     taken = True if going is None else bool(g.number(going, "condition"))
-    for step in range(steps):
+    for step in steps:
         if not taken:
             break
         _check(step)
@@ -69,12 +77,35 @@ def looped(g: Context, call: Call, walk: Body) -> Results:
         names = [one.name for one in body.input]
         condition, *made = _present(walk(body, dict(zip(names, given, strict=True))))
         if not isinstance(condition, Known):
-            raise Refused("how often it runs depends on its values", "a trip count")
+            raise Refused(
+                "how often it runs depends on its values", "a condition that is known at import"
+            )
         taken = bool(condition.array.item())
         states = made[: len(states)]
         for stack, one in zip(stacks, made[len(states) :], strict=True):
             stack.append(one)
     return (*states, *(_stacked(g, stack, 0) for stack in stacks))
+
+
+def mapped(g: Context, call: Call, walk: Body) -> Results:
+    """Sequences of what the body gives for each element of the first; others go along with it, and tensors are alike for each."""
+    body, every = call.get("body"), call.present
+    lengths = {len(one.values) for one in every if isinstance(one, Several)}
+    if len(lengths) != 1:
+        raise Refused(f"sequences of {said(*sorted(lengths))} elements at once")
+    (length,) = lengths
+    _check(length)
+    names = [one.name for one in body.input]
+    made = []
+    for step in range(length):
+        given = [one.values[step] if isinstance(one, Several) else one for one in every]
+        made.append(_present(walk(body, dict(zip(names, given, strict=True)))))
+    return tuple(Several(tuple(one[place] for one in made)) for place in range(len(body.output)))
+
+
+def _trips(g: Context, limit: Operand) -> int:
+    (found,) = g.elements(limit, "trip count")
+    return g.whole(found, "the trip count")
 
 
 def _check(steps: int) -> None:

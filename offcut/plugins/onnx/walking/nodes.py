@@ -24,9 +24,9 @@ from offcut.plugins.onnx.rules.elementwise import Operator
 from offcut.plugins.onnx.tables.contributed import CONTRIBUTED
 from offcut.plugins.onnx.tables.table import TABLE
 from offcut.plugins.onnx.walking.known import evaluated
-from offcut.plugins.onnx.walking.loops import looped, scanned
+from offcut.plugins.onnx.walking.loops import looped, mapped, scanned
 
-LOOPS = {"Loop": looped, "Scan": scanned}
+LOOPS = {"Loop": looped, "Scan": scanned, "SequenceMap": mapped}
 STANDARD = ("", "ai.onnx")
 RUNTIME = "com.microsoft"
 
@@ -194,7 +194,16 @@ class Walk:
     def function(
         self, body: Any, node: Any, given: Sequence[Operand | None], scope: Scope
     ) -> Sequence[Operand | None]:
-        """The results of a function: its body is walked."""
+        """The results of a function: its body is walked.
+
+        Raises Refused where it has fewer inputs or outputs, and where none of its nodes gives one of its outputs.
+        """
+        for what, there, asked in (
+            ("inputs", body.input, given),
+            ("outputs", body.output, node.output),
+        ):
+            if len(asked) > len(there):
+                raise Refused(f"{what} of the function {body.name}: {len(there)}, not {len(asked)}")
         defaults = {one.name: one for one in body.attribute_proto}
         attributes = {**defaults, **{one.name: one for one in node.attribute}}
         values: dict[str, Operand | None] = dict(zip(body.input, given, strict=False))
@@ -203,7 +212,10 @@ class Walk:
         label = f"{scope.within}{node.name or node.op_type}/"
         inner = Scope(values, versions, attributes, label)
         self.nodes(_with_present(body.node, values), inner)
-        return [inner.values.get(name) for name in body.output]
+        for name in body.output:
+            if name not in values:
+                raise Refused(f"no node of the function {body.name} gives {name}")
+        return [values[name] for name in body.output]
 
     def body(self, call: Call) -> Any:
         """The function that ONNX defines an operator as; None where there is none."""
@@ -259,7 +271,7 @@ class Walk:
         return results
 
     def loop(self, call: Call, scope: Scope) -> Sequence[Any]:
-        """The results of Scan or Loop: its steps, one after the other.
+        """The results of Scan, Loop or SequenceMap: its steps, one after the other.
 
         Raises Refused where there are too many, or how many is not known.
         """
