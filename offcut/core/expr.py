@@ -43,8 +43,46 @@ class Const:
         return hash((self.value if self.value == self.value else "nan", self.dtype))
 
 
+class Extent:
+    """The base of what extents are written with, by Python's operators: ``2*n + 1`` of a size n of a graph."""
+
+    __slots__ = ()
+
+    def __add__(self, other: object) -> Binary:
+        return _of_extents("+", self, other)
+
+    def __radd__(self, other: object) -> Binary:
+        return _of_extents("+", other, self)
+
+    def __sub__(self, other: object) -> Binary:
+        return _of_extents("-", self, other)
+
+    def __rsub__(self, other: object) -> Binary:
+        return _of_extents("-", other, self)
+
+    def __mul__(self, other: object) -> Binary:
+        return _of_extents("*", self, other)
+
+    def __rmul__(self, other: object) -> Binary:
+        return _of_extents("*", other, self)
+
+    def __floordiv__(self, other: object) -> Binary:
+        return _of_extents("//", self, other)
+
+    def __mod__(self, other: object) -> Binary:
+        return _of_extents("%", self, other)
+
+
+def _of_extents(op: str, a: object, b: object) -> Binary:
+    """An expression over sizes and integers; NotImplemented, as Python asks of operators, where one is something else."""
+    parts = tuple(Const(one, "index") if type(one) is int else one for one in (a, b))
+    if not all(isinstance(one, Const | Var | Binary) and dtype_of(one) == "index" for one in parts):
+        return NotImplemented  # type: ignore[no-any-return]
+    return Binary(op, *parts)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
-class Var(Hashed):
+class Var(Hashed, Extent):
     """An iteration coordinate or a size: an integer, known by its name."""
 
     name: str
@@ -69,7 +107,7 @@ class Load(Hashed):
 
 
 @dataclass(frozen=True, slots=True)
-class Binary(Hashed):
+class Binary(Hashed, Extent):
     """``a op b`` on equal types: ``+ - * / // % min max pow`` and `BITWISE`.
 
     ``//`` and ``%`` floor, ``/`` and pow are for floats, BITWISE for integers that are elements.

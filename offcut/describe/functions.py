@@ -7,6 +7,7 @@ from typing import Any
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import Binary, Cast, Reduce, Select, Var
 from offcut.describe.axes import checked_name, checked_shape
+from offcut.describe.refusals import NoOperand
 from offcut.describe.value import Axis, Value, check_no_tensor, combine, pair, size_value, unary
 from offcut.errors import DescribeError
 
@@ -143,6 +144,17 @@ def index(value: Any) -> Value:
 
 
 def _reduce(op: str, value: Any, axis: Any) -> Value:
+    if axis is None:
+        whole = f"ops.{op}({value.name})" if isinstance(value, NoOperand) else f"ops.{op}(A)"
+        raise DescribeError(
+            op,
+            "cannot reduce over no axis",
+            because="a reduction says which axes of an expression it is over",
+            help=(
+                f'k = reduce_axis(768, name="k"); {op}(A[i, k], axis=k)',
+                f"{whole} reduces a tensor",
+            ),
+        )
     check_no_tensor(op, value)
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     named: list[Axis] = []
@@ -166,17 +178,17 @@ def _reduce(op: str, value: Any, axis: Any) -> Value:
     return combine(Reduce(op, value.node, names), value, *axes)
 
 
-def sum(value: Any, axis: Any) -> Value:
+def sum(value: Any, axis: Any = None) -> Value:
     """``sum of value over axis``, accumulated in the type of `value`; 0 over no element."""
     return _reduce("sum", value, axis)
 
 
-def max(value: Any, axis: Any) -> Value:
+def max(value: Any, axis: Any = None) -> Value:
     """The greatest `value` over `axis`; the least value of the type over no element."""
     return _reduce("max", value, axis)
 
 
-def min(value: Any, axis: Any) -> Value:
+def min(value: Any, axis: Any = None) -> Value:
     """The least `value` over `axis`; the greatest value of the type over no element."""
     return _reduce("min", value, axis)
 

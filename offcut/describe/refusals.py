@@ -46,6 +46,20 @@ _OPERATORS = {
 """The functions that numpy's scalars and arrays call for an operator, and its two methods."""
 
 
+_OF_ARRAYS = {
+    "T": "ops.transpose({})",
+    "ndim": "len({}.shape)",
+    "astype": 'ops.cast({}, "float32")',
+    "reshape": "ops.merge_axes({0}, …), ops.split_axis({0}, …)",
+    **{name: f"ops.{name}({{}})" for name in ("transpose", "sum", "mean", "max", "min", "clip")},
+}
+"""What arrays have and tensors have not, and what there is in place of it."""
+
+
+class NoAttribute(DescribeError, AttributeError):
+    """Of a tensor that is taken for an array; `hasattr` says that it is not there."""
+
+
 class NoArray(ABC):
     """What numpy would take for an array of objects: its operators work, its functions are refused."""
 
@@ -220,6 +234,23 @@ class NoOperand(NoArray):
 
     def __float__(self) -> float:
         raise self.no_operand(f"float({self.name})")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name not in _OF_ARRAYS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise NoAttribute(
+            "compute",
+            f"cannot take {self.name}.{name}",
+            at=self.described,
+            because=f"{self.name} is a tensor, which has a name, a shape and a dtype",
+            help=(_OF_ARRAYS[name].format(self.name),),
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        raise self.no_operand(f"len({self.name})", f"{self.name}.shape[0]")
 
     def __iter__(self) -> NoReturn:
         raise DescribeError(

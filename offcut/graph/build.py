@@ -69,6 +69,10 @@ class Builder:
         if not (isinstance(name, str) and name.isascii() and name.isidentifier()):
             because = "a size is known by an ASCII identifier"
             raise DescribeError("graph", f"cannot name a size {name!r}", because=because)
+        for fact in (low, high, multiple_of):
+            if whole(fact) is None:
+                because = f"{fact!r} is no integer"
+                raise DescribeError("graph", f"cannot declare the size {name}", because=because)
         if not (
             0 <= low <= high and multiple_of >= 1 and -(-low // multiple_of) * multiple_of <= high
         ):

@@ -999,3 +999,38 @@ compute: cannot take an expression so deep
   help     a tensor for each part: T = compute(shape, …)
   help     sum(…, axis=k) of many terms""",
     )
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_a_reduction_says_its_axis(op: str) -> None:
+    refused(
+        lambda: getattr(oc, op)(A),
+        f"{op}: cannot reduce over no axis\n"
+        "  because  a reduction says which axes of an expression it is over\n"
+        f'  help     k = reduce_axis(768, name="k"); {op}(A[i, k], axis=k)\n'
+        f"  help     ops.{op}(A) reduces a tensor",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "help"), [("T", "ops.transpose(A)"), ("ndim", "len(A.shape)"), ("sum", "ops.sum(A)")]
+)
+def test_what_an_array_has_and_a_tensor_has_not_is_named(name: str, help: str) -> None:
+    refused(
+        lambda: getattr(A, name),
+        f"compute: cannot take A.{name}\n"
+        f"  at       {A.described}\n"
+        "  because  A is a tensor, which has a name, a shape and a dtype\n"
+        f"  help     {help}",
+    )
+    assert not hasattr(A, name)
+    assert bool(A)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        A.nothing  # noqa: B018
+    refused(
+        lambda: len(A),
+        "compute: cannot take len(A)\n"
+        f"  at       {A.described}\n"
+        "  because  A is a tensor, and expressions are about one element at a time\n"
+        "  help     A.shape[0]",
+    )

@@ -275,3 +275,12 @@ def test_a_graph_is_named_as_its_text_can_be_read(name: str, help: str) -> None:
         made = Builder(taken)
         made.output(made.node("relu", made.input("x", "float32", (3,))))
         assert str(parse_graph(str(made.graph))) == str(made.graph)
+
+
+def test_a_size_has_facts_that_are_integers() -> None:
+    for fact in ("a", 1.5, True):
+        with pytest.raises(DescribeError) as refused:
+            Builder().size("n", 0, fact)  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            f"graph: cannot declare the size n\n  because  {fact!r} is no integer"
+        )
