@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from collections.abc import Sequence
+from functools import partial
 from timeit import Timer
 from typing import Any
 
@@ -77,6 +79,17 @@ def names() -> dict[str, Any]:
     return given
 
 
+def each_call(timer: Timer) -> float:
+    """Seconds of one of many calls."""
+    return timer.timeit(CALLS) / CALLS
+
+
+def least(rows: Sequence[Row], label: str) -> float:
+    """The fewest seconds that offcut takes, of the rows of a label."""
+    timed = (row.cells[1].timing for row in rows if row.label == label)
+    return min(one.seconds for one in timed if one is not None)
+
+
 def main() -> None:
     """Measure and print, with what is asked."""
     options = read_options(__doc__ or "", without=("slow", "cells", "budget", "threads"))
@@ -90,7 +103,7 @@ def main() -> None:
     for timer in timers.values():
         timer.timeit(CALLS)
     samples = in_rounds(
-        {text: lambda timer=timer: timer.timeit(CALLS) / CALLS for text, timer in timers.items()},
+        {text: partial(each_call, timer) for text, timer in timers.items()},
         QUICK_ROUNDS if options.quick else ROUNDS,
     )
     rows = []
@@ -98,14 +111,11 @@ def main() -> None:
         cells = cell_of("library", samples[library]), cell_of("offcut", samples[ours])
         rows.append(Row("one call", name, cells, US, asked=asked))
     wide_console().print(table(rows, "offcut over the library"))
-    few, many = (
-        min(row.cells[1].timing.seconds for row in rows if row.label == label)
-        for label in (FEW, MANY)
-    )
+    few, many = (least(rows, label) for label in (FEW, MANY))
     each = f"{(many - few) / 56 * 1e6:.2f} µs"
     lines: list[Line] = [("a kernel of a model, arithmetic included", "≤ 2 µs", each, "")]
     if "torch" in given:
-        taken = min(row.cells[1].timing.seconds for row in rows if row.label == "torch tensors")
+        taken = least(rows, "torch tensors")
         lines += [("a call on torch tensors", "≤ 4 µs", f"{taken * 1e6:.2f} µs", "")]
     else:
         print("missing: torch is not installed")

@@ -95,7 +95,7 @@ def encoder_layer() -> float:
         inputs.append(oc.placeholder(shape, name=name))
         return inputs[-1]
 
-    def layer(given: Any, name: str, k: int, m: int, **options: object) -> Any:
+    def layer(given: Any, name: str, k: int, m: int, **options: Any) -> Any:
         weight, bias = parameter(f"W{name}", k, m), parameter(f"b{name}", m)
         return oc.ops.dense(given, weight, bias, name=name, **options)
 
@@ -143,7 +143,7 @@ def from_torch(name: str) -> tuple[float, float, float, float]:
 
     program = torch.export.ExportedProgram
     torch.export.export = timed(torch.export.export)
-    program.run_decompositions = timed(program.run_decompositions)  # type: ignore[method-assign]
+    program.run_decompositions = timed(program.run_decompositions)
     model, example = case.model, case.example
     start, begun = time.process_time(), time.perf_counter()
     oc.from_torch(model, example, dynamic_shapes=free)

@@ -37,7 +37,7 @@ from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
-from offcut.search import Expected, Records, Space
+from offcut.search import Expected, Points, Records, Space
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
@@ -82,7 +82,7 @@ class Figures:
     priced: float
 
 
-def drawn(space: Space, expected: Expected, count: int) -> list[Schedule]:
+def drawn(space: Points, expected: Expected, count: int) -> list[Schedule]:
     """Schedules that look legal: half of them at random, half those predicted the fastest."""
     rng = Random(0)
     found = dict.fromkeys(space.sample(rng) for _ in range(DRAWN))
@@ -164,7 +164,14 @@ def main() -> None:
 def judge(options: Options, records: Records) -> None:
     """Print a row for each program, and the worst of all."""
     console, found = wide_console(), list[Figures]()
-    heads = ("program", "schedules", "pairwise", "least", f"recall@{RECALL}", "least")
+    heads: tuple[str, ...] = (
+        "program",
+        "schedules",
+        "pairwise",
+        "least",
+        f"recall@{RECALL}",
+        "least",
+    )
     heads += ("top-1 regret", "most", "predicted/measured", "auto of its ways")
     grid = Grid(
         *heads,

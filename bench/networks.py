@@ -114,7 +114,9 @@ class Attention(nn.Module):
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by head."""
         b, n, _ = x.shape
-        return self.qkv(x).view(b, n, 3, self.heads, self.depth).permute(2, 0, 3, 1, 4).unbind(0)
+        apart = self.qkv(x).view(b, n, 3, self.heads, self.depth)
+        q, k, v = apart.permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
 
     def joined(self, x: Tensor) -> Tensor:
         """Heads side by side, projected."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import offcut as oc
 from offcut.experiment.bench import cell_of, fresh, publish, read_options
 from offcut.experiment.table import MS, Row, table, wide_console
+from offcut.partition import Partition
 
 REPETITIONS = 5
 CONVOLUTION = """\
@@ -35,7 +36,7 @@ for i in 0:n
 """
 
 
-def dense(tail: dict[str, str], symbolic: bool = False) -> oc.partition:
+def dense(tail: dict[str, str], symbolic: bool = False) -> Partition:
     """A dense layer cut in three axes."""
     n = oc.dim("n", min=1, max=4096)
     rows, columns = (oc.dim("k"), oc.dim("m")) if symbolic else (768, 3072)
@@ -46,12 +47,12 @@ def dense(tail: dict[str, str], symbolic: bool = False) -> oc.partition:
     return oc.partition(C, tile={"i": 14, "j": 32, "k": 64}, tail=tail)
 
 
-def convolution() -> oc.partition:
+def convolution() -> Partition:
     """A 3×3 convolution with padding: nine regions, cut on two axes."""
     return oc.partition(oc.parse(CONVOLUTION), tile={"i": 8, "j": 32}, tail={"j": "mask"})
 
 
-def chain() -> oc.partition:
+def chain() -> Partition:
     """Ten element-wise statements, each reading its neighbours of the one before, all cut."""
     lines = ["program chain", "size n in 2:4097", "input A0: float32[n]"]
     lines += [f"local A{k}: float32[n]" for k in range(1, 10)] + ["output A10: float32[n]"]
@@ -62,7 +63,7 @@ def chain() -> oc.partition:
     return oc.partition(oc.parse("\n".join(lines)), tile=tile, tail="balance")
 
 
-CASES: dict[str, Callable[[], oc.partition]] = {
+CASES: dict[str, Callable[[], Partition]] = {
     "dense, cut": lambda: dense({"i": "cut", "j": "cut", "k": "cut"}),
     "dense, balance mask cut": lambda: dense({"i": "balance", "j": "mask", "k": "cut"}),
     "dense, shift ladder pad": lambda: dense({"i": "shift", "j": "ladder", "k": "pad"}),
@@ -74,7 +75,7 @@ CASES: dict[str, Callable[[], oc.partition]] = {
 }
 
 
-def measure(name: str) -> list[float]:
+def measure(name: str) -> list[float | None]:
     """Seconds of the first and of the second cut, then statements, lines and bytes of code."""
     import islpy  # noqa: F401  # loaded before the clock starts
     import llvmlite.binding  # noqa: F401

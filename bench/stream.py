@@ -83,7 +83,7 @@ def measured(contender: str) -> dict[str, float]:
     call = CONTENDERS[contender](folder / "model.onnx")
     call(feeds[0])
     cold = time.perf_counter() - start
-    seconds, results = [], []
+    seconds, results = list[float](), list[Any]()
     for number in range(1, len(feeds)):
         start = time.perf_counter()
         found = call(feeds[number])

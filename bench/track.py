@@ -40,19 +40,22 @@ SWEPT = dict.fromkeys("mbij", (1, 4096))
 def dense(kind: str, m: int, k: int, n: int) -> Task:
     """A dense layer with a constant weight."""
     (group,) = dense_groups(kind, ((k, n),), (m,))
-    return group.tasks[f"M={m}"]()
+    made: Task = group.tasks[f"M={m}"]()
+    return made
 
 
 def convolution(layer: conv2d.Layer, image: int) -> Task:
     """A layer of ResNet-50 on one image."""
     (task,) = conv2d.group(layer, ((1, image),)).tasks.values()
-    return task()
+    made: Task = task()
+    return made
 
 
 def layer_norm(rows: int, columns: int) -> Task:
     """A layer norm of some rows."""
     (task,) = norms.layer_norm_group(columns, (rows,)).tasks.values()
-    return task()
+    made: Task = task()
+    return made
 
 
 TASKS: dict[str, Callable[[], Task]] = {

@@ -198,7 +198,7 @@ def of_transformers() -> dict[str, Callable[[], Case]]:
         return made
 
     batches = {f"b={b}": (b,) for b in COUNTS}
-    decoder = {
+    decoder: dict[str, Any] = {
         "hidden_size": 512,
         "intermediate_size": 1408,
         "num_hidden_layers": 4,
@@ -206,7 +206,7 @@ def of_transformers() -> dict[str, Callable[[], Case]]:
         "num_key_value_heads": 4,
         "vocab_size": vocabulary,
     }
-    encoder = {
+    encoder: dict[str, Any] = {
         "hidden_size": 384,
         "intermediate_size": 1536,
         "num_hidden_layers": 3,

@@ -1,1 +1,1 @@
-"""What is computed: sizes, expressions, tensors, microkernels as data, the loop program."""
+"""What a computation consists of, and all rooms share: sizes, expressions, the loop program, its text and meaning."""

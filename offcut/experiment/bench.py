@@ -62,7 +62,7 @@ class Group:
     """
 
     title: str
-    tasks: Mapping[str, Callable[[], Task]]
+    tasks: Mapping[str, Callable[[], Any]]
     swept: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 

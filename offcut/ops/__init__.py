@@ -85,8 +85,8 @@ from offcut.ops.images.pooling import (
 )
 from offcut.ops.images.resizing import interpolate
 from offcut.ops.images.transposed import conv_transpose2d, conv_transpose3d
-from offcut.ops.order.ordering import leading, merged
 from offcut.ops.order.ranking import argmax, argmin, sort, topk
+from offcut.ops.order.wide_axes import leading, merged
 from offcut.ops.products.attention import attention
 from offcut.ops.products.dense import dense, dense_quantized
 from offcut.ops.products.grouped import grouped_matmul

@@ -36,7 +36,7 @@ _NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memo
 _UNASKED = "; the system sends it where memory is short"
 
 
-class How(Enum):
+class Ending(Enum):
     """How a job ended."""
 
     RETURNED = "returned"
@@ -56,7 +56,7 @@ class Ended:
     said     the last that it said; None where it said nothing
     """
 
-    how: How
+    how: Ending
     value: Any = None
     because: str = ""
     told: str = field(default="", repr=False)
@@ -171,19 +171,19 @@ class Children:
             except TimeoutError:
                 told = child.last_words(before)
                 self.close()
-                return Ended(How.HUNG, None, f"silent for {seconds:g} s", told, last)
+                return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last)
             except (EOFError, pickle.UnpicklingError):
                 child.leave()
                 told = child.last_words(before)
                 short = any(sign in told for sign in _NO_MEMORY)
-                how = How.OUT_OF_MEMORY if short else How.CRASHED
+                how = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
                 return Ended(how, None, _status(self.close()), told, last)
-        if kind == How.RETURNED.value:
-            return Ended(How.RETURNED, value, said=last)
-        if kind == How.OUT_OF_MEMORY.value:
+        if kind == Ending.RETURNED.value:
+            return Ended(Ending.RETURNED, value, said=last)
+        if kind == Ending.OUT_OF_MEMORY.value:
             self.close()
         because, told = value
-        return Ended(How(kind), None, because, told, last)
+        return Ended(Ending(kind), None, because, told, last)
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
@@ -243,4 +243,4 @@ def _pickled(argument: Any) -> bytes:
         ) from error
 
 
-__all__ = ["Children", "Ended", "How"]
+__all__ = ["Children", "Ended", "Ending"]

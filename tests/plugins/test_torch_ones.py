@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 import offcut as oc
 from offcut.plugins import torch as plugin
-from offcut.plugins.torch.unguarded import UNGUARDED
+from offcut.plugins.torch.unguarded import UNGUARDED, opcodes
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.predicates import predicate
 from tests.plugins.torch_models import held
@@ -363,6 +363,30 @@ def test_a_function_is_a_predicate_of_torch_where_it_gives_what_one_does_and_not
     assert predicate(_traced) is predicate(torch.jit.is_scripting) is torch.jit.is_scripting
     for other in (_noted, _both, _imported, _endless, torch.relu, len, None):
         assert predicate(other) is None
+
+
+@pytest.mark.parametrize(
+    "unknown", ["LOAD_FAST", "LOAD_GLOBAL", "COMPARE_OP", "CALL", "RETURN_VALUE", None]
+)
+def test_instructions_of_another_cpython_are_not_followed(
+    unknown: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor are any, where all have other names: torch guards the size, and what is calculated is right."""
+    left = {} if unknown is None else {n: d for n, d in opcodes._DOES.items() if n != unknown}
+    monkeypatch.setattr(opcodes, "_DOES", left)
+    torch._dynamo.reset()
+    if unknown in ("LOAD_GLOBAL", "CALL", None):
+        assert predicate(_traced) is None
+    model, mask = torch.compile(Asking(), backend="offcut", dynamic=True), torch.ones(2)
+    for x in (torch.randn(3, 7), torch.randn(2, 1)):
+        torch.testing.assert_close(model(x, mask), Asking()(x, mask))
+
+
+def test_an_instruction_that_takes_more_than_there_is_is_no_predicate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(opcodes._DOES, "RESUME", opcodes.Does.STORE)
+    assert predicate(_traced) is None
 
 
 def test_a_number_of_the_call_that_is_minus_one_is_what_is_left_of_a_shape() -> None:

@@ -81,7 +81,7 @@ def test_nothing_is_asked_where_every_size_fits_or_none(most: int, room: int) ->
 def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
     kernel = softmax(schedule=schedule_of(" by 4 in 16711"))
     formula = kernel.cost()
-    assert formula.exactness["flop"] == "exact"
+    assert formula.exactness.flop == "exact"
     names = {symbol.name: symbol for symbol in formula.cycles.free_symbols}
     for rows, columns in ((5, 43), (16, 1500)):
         at = kernel.cost(m=rows, n=columns)

@@ -25,6 +25,7 @@ from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.ranges import Known, Range
 from offcut.costmodel import Cost, Formulas, Hardware, Level, cost, formulas, load
 from offcut.costmodel.closed.counted import counted
+from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import NoClosedForm, summed
 
@@ -358,7 +359,7 @@ def dense() -> oc.Kernel:
     return oc.compile(C, inputs=[A, W], constants={"W": np.ones((96, 80), "float32")})
 
 
-NEAR = dict.fromkeys(("bytes", "cycles", "energy"), "estimate")
+NEAR = Exactness.ESTIMATE
 
 
 @cache
@@ -374,7 +375,7 @@ def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> No
     assert there.flop == 2 * rows * 96 * 80 == anywhere.flop.subs({symbol: rows})
     assert there.cycles == pytest.approx(float(anywhere.cycles.subs({symbol: rows})), rel=0.02)
     assert there.seconds == there.cycles / there.hertz
-    assert there.exactness == anywhere.exactness == {"flop": "exact", **NEAR}
+    assert there.exactness == anywhere.exactness == HowExact(Exactness.EXACT, NEAR)
     assert sum(piece.flop for piece in there.pieces) >= there.flop
     for name, size in anywhere.bytes.items():
         assert there.bytes[name] == pytest.approx(float(size.subs({symbol: rows})), rel=0.1, abs=64)
@@ -437,7 +438,7 @@ for i in 0:n
     )
     at = cost(rows, rows, hardware(), {"n": 7}, {"n": 7})
     anywhere = formulas(rows, rows, hardware(), {})
-    assert at.exactness == anywhere.exactness == {"flop": "estimate", **NEAR}
+    assert at.exactness == anywhere.exactness == HowExact(NEAR, NEAR)
     assert str(at).splitlines()[-1] == "estimate: flop, bytes, cycles, energy"
 
 
@@ -582,7 +583,7 @@ def test_a_gather_touches_as_many_rows_as_it_reads() -> None:
     at = oc.placeholder((rows,), "int32", name="I")
     made = oc.compute((rows, 40), lambda i, j: t[oc.index(at[i]), j] * x[i, j], name="G")
     found = oc.compile(made, inputs=[t, at, x]).cost(rows=3000, table=50000)
-    assert found.exactness["flop"] == "bound"
+    assert found.exactness.flop == "bound"
     assert max(found.bytes.values()) < 4 * 3000 * 40 * 4 * 2
 
 

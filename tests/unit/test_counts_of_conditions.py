@@ -59,7 +59,7 @@ def test_operations_are_those_of_the_instances_that_run(name: str) -> None:
     body, counted = COUNTED[name]
     kernel = oc.compile(oc.parse(HEAD + body))
     formulas = kernel.cost()
-    assert formulas.exactness["flop"] == "exact"
+    assert formulas.exactness.flop == "exact"
     for n in (0, 1, 2, 3, 4, 5, 7, 9, 10, 17, 100):
         assert kernel.cost(n=n).flop == counted(n)
         assert formulas.flop.subs(dict.fromkeys(formulas.flop.free_symbols, n)) == counted(n)
@@ -68,7 +68,7 @@ def test_operations_are_those_of_the_instances_that_run(name: str) -> None:
 def test_a_choice_between_a_value_and_an_operation_is_a_bound() -> None:
     kernel = oc.compile(oc.parse(HEAD + "  c[i] = where(x[i] < 5.0, x[i] * 2.0, x[i])\n"))
     assert kernel.cost(n=10).flop == 10
-    assert kernel.cost(n=10).exactness["flop"] == kernel.cost().exactness["flop"] == "bound"
+    assert kernel.cost(n=10).exactness.flop == kernel.cost().exactness.flop == "bound"
 
 
 def test_formulas_have_a_value_where_nothing_runs() -> None:
@@ -96,7 +96,7 @@ def test_a_triangle_in_guarded_tiles_is_counted() -> None:
     for n in (7, 70):
         at = kernel.cost(n=n)
         assert at.flop == 2 * 32 * sum(i // 32 + 1 for i in range(n))
-        assert at.exactness["flop"] == "exact"
+        assert at.exactness.flop == "exact"
 
 
 BAND = """program band
@@ -124,11 +124,11 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
     kernel = band("guard", "cut")
     for n in (0, 1, 70):
         at = kernel.cost(n=n)
-        assert at.exactness["flop"] == "exact"
+        assert at.exactness.flop == "exact"
         assert sum(piece.flop for piece in at.pieces) == in_band(n)
         assert (at.seconds > 0) == (n > 0)
     formulas = kernel.cost()
-    assert formulas.exactness["flop"] == "bound"
+    assert formulas.exactness.flop == "bound"
     pieces = formulas.prediction.pieces
     assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
 
@@ -192,7 +192,7 @@ def test_bytes_that_are_too_much_to_add_up_are_a_bound(
 def test_what_is_too_much_to_add_up_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(added, "MOST", 1000)
     at = band("guard", "cut").cost(n=70)
-    assert at.exactness["flop"] == "bound"
+    assert at.exactness.flop == "bound"
     assert sum(piece.flop for piece in at.pieces) >= in_band(70)
 
 

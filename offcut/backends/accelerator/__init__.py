@@ -1,1 +1,1 @@
-"""Accelerators of matrix and vector units behind queues: so far microkernels, declared as data."""
+"""Machines of queues: accelerators whose load, compute and store units run side by side, planned for, lowered to, and simulated."""

@@ -1,7 +1,7 @@
 """The closed form: what a loop program costs on a machine, from exact counts, for any sizes or for given ones."""
 
 from offcut.costmodel.closed.cost import Cost, PieceCost, cost
-from offcut.costmodel.closed.exactness import Exactness
+from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.formulas import Formulas, formulas
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.shown.quantities import quantity
@@ -13,6 +13,7 @@ __all__ = [
     "Exactness",
     "Formulas",
     "Hardware",
+    "HowExact",
     "Level",
     "PieceCost",
     "cost",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
@@ -14,7 +14,7 @@ from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness, told, worst
+from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
 from offcut.costmodel.closed.shown.quantities import quantity
@@ -70,7 +70,7 @@ class Cost:
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
     memories by name, the nearest first
-    exactness  of ``flop``, with which go instances and runs, ``bytes``, ``cycles`` (seconds are as exact) and ``energy``
+    exactness  of these
     kept     bytes of the largest part of the call that fits each cache, and stays there
     occupancy  the same as shares of the caches
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
@@ -83,7 +83,7 @@ class Cost:
     pieces: tuple[PieceCost, ...]
     hertz: float
     memories: tuple[str, ...]
-    exactness: Mapping[str, Exactness]
+    exactness: HowExact
     kept: Mapping[str, int]
     occupancy: Mapping[str, float]
     code_bytes: int
@@ -149,7 +149,7 @@ class Cost:
             "code_bytes": self.code_bytes,
             "compile_seconds": self.compile_seconds,
             "bound_by": self.bound_by,
-            "exactness": dict(self.exactness),
+            "exactness": asdict(self.exactness),
         }
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class Cost:
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {quantity(self.code_bytes, 'B')}, compiled in {quantity(self.compile_seconds, 's')}"
         return "\n".join(
-            [self._first(), *table(rows), f"holds {held}; {code}", told(self.exactness)]
+            [self._first(), *table(rows), f"holds {held}; {code}", str(self.exactness)]
         )
 
     def _repr_html_(self) -> str:
@@ -226,7 +226,7 @@ def cost(
         pieces=_ran(pieces),
         hertz=machine.hertz,
         memories=memories,
-        exactness={**made.exactness, "flop": worst(made.exactness["flop"], whole.exactness)},
+        exactness=replace(made.exactness, flop=worst(made.exactness.flop, whole.exactness)),
         kept=kept,
         occupancy=share,
         code_bytes=code,

@@ -57,7 +57,7 @@ from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.quotients import by_quotients, with_divisor
 from offcut.costmodel.closed.summation import chosen, decided, folded, middle_of
-from offcut.costmodel.closed.sums import BYTES, COUNTS, How, Sums
+from offcut.costmodel.closed.sums import Summing, Sums, of_bytes, of_counts
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.statements import Inside, StatementPrices
@@ -76,7 +76,7 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
     body = all_mapped(substituted(program.body, fixed), by_quotients)
-    ways: dict[int, Sequence[How]] = {}
+    ways: dict[int, Sequence[Summing]] = {}
     while True:
         counter = _Counter(program, hardware, fixed, ways)
         found = counter.counted(body)
@@ -131,7 +131,7 @@ class _Counter:
         program: Program,
         hardware: Hardware,
         fixed: Mapping[str, Expr],
-        ways: Mapping[int, Sequence[How]],
+        ways: Mapping[int, Sequence[Summing]],
     ) -> None:
         self.program, self.hardware, self.ways = program, hardware, ways
         self.known = Known.of(size for size in program.sizes if size.name not in fixed)
@@ -147,8 +147,8 @@ class _Counter:
         self.names = Names(taken(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
-        self.first = 1 if self.known.ranges else 0
-        self.sums = {_BYTES: Sums(ways.get(_BYTES, BYTES[self.first :]))}
+        self.is_open = bool(self.known.ranges)
+        self.sums = {_BYTES: Sums(ways.get(_BYTES, of_bytes(self.is_open)))}
         self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
         self.exactness = Exactness.EXACT
 
@@ -191,7 +191,7 @@ class _Counter:
                 return None
         number = len(self.pieces)
         self.pieces.append(made)
-        self.sums[number] = Sums(self.ways.get(number, COUNTS[self.first :]), self.tables)
+        self.sums[number] = Sums(self.ways.get(number, of_counts(self.is_open)), self.tables)
         return number
 
     def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:

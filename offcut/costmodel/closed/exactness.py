@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
@@ -19,7 +19,21 @@ def worst(*each: Exactness) -> Exactness:
     return max(each, key=list(Exactness).index, default=Exactness.EXACT)
 
 
-def told(amounts: Mapping[str, Exactness]) -> str:
-    """Amounts by how exact they are: ``exact: flop; estimate: bytes, cycles, energy``."""
-    by_kind = {kind: [name for name, own in amounts.items() if own is kind] for kind in Exactness}
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by_kind.items() if names)
+@dataclass(frozen=True, slots=True)
+class HowExact:
+    """How exact the amounts of a cost are.
+
+    flop    operations, with which go instances and runs
+    cycles  seconds are as exact
+    """
+
+    flop: Exactness
+    bytes: Exactness
+    cycles: Exactness = Exactness.ESTIMATE
+    energy: Exactness = Exactness.ESTIMATE
+
+    def __str__(self) -> str:
+        """``exact: flop; estimate: bytes, cycles, energy``."""
+        amounts = asdict(self).items()
+        by_kind = {kind: [name for name, own in amounts if own is kind] for kind in Exactness}
+        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in by_kind.items() if names)

@@ -15,7 +15,7 @@ from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
-from offcut.costmodel.closed.exactness import Exactness, worst
+from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.in_sympy import Names
 from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
@@ -98,7 +98,7 @@ class Formulas:
         return self._shown(real(self.compiled_in))
 
     @property
-    def exactness(self) -> Mapping[str, Exactness]:
+    def exactness(self) -> HowExact:
         """As `Cost.exactness`, at every size."""
         return self.prediction.exactness
 
@@ -219,8 +219,8 @@ def formulas(
     code = code_bytes(program, hardware.microkernels, machine, hardware.lanes)
     whole, made = counted(described, hardware, {}), predicted(program, hardware, {})
     flop = ix.add(*(counts.flop for counts in whole.counts))
-    flop_is = worst(made.exactness["flop"], whole.exactness)
-    made = replace(made, exactness={**made.exactness, "flop": flop_is})
+    flop_is = worst(made.exactness.flop, whole.exactness)
+    made = replace(made, exactness=replace(made.exactness, flop=flop_is))
     seconds = compile_seconds(code, machine)
     return Formulas(described, made, flop, machine, users, code, seconds)
 

@@ -19,7 +19,7 @@ from offcut.core.program import Program
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness
+from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
@@ -48,14 +48,14 @@ class Prediction:
     choices  the ways of each `choose`
     kept     bytes that stay in each cache
     values   what names stand for that are no sizes, each in terms of those before
-    exactness  of ``flop``, with which go instances and runs, ``bytes``, ``cycles`` and ``energy``
+    exactness  of all these
     """
 
     pieces: tuple[Predicted, ...]
     choices: tuple[tuple[Way, ...], ...]
     kept: Mapping[str, Expr]
     values: Mapping[str, Expr]
-    exactness: Mapping[str, Exactness]
+    exactness: HowExact
 
 
 Stage = tuple[tuple[int, int] | None, str]
@@ -86,8 +86,8 @@ def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) ->
     )
     names = (memory.name for memory in hardware.machine.memory)
     kept = dict(zip(names, made.kept[1:], strict=True))
-    near = dict.fromkeys(("bytes", "cycles", "energy"), Exactness.ESTIMATE)
-    return Prediction(pieces, made.choices, kept, made.values, {"flop": made.exactness, **near})
+    exactness = HowExact(flop=made.exactness, bytes=Exactness.ESTIMATE)
+    return Prediction(pieces, made.choices, kept, made.values, exactness)
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:

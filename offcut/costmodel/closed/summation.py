@@ -12,7 +12,7 @@ is none of these is written out where the iterations are few, and has no closed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, reduce
 from itertools import product
 from math import gcd, lcm
@@ -105,42 +105,57 @@ def summed(
         case Select(condition, then, other) if name not in variables(condition):
             ways = [summed(name, lo, hi, side, known, splits, longest) for side in (then, other)]
             return chosen(condition, *ways)
+    end = ix.add(lo, count)
+
+    def over(lo: Expr, hi: Expr, part: Expr) -> Expr:
+        return summed(name, lo, hi, part, known, splits - 1, longest)
+
     broken = next(_breaks(term, name), None)
     if broken is not None:
         at, part, below, above = broken
-        middle = ix.minimum(ix.maximum(at, lo), ix.add(lo, count))
-        end, fewer = ix.add(lo, count), splits - 1
-        first = summed(name, lo, middle, _with(term, part, below), known, fewer, longest)
-        rest = summed(name, middle, end, _with(term, part, above), known, fewer, longest)
-        return ix.add(first, rest)
+        middle = ix.minimum(ix.maximum(at, lo), end)
+        first = over(lo, middle, _with(term, part, below))
+        return ix.add(first, over(middle, end, _with(term, part, above)))
     powers = _powers(term, name)
     if powers is not None:
-        end = ix.add(lo, count)
-        factors, divisor = powers
-        used = [k for k, factor in enumerate(factors) if factor != ix.const(0)]
-        common = lcm(*(_DIVISORS[k] for k in used))
-        parts = (
-            ix.mul(
-                ix.mul(factors[k], common // _DIVISORS[k]),
-                ix.sub(_power_sum(k, end), _power_sum(k, lo)),
-            )
-            for k in used
-        )
-        return ix.floordiv(ix.add(*parts), common * divisor)
+        return _of_powers(*powers, lo, end)
     some = ix.literal(count)
     if some is not None and some <= WRITTEN_OUT:
         terms = (folded(_at(term, name, ix.add(lo, step))) for step in range(some))
         return ix.add(*terms)
     period = _period(term, name)
     if 1 < period <= LONGEST_PERIOD:
-        each = []
-        for step in range(period):  # what is left of `name` by the period is a number in each
-            start = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
-            turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
-            moved = ix.simplify(_at(term, name, start))
-            each.append(summed(name, ix.const(0), turns, moved, known, splits - 1, longest))
-        return ix.add(*each)
+        return ix.add(*_by_rests(name, lo, count, term, period, over))
     raise NoClosedForm
+
+
+def _of_powers(factors: Sequence[Expr], divisor: int, lo: Expr, end: Expr) -> Expr:
+    """The sum over ``lo <= i < end`` of ``(factors[0] + factors[1]*i + …) / divisor``."""
+    used = [k for k, factor in enumerate(factors) if factor != ix.const(0)]
+    common = lcm(*(_DIVISORS[k] for k in used))
+    parts = (
+        ix.mul(
+            ix.mul(factors[k], common // _DIVISORS[k]),
+            ix.sub(_power_sum(k, end), _power_sum(k, lo)),
+        )
+        for k in used
+    )
+    return ix.floordiv(ix.add(*parts), common * divisor)
+
+
+def _by_rests(
+    name: str,
+    lo: Expr,
+    count: Expr,
+    term: Expr,
+    period: int,
+    over: Callable[[Expr, Expr, Expr], Expr],
+) -> Iterator[Expr]:
+    """The sums over every `period`-th iteration, from each of the first ones on: what is left of `name` by the period is a number in each."""
+    for step in range(period):
+        start = ix.add(ix.add(lo, step), ix.mul(period, Var(name)))
+        turns = ix.floordiv(ix.sub(ix.add(count, period - 1), step), period)
+        yield over(ix.const(0), turns, ix.simplify(_at(term, name, start)))
 
 
 def middle_of(lo: Expr, hi: Expr) -> Expr:

@@ -24,7 +24,7 @@ from offcut.costmodel.closed.summation import (
 )
 
 
-class How(Enum):
+class Summing(Enum):
     """How a sum is taken."""
 
     ADDED = "added"  # short closed forms, else terms that are added up: where all sizes are known
@@ -35,19 +35,29 @@ class How(Enum):
     @property
     def exactness(self) -> Exactness:
         """Of the sum."""
-        other = {How.HALF_WAY: Exactness.ESTIMATE, How.BOUND: Exactness.BOUND}
+        other = {Summing.HALF_WAY: Exactness.ESTIMATE, Summing.BOUND: Exactness.BOUND}
         return other.get(self, Exactness.EXACT)
 
 
-COUNTS = (How.ADDED, How.CLOSED, How.BOUND)
-"""The ways to sum counts, the better first; where a size is open, from the second on."""
+def of_counts(is_open: bool) -> Sequence[Summing]:
+    """The ways to sum counts, the better first.
 
-BYTES = (How.ADDED, How.HALF_WAY)
-"""Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
+    is_open  whether a size is not given: nothing can be added up then
+    """
+    return (*_added(is_open), Summing.CLOSED, Summing.BOUND)
+
+
+def of_bytes(is_open: bool) -> Sequence[Summing]:
+    """Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
+    return (*_added(is_open), Summing.HALF_WAY)
+
+
+def _added(is_open: bool) -> Sequence[Summing]:
+    return () if is_open else (Summing.ADDED,)
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class Amount:
     """An amount, and how exact it is."""
 
     value: Expr
@@ -62,12 +72,12 @@ class Sums:
     failed  whether it did not: what has been summed means nothing then
     """
 
-    ways: Sequence[How]
+    ways: Sequence[Summing]
     tables: Tables = field(default_factory=Tables)
     failed: bool = False
 
     @property
-    def how(self) -> How:
+    def how(self) -> Summing:
         """The way."""
         return self.ways[0]
 
@@ -76,29 +86,29 @@ class Sums:
         if self.failed:
             return term
         match self.how:
-            case How.ADDED:
+            case Summing.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
                     return short
                 return self.tables.stands_for(name, lo, hi, folded(term))
-            case How.CLOSED:
+            case Summing.CLOSED:
                 try:
                     return summed(name, lo, hi, term, known)
                 except NoClosedForm:
                     self.failed = True
                     return term
-            case How.HALF_WAY:
+            case Summing.HALF_WAY:
                 return (at_most if asks(term, name) else half_way)(name, lo, hi, term, known)
-            case How.BOUND:
+            case Summing.BOUND:
                 return at_most(name, lo, hi, term, known)
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """One of two counts, by a condition that iterators decide."""
-        return ix.add(then, other) if self.how is How.BOUND else chosen(condition, then, other)
+        return ix.add(then, other) if self.how is Summing.BOUND else chosen(condition, then, other)
 
     def at_last(self, total: Expr) -> Expr:
         """A sum over all loops, with what is left to add up."""
-        if self.how is not How.ADDED or self.failed:
+        if self.how is not Summing.ADDED or self.failed:
             return total
         try:
             return self.tables.value(total)
@@ -107,10 +117,10 @@ class Sums:
             return total
 
 
-def settled(ways: Sequence[How], count: Callable[[Sums], Expr]) -> Sum:
+def settled(ways: Sequence[Summing], count: Callable[[Sums], Expr]) -> Amount:
     """A count that is made of sums, from the first way on until one does."""
     sums = Sums(ways)
     total = sums.at_last(count(sums))
     if sums.failed:
         return settled(ways[1:], count)
-    return Sum(total, sums.how.exactness)
+    return Amount(total, sums.how.exactness)

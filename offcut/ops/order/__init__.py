@@ -1,1 +1,1 @@
-"""Which elements are the greatest, or the least, and in which order all are."""
+"""Which elements of an axis come first: places of extremes, the greatest or least of them, all in order."""

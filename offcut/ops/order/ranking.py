@@ -1,4 +1,4 @@
-"""Where the greatest and the least elements are."""
+"""Ranks along an axis, as tensor expressions in which each element is compared with all: places of extremes, `topk`, `sort`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import axis_letters, axis_number, check_dtype, check_tensor
-from offcut.ops.order.comparing import ahead, alike
+from offcut.ops.order.comparison import ahead, alike
 
 FEW = 8  # elements that are found one after the other
 

@@ -34,7 +34,7 @@ MOST_HEIGHTS = 1024  # that balanced tiles may have, each asked of isl by itself
 
 _TOO_MANY = f"it gives more than {MOST_TAKES} segments, each of them code of its own"
 
-How: TypeAlias = Literal[
+Taken: TypeAlias = Literal[
     "rest", "one", "tail", "masked", "padded", "moved_back", "guarded", "balanced"
 ]
 
@@ -55,7 +55,7 @@ class Take:
     after   the number of the take that ends where this one starts; None: it starts at 0
     """
 
-    how: How
+    how: Taken
     height: Expr
     count: Expr | None = None
     when: tuple[Expr, ...] = ()
@@ -191,7 +191,7 @@ class TiledAxis:
             )
         return ix.const(height)
 
-    def _take(self, how: How, height: Expr, count: Expr | None = None) -> Take:
+    def _take(self, how: Taken, height: Expr, count: Expr | None = None) -> Take:
         if len(self._made) == MOST_TAKES:
             raise NotTaken(_TOO_MANY)
         take = Take(how, height, count, self._when, self._after)

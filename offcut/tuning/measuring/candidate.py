@@ -16,7 +16,7 @@ from typing import Any
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
-from offcut.search.children import Children, How
+from offcut.search.children import Children, Ending
 from offcut.tuning.measuring.interleaved import noise
 from offcut.tuning.measuring.operands import Draw
 from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem, Time
@@ -25,10 +25,10 @@ _POLICY = "policy"
 """The name of the kernel that noise is estimated by; candidates are named by their numbers."""
 
 _OUTCOMES = {
-    How.RAISED: Outcome.CRASHED,
-    How.CRASHED: Outcome.CRASHED,
-    How.HUNG: Outcome.HUNG,
-    How.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
+    Ending.RAISED: Outcome.CRASHED,
+    Ending.CRASHED: Outcome.CRASHED,
+    Ending.HUNG: Outcome.HUNG,
+    Ending.OUT_OF_MEMORY: Outcome.OUT_OF_MEMORY,
 }
 
 Progress = Callable[[Measured], None]
@@ -110,7 +110,7 @@ class Bench:
         ended = self._children.run(
             "offcut.tuning.measuring.checking:checked", argument, self.limits.patience
         )
-        if ended.how is How.RETURNED:
+        if ended.how is Ending.RETURNED:
             outcome, because, at = ended.value
             return outcome, because, at
         return _OUTCOMES[ended.how], ended.because, ended.said or {}
@@ -124,7 +124,7 @@ class Bench:
         )
         if isinstance(ended.value, OffcutError):
             raise ended.value
-        if ended.how is not How.RETURNED:
+        if ended.how is not Ending.RETURNED:
             raise TargetError(
                 "tune",
                 f"cannot check what {self.problem.request.program.name} computes",
@@ -145,7 +145,7 @@ class Bench:
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )
-            if ended.how is How.RETURNED:
+            if ended.how is Ending.RETURNED:
                 times: dict[str, tuple[Time, ...]] = ended.value
                 policy = times.pop(_POLICY, ())
                 self._check_noise(policy)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from offcut.backends.accelerator.costs.largest import How, Largest
+from offcut.backends.accelerator.costs.largest import Instances, Largest
 from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.constants import is_immediate
@@ -30,24 +30,25 @@ from offcut.core.expr import Binary, Const, Expr, Var, substitute
 from offcut.core.ranges import Known, Range
 from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.summation import decided, folded
-from offcut.costmodel.closed.sums import COUNTS, Sum, Sums, settled
+from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class NestCounts:
     """A nest, counted.
 
     leaves  what each issues and moves, by number
     kept    bytes of each memory that windows take
-    exactness  of ``flop``, and with it all counts, and of ``bytes``: an estimate where half a beat a row is lost
+    exact_counts, exact_bytes  how exact what is issued is, and what is moved: an estimate where half a beat a row is lost
     """
 
     leaves: Sequence[Issued]
     kept: Mapping[str, int]
-    exactness: Mapping[str, Exactness]
+    exact_counts: Exactness
+    exact_bytes: Exactness
 
 
-def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
+def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
     """What a nest issues, moves and keeps.
 
     typical  sizes at which the largest instance of each leaf is looked at
@@ -59,13 +60,13 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> Counted:
     leaves = _Leaves(nest, how)
     found = leaves.made()
     moved = worst(leaves.exactness, leaves.of_rows)
-    return Counted(found, largest.taken, {"flop": leaves.exactness, "bytes": moved})
+    return NestCounts(found, largest.taken, leaves.exactness, moved)
 
 
 class _Leaves:
     """Counts of leaves, summed over loops."""
 
-    def __init__(self, nest: Lowered, how: Mapping[int, How]) -> None:
+    def __init__(self, nest: Lowered, how: Mapping[int, Instances]) -> None:
         self.nest = nest
         each = [
             _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
@@ -111,7 +112,7 @@ class _Leaves:
             return term
 
         def settle(term: Expr) -> Expr:
-            found = settled(COUNTS[1:], lambda sums: total(term, sums))
+            found = settled(of_counts(is_open=True), lambda sums: total(term, sums))
             self.exactness = worst(self.exactness, found.exactness)
             return found.value
 
@@ -155,7 +156,7 @@ def _whole(
     return loops, values
 
 
-def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, Exactness]:
+def _instance(work: Work, how: Instances | None, spec: Spec) -> tuple[Issued, Exactness]:
     """The counts of one instance, and how exact its bytes are."""
     if how is None:
         return Issued(), Exactness.EXACT
@@ -188,15 +189,15 @@ def _instance(work: Work, how: How | None, spec: Spec) -> tuple[Issued, Exactnes
     return replace(issued, zeros=ZERO, resets=filled, **{count: filled}), size.exactness
 
 
-def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Sum:
+def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Amount:
     """Bytes of rows in whole beats, of so many words each: where that is not known, half a beat a row is lost."""
     each, beat = spec.words[place].bytes, spec.beat
     if each % beat == 0:
-        return Sum(ix.mul(each, words))
+        return Amount(ix.mul(each, words))
     if row is not None:
-        return Sum(ix.mul(-(-row * each // beat) * beat, rows))
+        return Amount(ix.mul(-(-row * each // beat) * beat, rows))
     lost = ix.mul((beat - gcd(each, beat)) // 2, rows)
-    return Sum(ix.add(ix.mul(each, words), lost), Exactness.ESTIMATE)
+    return Amount(ix.add(ix.mul(each, words), lost), Exactness.ESTIMATE)
 
 
 def _there(count: Expr, low: Sequence[Expr], high: Sequence[Expr]) -> Expr:

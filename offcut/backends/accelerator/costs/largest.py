@@ -14,7 +14,7 @@ from offcut.backends.accelerator.simulator.cycles import step_count
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class Instances:
     """How the instances of a leaf are run.
 
     instructions  of one, at each coordinate of the axes that no instruction runs along
@@ -37,7 +37,7 @@ class Largest(Emitter):
 
     values: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
-    def look(self) -> dict[int, How]:
+    def look(self) -> dict[int, Instances]:
         """How the leaves are run, by number; of one without an instance, nothing is known.
 
         Raises TargetError where a window does not fit.
@@ -45,7 +45,7 @@ class Largest(Emitter):
         self.lay_images()
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
-        found: dict[int, How] = {}
+        found: dict[int, Instances] = {}
         for number, (_, values) in self.values.items():
             before = len(self.stream)
             self.issue_as(number, values)
@@ -62,7 +62,7 @@ class Largest(Emitter):
             self.values[number] = box, tuple(values)
 
 
-def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
+def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> Instances:
     if isinstance(work.does, Copy | Result):
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
@@ -70,7 +70,7 @@ def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
         column = next((axis for axis in across if counts[axis] != 1), None)
         apart = tuple(axis for axis in across if axis != column)
         each = max(prod(counts[axis] for axis in apart), 1)
-        return How(len(moving) // each, across=across, apart=apart)
+        return Instances(len(moving) // each, across=across, apart=apart)
     steps = pairs = resets = 0
     own = [one for one in made if isinstance(one, Gemm | Alu)]
     for one in own:
@@ -82,7 +82,7 @@ def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> How:
         else:
             steps += visited
     box = max(prod(counts), 1)
-    return How(len(own), steps // box, pairs // box, resets // box)
+    return Instances(len(own), steps // box, pairs // box, resets // box)
 
 
 def _across(work: Work, counts: Sequence[int], row: int) -> tuple[int, ...]:

@@ -27,11 +27,11 @@ from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
 from offcut.costmodel.closed.counts import Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
-from offcut.costmodel.closed.exactness import Exactness, worst
+from offcut.costmodel.closed.exactness import Exactness, HowExact, worst
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.summation import decided, folded
-from offcut.costmodel.closed.sums import COUNTS, Sum, Sums, settled
+from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
 from offcut.costmodel.shortened import shortened
 
 INSTRUCTION = 16
@@ -76,11 +76,7 @@ def cost_of(
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
         memories=memories,
-        exactness={
-            "flop": operations.exactness,
-            **dict.fromkeys(("bytes", "cycles"), Exactness.EXACT),
-            "energy": Exactness.ESTIMATE,
-        },
+        exactness=HowExact(operations.exactness, bytes=Exactness.EXACT, cycles=Exactness.EXACT),
         kept=kept,
         occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
@@ -110,7 +106,7 @@ def formulas_of(
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
     operations = flop(described, {})
-    exactness = {"flop": operations.exactness, "bytes": Exactness.EXACT}
+    exactness = HowExact(operations.exactness, bytes=Exactness.EXACT)
     for at in phases.nests:
         options, costs = phases.orders(at), phases.costs(at)
         ways: list[Way] = []
@@ -118,10 +114,11 @@ def formulas_of(
         for number, orders in enumerate(options):
             first = orders[0]
             found = counted(first, typical)
-            exactness = {k: worst(own, found.exactness[k]) for k, own in exactness.items()}
             overhead = fastest([orders], typical).overhead
-            if overhead.bytes != ZERO:
-                exactness["bytes"] = Exactness.ESTIMATE
+            bytes_are = found.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
+            exactness = HowExact(
+                worst(exactness.flop, found.exact_counts), worst(exactness.bytes, bytes_are)
+            )
             made, cycles = totals(first, found.leaves, overhead), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
             pieces.append(_predicted(first, made, cycles, choice))
@@ -137,7 +134,6 @@ def formulas_of(
         if len(ways) > 1:
             choices.append(tuple(ways))
     sizes: dict[str, Expr] = {name: ix.const(size) for name, size in _kept(filled, machine).items()}
-    exactness |= dict.fromkeys(("cycles", "energy"), Exactness.ESTIMATE)
     return Formulas(
         described,
         Prediction(tuple(pieces), tuple(choices), sizes, {}, exactness),
@@ -201,7 +197,7 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
     }
 
 
-def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
+def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
     """Operations on elements that a program of plain loops means, over the sizes that are not given."""
     fixed = {name: ix.const(value) for name, value in sizes.items()}
     known = Known.of(size for size in program.sizes if size.name not in fixed)
@@ -224,7 +220,4 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Sum:
             total = ix.add(total, term)
         return total
 
-    return settled(
-        COUNTS[1:] if known.ranges else COUNTS,
-        lambda sums: block(program.body, known, sums),
-    )
+    return settled(of_counts(bool(known.ranges)), lambda sums: block(program.body, known, sums))

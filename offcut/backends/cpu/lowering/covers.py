@@ -46,7 +46,7 @@ from offcut.polyhedral.units.private import begins_with_store
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class CoveredSum:
     """A sum inside a tile: its store, how the microkernel covers it, and its loops.
 
     around  the loops around what the functions run, outermost first
@@ -74,7 +74,7 @@ class Refusal:
     reason: str
 
 
-Parts = tuple[Sum | Stmt | None, ...]
+Parts = tuple[CoveredSum | Stmt | None, ...]
 """What becomes of each statement of a tile: a sum of the microkernel's; itself; None: nothing, it is
 the start of the sum that follows."""
 
@@ -128,7 +128,7 @@ class _Judge:
         if (self.padded or target not in self.low.memory) and not self.is_by_axes(target):
             return Refusal(f"{target} is not indexed by the axes of the tile alone")
         first = sums[0].found
-        parts: list[Sum | Stmt | None] = []
+        parts: list[CoveredSum | Stmt | None] = []
         for stmt, one in zip(self.tile.body, found, strict=True):
             apart = self.padded or (one is not None and one.store.buffer not in self.low.memory)
             if one is None or (apart and not _lies_alike(one, target, first)):
@@ -156,7 +156,7 @@ class _Judge:
             and filled
         )
 
-    def sum_of(self, stmt: Stmt) -> Sum | None:
+    def sum_of(self, stmt: Stmt) -> CoveredSum | None:
         """A sum that the microkernel computes, with the loops around its innermost one."""
         around: list[For] = []
         while isinstance(stmt, For) and len(stmt.body) == 1:
@@ -167,7 +167,7 @@ class _Judge:
             stmt = inner
         return None
 
-    def matched(self, store: Store, loop: For, around: tuple[For, ...]) -> Sum | None:
+    def matched(self, store: Store, loop: For, around: tuple[For, ...]) -> CoveredSum | None:
         if loop.execution is Execution.VECTOR:
             self.refusals.append(f"loop {loop.iter} runs as lanes of its own")
             return None
@@ -177,7 +177,7 @@ class _Judge:
             reason = self.refusal(store, way, loop, around)
             if reason is None:
                 turns = self.turns(way, around, loop)
-                return Sum(store, way, loop, around[: len(around) - len(turns)], turns)
+                return CoveredSum(store, way, loop, around[: len(around) - len(turns)], turns)
             reasons.append(reason)
         if reasons:
             self.refusals.append(reasons[0])
@@ -307,7 +307,7 @@ def is_run(loop: For) -> bool:
     return times is not None and times > 0
 
 
-def _lies_alike(one: Sum, target: str, first: Match) -> bool:
+def _lies_alike(one: CoveredSum, target: str, first: Match) -> bool:
     """Whether a sum is into the scratch of `target`, which lies as the match of its first sum says."""
     found = one.found
     return one.store.buffer == target and (found.rows, found.columns) == (first.rows, first.columns)
@@ -335,7 +335,7 @@ def _is_zero_beyond(program: Program, buffer: str, rows: int, depth: Expr) -> bo
     return True
 
 
-def _is_zero_of(stmt: Sum | Stmt | None, total: Store) -> bool:
+def _is_zero_of(stmt: CoveredSum | Stmt | None, total: Store) -> bool:
     """Whether `stmt` stores +0 at the element that `total` sums into."""
     match stmt:
         case Store(buffer, index, Const(value), None) if buffer == total.buffer:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.covers import Parts, Sum, is_multiple, is_run
+from offcut.backends.cpu.lowering.covers import CoveredSum, Parts, is_multiple, is_run
 from offcut.backends.cpu.lowering.extents import begun, limits
 from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
@@ -47,7 +47,7 @@ class _KernelTile:
 
     def lower(self, parts: Parts) -> None:
         """The calls, and what runs between them as vectors."""
-        first = next(part for part in parts if isinstance(part, Sum))
+        first = next(part for part in parts if isinstance(part, CoveredSum))
         target = first.store.buffer
         memory = self.scratch_for(target, first.found)
         padded = self.tile.form is Form.PAD and target in self.low.memory
@@ -55,7 +55,7 @@ class _KernelTile:
             self.copy(target, memory, inwards=True)
         pending: list[Stmt] = []
         for part in parts:
-            if isinstance(part, Sum):
+            if isinstance(part, CoveredSum):
                 if pending:
                     self.low.vectors(self.tile, pending, memory)
                     pending = []
@@ -68,7 +68,7 @@ class _KernelTile:
         if padded:
             self.copy(target, memory, inwards=False)
 
-    def within(self, around: Sequence[For], plan: Sum) -> None:
+    def within(self, around: Sequence[For], plan: CoveredSum) -> None:
         """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
         if around:
             low, loop = self.low, around[0]
@@ -115,7 +115,7 @@ class _KernelTile:
         there, here = (low.memory[buffer], memory[buffer])[:: 1 if inwards else -1]
         low.vectors(self.tile, (Store(buffer, point, value),), {alias: there, buffer: here})
 
-    def over(self, others: Sequence[TileAxis], plan: Sum) -> None:
+    def over(self, others: Sequence[TileAxis], plan: CoveredSum) -> None:
         """The calls for each instance of the axes that the microkernel has not."""
         if others:
             start = self.low.scalar(others[0].start)
@@ -146,7 +146,7 @@ class _Block:
     def __init__(
         self,
         owner: _KernelTile,
-        plan: Sum,
+        plan: CoveredSum,
         rows: TileAxis | None,
         columns: TileAxis | None,
     ) -> None:

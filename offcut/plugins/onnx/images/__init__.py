@@ -1,1 +1,1 @@
-"""The same of operators of images, and of volumes and sequences as images."""
+"""What operators of ONNX on images are, among ours: windows, sampling, resizing; volumes and sequences as images."""

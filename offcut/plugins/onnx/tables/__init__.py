@@ -1,1 +1,1 @@
-"""What each operator is: of ONNX, of small integers, of onnxruntime."""
+"""Which rule takes each operator: of ONNX, of onnxruntime, and those on small integers that stand for floats."""

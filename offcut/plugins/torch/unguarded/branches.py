@@ -20,12 +20,11 @@ from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import SymNodeVariable
 
+from offcut.plugins.torch.unguarded.opcodes import Does, does
 from offcut.plugins.torch.unguarded.predicates import predicate
 
 STEPS = 32
 """So many instructions are followed."""
-
-_IDLE = ("NOP", "CACHE", "PRECALL", "PUSH_NULL", "TO_BOOL", "EXTENDED_ARG", "NOT_TAKEN")
 
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -44,7 +43,7 @@ def evaluate_expr(condition: Any, graph: Any = None) -> Any:
     caller = sys._getframe(1).f_locals
     jump, frame = caller.get("inst"), caller.get("self")
     name = getattr(jump, "opname", "")
-    if isinstance(condition.sym_num, torch.SymBool) and "JUMP" in name:
+    if isinstance(condition.sym_num, torch.SymBool) and does(name) is Does.JUMP:
         asked = "FALSE" in name
         try:
             if _Path(frame, jump, condition).same(not asked):
@@ -100,36 +99,38 @@ class _Path:
 
     def _step(self, inst: Any, at: int) -> int:
         """The place of the next instruction."""
-        name = inst.opname
-        if "JUMP" in name:
-            return self._jumped(inst, at)
-        if name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"):
-            self._push(self.frame.symbolic_locals.get(inst.argval))
-        elif name == "LOAD_CONST":
-            self.stack.append(inst.argval)
-        elif name == "LOAD_GLOBAL":
-            self.stack.append(_Named(inst))
-        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
-            named = self._pop()
-            if not isinstance(named, _Named):
+        match does(inst.opname):
+            case Does.JUMP:
+                return self._jumped(inst, at)
+            case Does.LOCAL:
+                self._push(self.frame.symbolic_locals.get(inst.argval))
+            case Does.CONSTANT:
+                self.stack.append(inst.argval)
+            case Does.GLOBAL:
+                self.stack.append(_Named(inst))
+            case Does.ATTRIBUTE:
+                named = self._pop()
+                if not isinstance(named, _Named):
+                    raise _Unseen
+                self.stack.append(_Named(named.inst, (*named.inside, str(inst.argval))))
+            case Does.CALL if inst.arg == 0:
+                self.stack.append(self._called(self._pop()))
+            case Does.NOT:
+                self.stack.append(not self._known())
+            case Does.IS:
+                other, one = self._pop(), self._pop()
+                self.stack.append(_identical(one, other) != bool(inst.arg))
+            case Does.COMPARE:
+                other, one = self._pop(), self._pop()
+                self.stack.append(_compared(inst.argval, one, other))
+            case Does.COPY if inst.arg == 1 and self.stack:
+                self.stack.append(self.stack[-1])
+            case Does.POP:
+                self._pop_any()
+            case Does.NOTHING:
+                pass
+            case _:
                 raise _Unseen
-            self.stack.append(_Named(named.inst, (*named.inside, str(inst.argval))))
-        elif name == "CALL" and inst.arg == 0:
-            self.stack.append(self._called(self._pop()))
-        elif name == "UNARY_NOT":
-            self.stack.append(not self._known())
-        elif name == "IS_OP":
-            other, one = self._pop(), self._pop()
-            self.stack.append(_identical(one, other) != bool(inst.arg))
-        elif name == "COMPARE_OP":
-            other, one = self._pop(), self._pop()
-            self.stack.append(_compared(inst.argval, one, other))
-        elif name == "COPY" and inst.arg == 1 and self.stack:
-            self.stack.append(self.stack[-1])
-        elif name == "POP_TOP":
-            self._pop_any()
-        elif name not in _IDLE:
-            raise _Unseen
         return at + 1
 
     def _jumped(self, inst: Any, at: int) -> int:

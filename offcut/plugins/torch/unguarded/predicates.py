@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from offcut.plugins.torch.unguarded.opcodes import Does, does
+
 _PREDICATES = (
     torch.jit.is_scripting,
     torch.jit.is_tracing,
@@ -32,8 +34,6 @@ _PREDICATES = (
 
 _DEPTH = 4
 """So many functions that call each other are read."""
-
-_IDLE = ("RESUME", "NOP", "CACHE", "PRECALL", "PUSH_NULL", "EXTENDED_ARG", "NOT_TAKEN")
 
 
 class _Other(Exception):
@@ -59,7 +59,10 @@ def predicate(function: Any) -> Callable[[], bool] | None:
     """
     try:
         return _answer(function, _DEPTH).predicate
-    except _Other:
+    except (
+        _Other,
+        IndexError,
+    ):  # a stack that holds less than an instruction takes: another CPython
         return None
 
 
@@ -72,25 +75,28 @@ def _answer(function: Any, depth: int) -> _Answer:
     stack: list[Any] = []
     local: dict[str, Any] = {}
     for inst in dis.get_instructions(function):
-        name, said = inst.opname, str(inst.argval)
-        if name == "RETURN_VALUE":
-            break
-        if name in ("LOAD_CONST", "LOAD_SMALL_INT"):
-            stack.append(inst.argval)
-        elif name == "LOAD_GLOBAL":
-            stack.append(function.__globals__.get(said))
-        elif name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW"):
-            stack.append(local.get(said))
-        elif name == "STORE_FAST":
-            local[said] = stack.pop()
-        elif name == "IMPORT_NAME":
-            stack[-2:] = [sys.modules.get(said) if "." not in said else None]
-        elif name in ("LOAD_ATTR", "LOAD_METHOD"):
-            stack[-1] = vars(stack[-1]).get(said) if isinstance(stack[-1], ModuleType) else None
-        elif name == "CALL" and inst.arg == 0:
-            stack[-1] = _answer(stack[-1], depth - 1)
-        elif name not in _IDLE:
-            raise _Other
+        said = str(inst.argval)
+        match does(inst.opname):
+            case Does.RETURN:
+                break
+            case Does.CONSTANT:
+                stack.append(inst.argval)
+            case Does.GLOBAL:
+                stack.append(function.__globals__.get(said))
+            case Does.LOCAL:
+                stack.append(local.get(said))
+            case Does.STORE:
+                local[said] = stack.pop()
+            case Does.MODULE:
+                stack[-2:] = [sys.modules.get(said) if "." not in said else None]
+            case Does.ATTRIBUTE:
+                stack[-1] = vars(stack[-1]).get(said) if isinstance(stack[-1], ModuleType) else None
+            case Does.CALL if inst.arg == 0:
+                stack[-1] = _answer(stack[-1], depth - 1)
+            case Does.NOTHING:
+                pass
+            case _:
+                raise _Other
     if not stack or not isinstance(stack[-1], _Answer):
         raise _Other
     return stack[-1]
