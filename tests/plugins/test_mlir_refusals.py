@@ -168,15 +168,68 @@ offcut-partition: cannot find the loop 'k'
     )
 
 
-def test_an_option_that_says_no_tile_is_refused() -> None:
-    assert (
-        refusal(AXPY, tile="i:8")
-        == """\
-offcut-partition: cannot take tile='i:8'
-  because  'i:8' is no loop and its tile
+TILES = """
   help     tile="i=8,j=32"
   help     tile=8,32 by depth"""
-    )
+TAILS = """
+  help     tail=mask
+  help     tail="i=balance,j=mask\""""
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tile": "i:8"}, "tile='i:8'\n  because  'i:8' is no loop and its tile" + TILES),
+        ({"tile": "i=-1"}, "tile='i=-1'\n  because  'i=-1' is no loop and its tile" + TILES),
+        ({"tile": "=8"}, "tile='=8'\n  because  '=8' is no loop and its tile" + TILES),
+        ({"tile": "i=8,i=4"}, "tile='i=8,i=4'\n  because  it says two tiles of i" + TILES),
+        (
+            {"tile": -1},
+            "tile=-1\n  because  -1 is no tile: one is from 1 on, and 0 leaves a loop as it is"
+            + TILES,
+        ),
+        (
+            {"tile": "i=8", "tail": "q=cut"},
+            "tail='q=cut'\n  because  no loop that is cut is called q: i" + TAILS,
+        ),
+        (
+            {"tail": "i=cut"},
+            "tail='i=cut'\n  because  no loop that is cut is called i: none is cut" + TAILS,
+        ),
+        (
+            {"tile": "i=8", "tail": "i=cut,mask"},
+            "tail='i=cut,mask'\n  because  'mask' is no loop and its strategy" + TAILS,
+        ),
+        (
+            {"tile": "i=8", "tail": "i=cut,i=mask"},
+            "tail='i=cut,i=mask'\n  because  it says two strategies of i" + TAILS,
+        ),
+        (
+            {"tile": "i=8", "copies": -2},
+            "copies=-2\n  because  it is what one store may become: 1 or more\n"
+            "  help     copies=1 leaves every condition where it is",
+        ),
+    ],
+)
+def test_an_option_that_says_nothing_is_refused(options: dict[str, object], text: str) -> None:
+    assert refusal(AXPY, **options) == f"offcut-partition: cannot take {text}"
+
+
+def test_options_are_read_where_there_is_no_loop() -> None:
+    empty = "func.func @f() { return }"
+    for options in ({"tile": -1}, {"copies": 0}, {"tail": "i=mask"}):
+        assert refusal(empty, **options).startswith("offcut-partition: cannot take")
+    module = parsed(empty)
+    OffcutPartition(tile="").apply(context(), module)
+    assert str(module) == str(parsed(empty))
+
+
+def test_an_empty_text_says_no_tile() -> None:
+    module = parsed(AXPY)
+    OffcutPartition(tile="").apply(context(), module)
+    none = parsed(AXPY)
+    OffcutPartition().apply(context(), none)
+    assert str(module) == str(none)
 
 
 def test_a_strategy_that_is_none_is_refused() -> None:

@@ -158,3 +158,17 @@ def test_what_of_it_is_not_ours_is_refused_by_its_name() -> None:
     given = "float[n, 24] x, uint8[5, 2, 8] w, float[10] scales"
     with pytest.raises(oc.DescribeError, match="weights of 4 bits, or that calls give"):
         oc.from_onnx(model(given, "float[n, 5] y", f"y = {OF_BITS})"))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint16])
+def test_numbers_of_16_bits_are_quantized_as_those_of_8(dtype: Any) -> None:
+    """As `quantize_static(…, activation_type=QuantType.QUInt16)` writes it into files of old operator sets."""
+    text = f"""{HEAD} g (float[n, 4] x) => (float[n, 4] y) {{
+        q = com.microsoft.QuantizeLinear (x, s, z)  y = com.microsoft.DequantizeLinear (q, s, z) }}"""
+    proto = onnx.parser.parse_model(text)
+    for name, array in (("s", np.float32(0.01)), ("z", dtype(120))):
+        proto.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    mine = oc.from_onnx(proto, threads=1)
+    for n in (1, 3):
+        feed = {"x": 300 * floats(n, n, 4)}
+        np.testing.assert_array_equal(mine(feed)["y"], exact(proto, feed)[0])

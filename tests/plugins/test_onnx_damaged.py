@@ -86,6 +86,19 @@ def test_every_part_of_a_file_that_is_cut_off_is_refused_or_a_model() -> None:
         refusal(text[:end])
 
 
+def test_nodes_that_stand_before_what_they_read_are_put_after_it() -> None:
+    text = """g (bool c, float[n] x) => (float[n] y) {
+        z = If (c) <then_branch = t () => (float[n] p) { p = Neg (b) }, else_branch = e () => (float[n] q) { q = Exp (a) }>
+        y = Add (z, b)  b = Relu (a)  a = Mul (x, x) }"""
+    proto = onnx.parser.parse_model(HEAD + text)
+    before = proto.SerializeToString()
+    model, x = oc.from_onnx(proto, threads=1), np.float32([0.5, -1.0])
+    np.testing.assert_allclose(model({"c": np.array(True), "x": x})["y"], 0 * x, atol=1e-7)
+    found = model({"c": np.array(False), "x": x})["y"]
+    np.testing.assert_allclose(found, np.exp(x * x) + x * x, rtol=1e-6)
+    assert proto.SerializeToString() == before
+
+
 def test_a_node_that_reads_what_it_gives_is_refused() -> None:
     text = "g (float[n, 4] x) => (float[n, 4] y) { a = Add (x, y)  y = Relu (a) }"
     assert "must be topologically sorted" in refusal(onnx.parser.parse_model(HEAD + text))

@@ -67,6 +67,18 @@ def test_an_extent_that_only_one_number_fits_is_that() -> None:
         model({"x": drawn(3, 1, 4, 5, 5), "y": drawn(4, 1, 5)})
 
 
+def test_a_length_that_the_exporter_wrote_into_a_shape_is_that() -> None:
+    """As of `torch.nn.MultiheadAttention`, which is exported for one length: the batch still varies."""
+    proto = parsed("""g (float[s, b, 6] x) => (float[s, k, 3] y) {
+        shape = Shape (x)  b = Gather (shape, one)  twice = Mul (b, two)
+        to = Concat <axis = 0> (five, twice, three)  y = Reshape (x, to) }""",
+        one=np.array([1]), two=np.array([2]), five=np.array([5]), three=np.array([3]))  # fmt: skip
+    model = each(proto, [{"x": drawn(1, 5, b, 6)} for b in (1, 2, 7)])
+    assert {*bounds(model)} == {"b"}
+    with pytest.raises(oc.CallError, match=r"axis 0 is 5, not 4"):
+        model({"x": drawn(1, 4, 2, 6)})
+
+
 def test_extents_that_no_single_number_fits_are_refused() -> None:
     proto = parsed("g (float[b, n] x) => (float[p, q] y) { y = Add (x, v) }", v=drawn(1, 3, 5))
     with pytest.raises(oc.DescribeError) as refused:

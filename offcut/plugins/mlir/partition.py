@@ -12,14 +12,20 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import PassFailedException
 
-from offcut.errors import DescribeError, OffcutError, PartitionError
+from offcut.errors import OffcutError, PartitionError
 from offcut.ir import For, Program, Store, blocks, walk
 from offcut.pipeline import partition
 from offcut.plugins.mlir.guarding import Made, guarded
 from offcut.plugins.mlir.nest import Nest
+from offcut.plugins.mlir.options import (
+    OP,
+    check_copies,
+    check_read,
+    tails_of,
+    tiles_by_depth,
+    tiles_by_name,
+)
 from offcut.plugins.mlir.reading import read
-
-OP = "offcut-partition"
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,12 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Cut the nests of a module in place, all or none."""
-        wanted = _by_name(self.tile, "tile") if isinstance(self.tile, str) else {}
+        wanted = tiles_by_name(self.tile) if isinstance(self.tile, str) else {}
+        depths = () if isinstance(self.tile, str) else tiles_by_depth(self.tile)
+        tails = tails_of(self.tail)
+        check_copies(self.copies)
         made: list[tuple[scf.ForOp, Made]] = []
-        reached: set[str] = set()
+        reached: dict[str, None] = {}
         loops: dict[str, None] = {}
         for loop in _outermost(op):
             try:
@@ -58,48 +67,52 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
             named = _named(nest.program)
             loops |= dict.fromkeys(named)
             tiles = {name: tile for name, tile in wanted.items() if name in named}
-            tiles = tiles if wanted else self.by_depth(nest.program)
-            reached |= set(tiles)
+            tiles = tiles if wanted else _by_depth(depths, nest.program)
+            reached |= dict.fromkeys(tiles)
             if wanted and not tiles:
                 continue
             try:
-                made.append((loop, self.cut(nest, tiles)))
+                made.append((loop, self.cut(nest, tiles, tails)))
             except OffcutError as refused:
                 loop.emit_error(str(refused), PassFailedException(str(refused)))
         missing = [name for name in wanted if name not in reached]
         if missing:
             raise PassFailedException(str(_no_loop(missing[0], tuple(loops))))
+        check_read(self.tail, tails, reached)
         for loop, one in made:
             Rewriter.insert_op(one.operations, InsertPoint.before(loop))
             for old, new in zip(loop.results, one.results, strict=True):
                 old.replace_all_uses_with(new)
             Rewriter.erase_op(loop)
 
-    def cut(self, nest: Nest, tiles: dict[str, int]) -> Made:
+    def cut(self, nest: Nest, tiles: dict[str, int], tails: str | dict[str, str]) -> Made:
         """What takes the place of a nest."""
-        tail = _by_axis(self.tail, tiles)
-        found = partition(nest.program, tiles, tail, target="interpret", copies=self.copies)
+        mine = (
+            tails
+            if isinstance(tails, str)
+            else {name: tail for name, tail in tails.items() if name in tiles}
+        )
+        found = partition(nest.program, tiles, mine, target="interpret", copies=self.copies)
         found.prove()
         return guarded(nest, found.loops)
 
-    def by_depth(self, program: Program) -> dict[str, int]:
-        """The tiles that were given by depth, by the names of the loops there."""
-        given = (self.tile,) if isinstance(self.tile, int) else self.tile
-        assert not isinstance(given, str)
-        found: dict[str, int] = {}
 
-        def seek(body: tuple[object, ...], depth: int) -> None:
-            for stmt in body:
-                inner = depth
-                if isinstance(stmt, For):
-                    if depth < len(given) and given[depth] > 0:
-                        found[_name_of(stmt, program)] = given[depth]
-                    inner += 1
-                for block in blocks(stmt):  # type: ignore[arg-type]
-                    seek(block, inner)
+def _by_depth(given: tuple[int, ...], program: Program) -> dict[str, int]:
+    """The tiles that were given by depth, by the names of the loops there."""
+    found: dict[str, int] = {}
 
-        seek(program.body, 0)
-        return found
+    def seek(body: tuple[object, ...], depth: int) -> None:
+        for stmt in body:
+            inner = depth
+            if isinstance(stmt, For):
+                if depth < len(given) and given[depth] > 0:
+                    found[_name_of(stmt, program)] = given[depth]
+                inner += 1
+            for block in blocks(stmt):  # type: ignore[arg-type]
+                seek(block, inner)
+
+    seek(program.body, 0)
+    return found
 
 
 def _outermost(op: ModuleOp) -> list[scf.ForOp]:
@@ -136,32 +149,6 @@ def _name_of(loop: For, program: Program) -> str:
 
 def _stored(loop: For) -> dict[str, None]:
     return dict.fromkeys(stmt.buffer for stmt in walk(loop) if isinstance(stmt, Store))
-
-
-def _by_name(text: str, option: str) -> dict[str, int]:
-    """``"i=8,j=32"`` as a tile by loop."""
-    found: dict[str, int] = {}
-    for part in filter(None, text.replace(",", " ").split()):
-        name, equals, number = part.partition("=")
-        if not equals or not number.isdecimal():
-            refused = DescribeError(
-                OP,
-                f"cannot take {option}={text!r}",
-                because=f"{part!r} is no loop and its tile",
-                help=(f'{option}="i=8,j=32"', f"{option}=8,32 by depth"),
-            )
-            raise PassFailedException(str(refused))
-        found[name] = int(number)
-    return found
-
-
-def _by_axis(text: str, tiles: dict[str, int]) -> str | dict[str, str]:
-    """The strategies of the loops that are cut."""
-    if "=" not in text:
-        return text
-    pairs = (part.partition("=") for part in text.replace(",", " ").split())
-    said = {name: strategy for name, _, strategy in pairs}
-    return {name: strategy for name, strategy in said.items() if name in tiles}
 
 
 def _no_loop(name: str, loops: tuple[str, ...]) -> PartitionError:

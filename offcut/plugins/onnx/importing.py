@@ -21,6 +21,7 @@ from offcut.plugins.onnx.making.context import Context, arithmetic, plain
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused
+from offcut.plugins.onnx.ordering import ordered
 from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
 
@@ -79,6 +80,7 @@ def imported(
 
     Raises DescribeError as `from_onnx` does.
     """
+    proto = ordered(proto)
     _checked(without(proto, weights) if weights else proto)
     facts = SizeFacts(sizes)
     while True:

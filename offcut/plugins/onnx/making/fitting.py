@@ -29,6 +29,9 @@ MOST_FACTOR = 4096
 """Of how many numbers a size may be made a multiple: an image is halved some five times, and each is seen twice."""
 
 
+MOST_EXTENTS = 8
+"""Of how many elements a vector of integers may be a shape, for numbers that sizes may be: images of volumes have five extents."""
+
 MOST_PAIRS = 300
 """Of how many pairs of extents it is guessed which is equal: for each, the node is taken anew. Three images of open sizes have less."""
 
@@ -40,12 +43,13 @@ def settle_sizes(g: Context, operands: Sequence[Operand | None], taken: Taken) -
     """Look for a size that is a number, where a node is refused.
 
     Raises Wanted where the node is taken with one size that nobody bounded as one of the numbers among the extents of its operands,
-    and with no other such size or number, nor with the next: that one would say that it is taken with any.
+    or the elements where these are a shape, and with no other such size or number, nor with the next: that one would say that it is taken with any.
     """
     shapes = [g.shape(one) for one in operands if one is not None]
     every = dict.fromkeys(extent for shape in shapes for extent in shape)
     names = [one.name for one in every if isinstance(one, Var) and one.name in g.free]
-    numbers = [one for one in every if isinstance(one, int) and one > 1]
+    listed = dict.fromkeys(one for operand in operands for one in _listed(operand))
+    numbers = [one for one in {**every, **listed} if isinstance(one, int) and one > 1]
     found = [
         (name, number)
         for name, number in product(names, numbers)
@@ -107,6 +111,13 @@ def _as_shape(g: Context, operand: Operand) -> Sequence[Element]:
     if isinstance(operand, Known) and operand.symbolic:
         return operand.elements
     return g.shape(operand)
+
+
+def _listed(operand: Operand | None) -> Sequence[Element]:
+    """The elements of a short vector of integers, such as a shape is; none of other operands."""
+    if not isinstance(operand, Known) or operand.array.ndim != 1 or operand.dtype != "int64":
+        return ()
+    return operand.elements if operand.array.size <= MOST_EXTENTS else ()
 
 
 def _joined(g: Context, every: Iterable[Expr]) -> dict[str, Expr]:

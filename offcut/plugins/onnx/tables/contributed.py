@@ -18,7 +18,13 @@ from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator, scalar
 from offcut.plugins.onnx.rules.products import multiplied, without_zero
 from offcut.plugins.onnx.rules.reductions import REDUCTIONS
 from offcut.plugins.onnx.rules.shapes import SHAPES
-from offcut.plugins.onnx.tables.quantization import dequantized, dynamically, quantized, ratio_of
+from offcut.plugins.onnx.tables.quantization import (
+    QUANTIZATION,
+    dequantized,
+    dynamically,
+    quantized,
+    ratio_of,
+)
 
 
 def _real(g: Context, call: Call, place: int) -> Operand:
@@ -183,6 +189,7 @@ def _skipped(name: str, epsilon: float) -> Operator:
 
 CONTRIBUTED: Mapping[str, Operator] = {
     "BiasGelu": _gelu("gelu"),
+    "DequantizeLinear": QUANTIZATION["DequantizeLinear"],
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "FastGelu": _gelu("gelu_tanh"),
     "FusedMatMul": _matmul,
@@ -200,6 +207,7 @@ CONTRIBUTED: Mapping[str, Operator] = {
     "QLinearSigmoid": _between(ELEMENTWISE["Sigmoid"]),
     "QLinearSoftmax": _between(REDUCTIONS["Softmax"]),
     "QLinearWhere": _between(ELEMENTWISE["Where"], 2, plain=1),
+    "QuantizeLinear": QUANTIZATION["QuantizeLinear"],
     "QuickGelu": _quick_gelu,
     "SkipLayerNormalization": _skipped("layernorm", 1e-12),
     "SkipSimplifiedLayerNormalization": _skipped("rmsnorm", 1e-6),
