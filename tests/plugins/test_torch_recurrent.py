@@ -78,8 +78,14 @@ def test_a_program_that_torch_exported_keeps_its_length() -> None:
     with pytest.raises(oc.CallError) as refused:
         taken(torch.randn(4, 6, 8))
     assert str(refused.value) == (
-        "call: cannot take input of shape (4, 6, 8)\n  because  axis 1 is 5 in every call"
+        "call: cannot take input of shape (4, 6, 8)\n"
+        "  because  axis 1 is 5 in every call\n"
+        "  help     from_torch(module, args), where the module takes it"
     )
+    module = oc.from_torch(model, (torch.randn(3, 5, 8),))
+    assert module(torch.randn(4, 6, 8))[0].shape == (4, 6, 6)
+    with pytest.raises(oc.CallError, match=r"axis 2 is 8 in every call$"):
+        module(torch.randn(4, 6, 9))
 
 
 def test_torch_traces_as_before_once_we_have_traced() -> None:

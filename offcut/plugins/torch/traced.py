@@ -225,12 +225,14 @@ class Given:
 
     fixed   extents that do not change, by axis
     bounded the least and the greatest extent that a program states, by axis
+    other   what takes other extents than the fixed ones, where it may be had
     """
 
     name: str
     value: Any
     fixed: tuple[tuple[int, int], ...] = ()
     bounded: tuple[tuple[int, int, int], ...] = ()
+    other: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, node: Any, facts: Facts, stated: bool) -> Given:
@@ -245,7 +247,8 @@ class Given:
         bounded = tuple(
             (axis, *facts.range(one)) for axis, one in sizes if stated and one.is_Symbol
         )
-        return cls(node.name, value, fixed, bounded)
+        other = ("from_torch(module, args), where the module takes it",) if stated else ()
+        return cls(node.name, value, fixed, bounded, other)
 
     def check(self, given: Any) -> None:
         """Raises CallError where an argument is not such a one."""
@@ -277,7 +280,9 @@ class Given:
             for axis, extent in self.fixed:
                 if given.shape[axis] != extent:
                     raise self._refused(
-                        f"of shape {tuple(given.shape)}", f"axis {axis} is {extent} in every call"
+                        f"of shape {tuple(given.shape)}",
+                        f"axis {axis} is {extent} in every call",
+                        *self.other,
                     )
             for axis, least, most in self.bounded:
                 if not least <= given.shape[axis] <= most:
