@@ -316,3 +316,20 @@ def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
             '  help     tail="cut"\n'
             '  help     tail="mask"'
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"tile": "i=4"}, "tile='i=4'\n  because  it is said by loop\n  help     tile={\"i\": 8}"),
+        (
+            {"tail": 3},
+            "tail=3\n  because  it is said by loop\n"
+            '  help     tail="mask"\n  help     tail={"i": "mask"}',
+        ),
+    ],
+)
+def test_an_option_that_says_nothing_by_loop_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(DescribeError) as refused:
+        plugin.partitioned(**options)
+    assert str(refused.value) == f"tvm: cannot take {text}"

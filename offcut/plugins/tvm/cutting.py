@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import tvm
@@ -71,10 +72,14 @@ def partitioned(
     tail    a strategy of `offcut.partition`, or one by loop
     report  is told what became of each function
 
+    Raises DescribeError where `tile` or `tail` is something else.
+
     >>> from offcut.plugins.tvm import partitioned
     >>> partitioned(tile={"i": 8}, tail="shift").info.name
     'offcut.partitioned'
     """
+    _checked("tile", tile, (Mapping, NoneType), 'tile={"i": 8}')
+    _checked("tail", tail, (Mapping, str), 'tail="mask"', 'tail={"i": "mask"}')
     told = Report() if report is None else report
     settings = dict(tile or {}), tail
 
@@ -123,6 +128,13 @@ def register(
     report = Report()
     tirx.compilation_pipeline.register_tir_pipeline(name, pipeline(tile, tail, report))
     return report
+
+
+def _checked(option: str, given: object, kinds: tuple[type, ...], *help: str) -> None:
+    if not isinstance(given, kinds):
+        raise DescribeError(
+            "tvm", f"cannot take {option}={given!r}", because="it is said by loop", help=help
+        )
 
 
 def _settings(
