@@ -25,6 +25,48 @@ MAX_SIZE = 2**31 - 1
 _POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
 
 
+class Undecided(DescribeError, TypeError):
+    """Of a relation of sizes that is asked whether it holds; a TypeError as well, since that is what sympy expects then."""
+
+
+_RELATIONS = (sympy.Le, sympy.Ge, sympy.Lt, sympy.Gt)
+
+
+class _Asked:
+    """What a relation of sizes says where Python asks whether it holds, as it does of the first of ``1 <= n <= m``."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        raise Undecided(
+            "dim",
+            f"cannot decide {self}",
+            because="a size is known only when the kernel runs, and a chain a <= n <= b asks for the first part alone",
+            help=("assume(a <= n, n <= b)",),
+        )
+
+    @property
+    def func(self) -> Any:
+        """What sympy makes of it: a relation of its own."""
+        return next(kind for kind in type(self).__mro__ if kind in _RELATIONS)
+
+
+class _Le(_Asked, sympy.Le):  # type: ignore[misc]  # sympy ships no types
+    __slots__ = ()
+
+
+class _Ge(_Asked, sympy.Ge):  # type: ignore[misc]
+    __slots__ = ()
+
+
+class _Lt(_Asked, sympy.Lt):  # type: ignore[misc]
+    __slots__ = ()
+
+
+class _Gt(_Asked, sympy.Gt):  # type: ignore[misc]
+    __slots__ = ()
+
+
 class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
     """A symbolic size with ``min <= size <= max`` and ``size % multiple_of == 0``."""
 
@@ -46,6 +88,18 @@ class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
     def _hashable_content(self) -> tuple[Any, ...]:
         content: tuple[Any, ...] = super()._hashable_content()
         return (*content, self.min, self.max, self.multiple_of)
+
+    def __le__(self, other: Any) -> Any:
+        return _Le(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _Ge(self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return _Lt(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _Gt(self, other)
 
     def __mod__(self, other: Any) -> Any:
         return Residue(self, other) if isinstance(other, int) else super().__mod__(other)

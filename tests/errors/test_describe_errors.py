@@ -1034,3 +1034,33 @@ def test_what_an_array_has_and_a_tensor_has_not_is_named(name: str, help: str) -
         "  because  A is a tensor, and expressions are about one element at a time\n"
         "  help     A.shape[0]",
     )
+
+
+@pytest.mark.parametrize(
+    ("ask", "relation"),
+    [
+        (lambda: assume(1 <= n <= 9), "n >= 1"),
+        (lambda: assume(n <= 9 <= 10), "n <= 9"),
+        (lambda: min(n, 3), "n > 3"),
+        (lambda: max(n, 3), "n < 3"),
+    ],
+    ids=shown,
+)
+def test_a_relation_of_sizes_is_not_asked_whether_it_holds(
+    ask: Callable[[], Any], relation: str
+) -> None:
+    refused(
+        ask,
+        f"dim: cannot decide {relation}\n"
+        "  because  a size is known only when the kernel runs, and a chain a <= n <= b asks for the first part alone\n"
+        "  help     assume(a <= n, n <= b)",
+    )
+
+
+def test_a_relation_of_sizes_stays_one_of_sympy() -> None:
+    one = n < 9
+    assert isinstance(one, sympy.Lt)
+    assert ~one == sympy.Ge(n, 9)
+    assert one.subs(n, 3) == sympy.true
+    assert sympy.Max(n, 9) == sympy.Max(9, n)
+    assume(one, n >= 3)
