@@ -130,8 +130,13 @@ def _ascending(ends: Sequence[int | None]) -> bool:
     return known == sorted(known)
 
 
+def is_within(start: int, stop: int, extent: int) -> bool:
+    """Whether ``start:stop`` are elements of an axis; where it is nothing, its place does not matter, as in numpy."""
+    return 0 <= start <= stop and (stop <= extent or start == stop)
+
+
 def _slice(x: Array, axis: int, start: int, stop: int, step: int = 1) -> Array:
-    if not (0 <= start <= stop and (stop <= x.shape[axis] or start == stop)):
+    if not is_within(start, stop, x.shape[axis]):
         raise CallError(
             "graph",
             f"cannot take {start}:{stop} of axis {axis}",

@@ -147,7 +147,7 @@ def test_a_slice_that_only_a_call_can_judge_is_refused_there() -> None:
     x = floats("slice", 7, 8)
     np.testing.assert_array_equal(model(x), x[2:7])
     for few in (0, 1, 6):
-        with pytest.raises(CallError, match="reaches outside of x"):
+        with pytest.raises(CallError, match="2:7 of axis 0 is not within 0:"):
             model(floats("slice", few, 8))
         with pytest.raises(CallError, match="cannot take 2:7 of axis 0"):
             interpreted(Bound(graph), {"x": floats("slice", few, 8)})

@@ -15,7 +15,7 @@ from offcut.core.expr import Binary
 from offcut.core.program import Kind
 from offcut.describe.request import lent
 from offcut.errors import CallError, DescribeError
-from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
+from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted, parse_graph
 from tests.compiled import floats
 from tests.graphs import arrays, drawn
 from tests.operators import near
@@ -201,8 +201,52 @@ def test_a_slice_that_leaves_its_array_is_refused_at_the_call() -> None:
     made.output(made.node("relu", made.node("slice", x, 0, n, Binary("+", n, ix.const(4)))))
     model = compiled(made.bound, threads=1)
     assert model(np.ones((9, 4), "float32"), n=5).shape == (4, 4)
-    with pytest.raises(CallError, match="reaches outside of x"):
+    with pytest.raises(CallError, match="6:10 of axis 0 is not within 0:9"):
         model(np.ones((9, 4), "float32"), n=6)
+
+
+SLICES = {
+    "of columns, then of rows": (
+        "s: float32[4, m] = slice(x, 1, 0, m)\ny: float32[2, m] = slice(s, 0, 0, 2)",
+        "0:4 of axis 1 is not within 0:3",
+    ),
+    "from before the first column": (
+        "s: float32[4, m] = slice(x, 1, n - m, n)\ny: float32[2, m] = slice(s, 0, 1, 3)",
+        "-1:3 of axis 1 is not within 0:3",
+    ),
+    "by steps past the last": (
+        "y: float32[4, (m + 3)//4] = slice(x, 1, 0, m, 4)",
+        "0:4 of axis 1 is not within 0:3",
+    ),
+    "that ends before it begins": (
+        "y: float32[4, (n - m + 1)//2] = slice(x, 1, m, n, 2)",
+        "4:3 of axis 1 is not within 0:3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_a_slice_past_its_axis_is_refused_though_it_stays_within_the_array(name: str) -> None:
+    lines, because = SLICES[name]
+    graph = parse_graph(
+        f"graph late\nsize n in 0:65\nsize m in 0:65\ninput x: float32[4, n]\ninput z: float32[m]\n"
+        f"{lines}\noutput y"
+    )
+    bound, model = Bound(graph, {}), compiled(Bound(graph, {}), threads=1)
+    x = floats("slices", 4, 3)
+    for count in (0, 1, 2, 3):
+        given = {"x": x, "z": np.ones(count, "float32")}
+        np.testing.assert_array_equal(model(given)["y"], interpreted(bound, given)["y"])
+    given["z"] = np.ones(4, "float32")
+    with pytest.raises(CallError) as refused:
+        model(given)
+    at = lines.partition(":")[0]
+    assert (
+        str(refused.value)
+        == f"late: cannot run at n = 3, m = 4\n  at       {at}\n  because  {because}"
+    )
+    with pytest.raises(CallError, match="cannot take"):
+        interpreted(bound, given)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3, 5])

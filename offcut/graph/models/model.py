@@ -37,7 +37,8 @@ from offcut.graph.models.memory.arena import ALIGNMENT, Arena, arena_of
 from offcut.graph.models.memory.calls import Calls
 from offcut.graph.models.memory.operands import Operands
 from offcut.graph.models.plan import ModelPlan, planned
-from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of
+from offcut.graph.models.running import ARENA, Frame, Prepared, extents_of, limits_of, refusal
+from offcut.graph.models.slices import open_slices
 from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
@@ -150,6 +151,7 @@ class Model:
             batches=MicroBatches(operands, self._values, self._lengths, graph.sizes, how["parts"]),
             valued=self._valued,
         )
+        self._slices = (*open_slices(asked.graph),)
         self._known: dict[object, _Known] = {}
         self._given = [numbers.get(name) for name in graph.outputs]
         self._arenas: list[tuple[int, int, Array]] = []
@@ -304,6 +306,9 @@ class Model:
         }
         known = checked_sizes(self.declared, checked_arrays(self.declared, windows), dict(sizes))
         number = self._valued(known)
+        for one in self._slices:
+            if because := one.fault(number):
+                raise refusal(self.bound.graph.name, known, one.name, because)
         fresh = tuple(self._allocation(output, number) for output in self._fresh)
         with self._lock:
             if len(self._known) >= MOST_FRAMES:

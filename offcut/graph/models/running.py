@@ -85,7 +85,7 @@ class Frame:
         self._shared, self._number, self._sizes = shared, number, sizes
         operands = shared.calls.operands
         if max(number.values, default=0) > MOST:
-            raise _refused(shared.name, sizes, "", f"an extent is more than {MOST:,}")
+            raise refusal(shared.name, sizes, "", f"an extent is more than {MOST:,}")
         in_parts, _ = shared.runs(number, sizes)
         self._plan = ArenaPlan(shared.arena, number, in_parts)
         self.arena_bytes = self._scratch_at = self._plan.bytes
@@ -143,7 +143,7 @@ class Frame:
             behind = at + 1 + len(others)
             for n, because in self._refused:
                 if at <= n < behind:
-                    raise _refused(shared.name, self._sizes, steps[n].name, because)
+                    raise refusal(shared.name, self._sizes, steps[n].name, because)
             laid = self._checked(self._number, slice(arrays[at], arrays[behind]))
             if native:
                 yield self._batch(at, behind, laid)
@@ -206,7 +206,7 @@ class Frame:
                 one = operands.arrays[n]
                 shape = tuple(map(number, one.shape))
                 because = f"an array of shape {shape} reaches outside of {one.root}"
-                raise _refused(shared.name, self._sizes, one.value, because)
+                raise refusal(shared.name, self._sizes, one.value, because)
         return found
 
     def _batch(self, first: int, end: int, laid: Laid) -> Batch:
@@ -268,6 +268,10 @@ def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
     yield from arena.needs.values()
 
 
-def _refused(name: str, sizes: Mapping[str, int], at: str, because: str) -> CallError:
+def refusal(name: str, sizes: Mapping[str, int], at: str, because: str) -> CallError:
+    """Of a call at these sizes.
+
+    at  a value or a kernel
+    """
     where = ", ".join(f"{size} = {value}" for size, value in sizes.items())
     return CallError(name, f"cannot run at {where}", at=at, because=because)
