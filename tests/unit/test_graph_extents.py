@@ -9,6 +9,7 @@ from offcut.core.expr import Binary, Expr, Var
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
+from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import normal
 
 SIZES = [{"n": n, "m": m} for n, m in ((0, 0), (1, 5), (4, 1), (7, 3), (12, 8), (13, 2), (29, 31))]
@@ -64,3 +65,17 @@ def _drawn(rng: random.Random, depth: int) -> Expr:
     if op in ("//", "%"):
         return Binary(op, left, ix.const(rng.choice((2, 2, 3, 4))))
     return Binary(op, left, _drawn(rng, depth - 1))
+
+
+def test_the_sides_of_a_sum_of_extremes_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums: list[extents.Terms] = []
+    fewest = extents._fewest
+
+    def counted(terms: extents.Terms) -> extents.Terms:
+        sums.append(terms)
+        return fewest(terms)
+
+    monkeypatch.setattr(extents, "_fewest", counted)
+    whole = parse_expr(" + ".join(f"max(p{one}, q{one})" for one in range(6)))
+    assert format_expr(normal(whole)) == format_expr(whole)
+    assert len(sums) <= 2 * 2**6  # one or two for each set of extremes; 6! times that by order

@@ -360,13 +360,24 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
     match factors:
         case (Binary("min" | "max" as op, a, b),) if count in (1, -1) and len(terms) > 1:
             rest = _with(terms, {factors: -count})
-            sides = [_fewest(_with(rest, _times(_terms(side), count))) for side in (a, b)]
-            if any(len(side) > 1 for side in sides):
-                return None
+            sides: list[Expr] = []
+            for side in (a, b):
+                one = _one_term(frozenset(_with(rest, _times(_terms(side), count)).items()))
+                if one is None:
+                    return None
+                sides.append(one)
             turned = op if count == 1 else {"min": "max", "max": "min"}[op]
-            return _terms(Binary(turned, *map(_written, sides)))
+            return _terms(Binary(turned, *sides))
         case _:
             return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _one_term(terms: frozenset[tuple[tuple[Expr, ...], int]]) -> Expr | None:
+    """A sum as one term or 0; None for what has more. Kept, since a sum of extremes comes to the same sides in any order."""
+    counts = dict(terms)
+    found = _fewest({factors: counts[factors] for factors in _ordered(counts)})
+    return _written(found) if len(found) <= 1 else None
 
 
 def _without_equal_extremes(terms: Terms, factors: tuple[Expr, ...], count: int) -> Iterator[Terms]:
