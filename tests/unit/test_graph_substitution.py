@@ -327,6 +327,41 @@ def test_what_computes_the_same_is_taken(before: str, after: str) -> None:
     assert rule("right", ONE.format(before), ONE.format(after)).name == "right"
 
 
+ROWS = "graph rows\nsize n in 0:65\ninput x: {0}[n, 4]\n{1}\noutput y"
+IS_X = "y: {0}[n, 4] = add(x, 0)"
+NOT_77 = "c: bool[n, 4] = equal(x, 77)\ny: {0}[n, 4] = where(c, 3, x)"
+MAGNITUDE = "a: {0}[n, 4] = absolute(x)\ny: {0}[n, 4] = maximum(a, 0)"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "before", "wrong"),
+    [
+        *((f"int{bits}", MAGNITUDE, "y: {0}[n, 4] = absolute(x)") for bits in (8, 16, 32, 64)),
+        ("int32", "y: {0}[n, 4] = minimum(x, 2147483646)", IS_X),
+        ("uint8", "y: {0}[n, 4] = minimum(x, 254)", IS_X),
+        ("uint64", "y: {0}[n, 4] = maximum(x, 1)", IS_X),
+        ("uint8", IS_X, NOT_77),
+        ("int32", IS_X, NOT_77),
+    ],
+)
+def test_what_is_wrong_of_one_integer_is_refused(dtype: str, before: str, wrong: str) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", *(ROWS.format(dtype, text.format(dtype)) for text in (before, wrong)))
+
+
+def test_what_is_wrong_of_one_integer_alone_is_refused() -> None:
+    scalar = "graph scalar\ninput x: int32[1]\n{0}\noutput y"
+    texts = (text.format("int32").replace("n, 4", "1") for text in (IS_X, NOT_77))
+    with pytest.raises(DescribeError, match="77 before and 3 after"):
+        rule("wrong", *map(scalar.format, texts))
+
+
+@pytest.mark.filterwarnings("error")
+def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() -> None:
+    texts = ("y: float16[n, 4] = add(x, x)", "y: float16[n, 4] = multiply(x, 2.0)")
+    assert rule("right", *(ROWS.format("float16", text) for text in texts)).name == "right"
+
+
 def test_a_rule_of_finite_elements_says_so() -> None:
     before, after = ONE.format(SOFTMAX), ONE.format("y: float32[n, m] = softmax(x, axis=1)")
     with pytest.raises(DescribeError) as refused:

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from itertools import product as pairs
+from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -84,18 +86,18 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
     _check_alike(made)
     trials = _trials(one.sizes)
     tried = False
-    for number, sizes in enumerate(trials):
-        tried |= _check_at(made, sizes, number, _by_distance(number))
-    exact = _in_float64(made)
     named = sorted({number for graph in (one, other) for number in _numbers(graph)})
+    for number, sizes in enumerate(trials):
+        tried |= _check_at(made, sizes, number, _by_distance(number), named)
+    exact = _in_float64(made)
     kinds: list[Drawn] = [partial(_beside, named), _large, _by_distance(1)]
     kinds += [] if finite else [_outside]
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
-    for number, sizes in zip(range(DRAWS), cycle(some), strict=False):
-        tried |= _check_at(made, sizes, number, _huge)
-        for kind in kinds:
-            tried |= _check_at(exact, sizes, number, kind)
+    for number, sizes in enumerate(islice(cycle(some), DRAWS)):
+        tried |= _check_at(made, sizes, number, _huge, named)
+        for place, kind in enumerate(kinds, 1):
+            tried |= _check_at(exact, sizes, number + DRAWS * place, kind, named)
     if not tried:
         raise DescribeError(
             "rule",
@@ -203,9 +205,10 @@ def _huge(generator: np.random.Generator, shape: list[int]) -> Array:
 
 
 def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
-    """Infinities and NaN among numbers near 0."""
+    """Infinities, NaN or both among numbers near 0."""
     near = generator.uniform(-2.0, 2.0, shape)
-    most = generator.choice([np.inf, -np.inf, np.nan], shape)
+    every = [np.inf, -np.inf, np.nan]
+    most = generator.choice(generator.choice([every, *([one] * 3 for one in every)]), shape)
     return np.where(generator.uniform(size=shape) < OUTSIDE, most, near)
 
 
@@ -221,28 +224,63 @@ def _alike(before: Array, after: Array) -> Array:
     return np.asarray(np.where(finite, close, ~np.isfinite(other)))
 
 
-def _drawn(value: Value, shape: list[int], seed: int, floats: Drawn) -> Array:
-    """Values of an input; of integers small ones in even trials, in odd ones all that there are."""
-    generator, dtype = np.random.default_rng(seed), numpy_dtype(value.dtype)
+def _integers(
+    dtype: np.dtype[Any],
+    named: list[float],
+    number: int,
+    generator: np.random.Generator,
+    shape: list[int],
+) -> Array:
+    """Small ones in even trials. In odd ones all that there are, with the ends of the type, 0 and the numbers that the graphs name, and
+    what is next to these: all in an array that has room for them, else some in three of four of those trials.
+    """
+    info = np.iinfo(dtype)
+    if number % 2 == 0:
+        return generator.integers(max(info.min, -2), 2, shape, dtype, endpoint=True)
+    made = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
+    centres = {info.min, info.max, 0} | {
+        by * int(n) for n in named if isfinite(n) for by in (1, -1)
+    }
+    near = {centre + off for centre in centres for off in (-1, 0, 1)}
+    special = np.array(sorted(n for n in near if info.min <= n <= info.max), dtype)
+    if made.size >= special.size:
+        made.flat[generator.permutation(made.size)[: special.size]] = special
+    elif number % 8 > 1:
+        made.flat[:] = np.roll(special, -(number // 2) * made.size)[: made.size]
+    return made
+
+
+def _drawn(
+    value: Value,
+    shape: list[int],
+    number: int,
+    generator: np.random.Generator,
+    floats: Drawn,
+    named: list[float],
+) -> Array:
+    """Values of an input."""
+    dtype = numpy_dtype(value.dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        low, high = (info.min, info.max) if seed % 2 else (max(info.min, -2), 2)
-        return generator.integers(low, high, shape, dtype, endpoint=True)
-    return floats(generator, shape).astype(dtype)
+        return _integers(dtype, named, number, generator, shape)
+    with np.errstate(over="ignore"):
+        return floats(generator, shape).astype(dtype)
 
 
-def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) -> bool:
+def _check_at(
+    made: Rule, sizes: Mapping[str, int], number: int, floats: Drawn, named: list[float]
+) -> bool:
     """Whether the graph before takes such inputs, where that after computes the same.
 
     Raises DescribeError where it does not.
     """
-    number = Numbers(sizes)
-    given = {
-        value.name: _drawn(value, [number(n) for n in value.shape], 2 * place + seed % 2, floats)
-        for place, value in enumerate(made.before.inputs, seed)
-    }
+    extent = Numbers(sizes)
+    given = {}
+    for place, value in enumerate(made.before.inputs, number):
+        generator = np.random.default_rng(2 * place + number % 2)
+        shape = [extent(n) for n in value.shape]
+        given[value.name] = _drawn(value, shape, number, generator, floats, named)
     try:
         expected = interpreted(Bound(made.before, {}), given, **sizes)
     except OffcutError:
