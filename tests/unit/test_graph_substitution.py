@@ -356,6 +356,23 @@ def test_what_is_wrong_of_one_integer_alone_is_refused() -> None:
         rule("wrong", *map(scalar.format, texts))
 
 
+FROM_ROW = """j: int64[n] = iota(n)
+i: int64[n, 1] = reshape(j, [n, 1])
+c: bool[n, 1] = less(i, {0})
+y: float32[n, 4] = where(c, x, 0.0)"""
+
+
+@pytest.mark.parametrize("row", [20, 64])
+def test_what_is_wrong_from_a_row_on_that_the_graphs_name_is_refused(row: int) -> None:
+    before, wrong = "y: float32[n, 4] = add(x, 0.0)", FROM_ROW.format(row)
+    with pytest.raises(DescribeError, match=rf"n = {row + 1}\n.* before and 0 after"):
+        rule("wrong", *(ROWS.format("float32", t).replace("0:65", "0:67") for t in (before, wrong)))
+    assert rule(
+        "right",
+        *(ROWS.format("float32", t).replace("0:65", f"0:{row + 1}") for t in (before, wrong)),
+    )
+
+
 @pytest.mark.filterwarnings("error")
 def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() -> None:
     texts = ("y: float16[n, 4] = add(x, x)", "y: float16[n, 4] = multiply(x, 2.0)")

@@ -23,12 +23,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from itertools import product as pairs
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Const, Expr, children
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
@@ -45,6 +46,8 @@ DRAWS = 8
 """Inputs of each kind that a rule is tried at besides, at the smallest and the largest sets of sizes in which none is 0."""
 LONG = 17
 """A size that is longer than a vector."""
+ROOM = 1 << 12
+"""Elements of a value at most, where a size is a number that a graph names."""
 FAR = 20.0
 """How far from 0 elements are in every other trial."""
 LARGE = 1e3
@@ -87,7 +90,7 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
     trials = _trials(one.sizes)
     tried = False
     named = sorted({number for graph in (one, other) for number in _numbers(graph)})
-    for number, sizes in enumerate(trials):
+    for number, sizes in enumerate([*trials, *_at_named(made, trials)]):
         tried |= _check_at(made, sizes, number, _by_distance(number), named)
     exact = _in_float64(made)
     kinds: list[Drawn] = [partial(_beside, named), _large, _by_distance(1)]
@@ -139,7 +142,9 @@ def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
         [*islice(_allowed(size, max(size.min, 1)), SMALL)] or few
         for size, few in zip(sizes, first, strict=True)
     ]
-    far = [next(_allowed(size, LONG), few[-1]) for size, few in zip(sizes, first, strict=True)]
+    far = [
+        next(iter(_allowed(size, LONG)), few[-1]) for size, few in zip(sizes, first, strict=True)
+    ]
     found = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
     found.append(tuple(few[0] for few in some))
     for turn in range(3):
@@ -150,9 +155,46 @@ def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
     return [{size.name: n for size, n in zip(sizes, values, strict=True)} for values in every]
 
 
-def _allowed(size: Size, least: int) -> Iterator[int]:
+def _at_named(made: Rule, tried: list[dict[str, int]]) -> list[dict[str, int]]:
+    """Sets of sizes with one that is a number which the graphs name, next to that, or the greatest of its size, the others as small as can
+    be, where no value has more than `ROOM` elements; without what is tried.
+    """
+    graphs = (made.before, made.after)
+    every = [n for graph in graphs for n in (*_numbers(graph), *_lengths(graph)) if isfinite(n)]
+    near = {int(n) + off for n in every for off in (-1, 0, 1)}
+    shapes = {value.shape for graph in graphs for value in graph.values.values()}
+    least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in made.before.sizes}
+    found = []
+    for size in made.before.sizes:
+        known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
+        ends = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
+        for n in (near | ends) - known:
+            sizes = least | {size.name: n}
+            if n not in _allowed(size, n):
+                continue
+            extent = Numbers(sizes)
+            if all(prod(extent(axis) for axis in shape) <= ROOM for shape in shapes):
+                found.append(sizes)
+    return sorted(found, key=lambda sizes: sum(sizes.values()))
+
+
+def _lengths(graph: Graph) -> Iterator[int]:
+    """The numbers that stand in extents of a graph."""
+
+    def within(expr: Expr) -> Iterator[int]:
+        if isinstance(expr, Const):
+            yield int(expr.value)
+        for part in children(expr):
+            yield from within(part)
+
+    for value in graph.values.values():
+        for extent in value.shape:
+            yield from within(extent)
+
+
+def _allowed(size: Size, least: int) -> range:
     by = size.multiple_of
-    return iter(range(-(-max(least, size.min) // by) * by, size.max + 1, by))
+    return range(-(-max(least, size.min) // by) * by, size.max + 1, by)
 
 
 def _numbers(graph: Graph) -> Iterator[float]:
