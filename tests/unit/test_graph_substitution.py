@@ -379,6 +379,15 @@ def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() ->
     assert rule("right", *(ROWS.format("float16", text) for text in texts)).name == "right"
 
 
+def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not() -> None:
+    before = "y: float16[n, 4] = clip(x, 0.0, 5.0)"
+    after = "a: float16[n, 4] = clip(x, 0.0, 5.0)\nb: float16[n, 4] = subtract(x, x)\ny: float16[n, 4] = add(a, b)"
+    texts = [ROWS.format("float16", text) for text in (before, after)]
+    assert rule("right", *texts, finite=True).name == "right"
+    with pytest.raises(DescribeError, match="infinities and NaN"):
+        rule("wrong", *texts)
+
+
 def test_a_rule_of_finite_elements_says_so() -> None:
     before, after = ONE.format(SOFTMAX), ONE.format("y: float32[n, m] = softmax(x, axis=1)")
     with pytest.raises(DescribeError) as refused:

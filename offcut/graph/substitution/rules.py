@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import ends, numpy_dtype
 from offcut.core.expr import Const, Expr, children
 from offcut.core.program import Size
 from offcut.describe.request import Array
@@ -167,8 +167,8 @@ def _at_named(made: Rule, tried: list[dict[str, int]]) -> list[dict[str, int]]:
     found = []
     for size in made.before.sizes:
         known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
-        ends = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
-        for n in (near | ends) - known:
+        last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
+        for n in (near | last) - known:
             sizes = least | {size.name: n}
             if n not in _allowed(size, n):
                 continue
@@ -300,14 +300,14 @@ def _drawn(
     floats: Drawn,
     named: list[float],
 ) -> Array:
-    """Values of an input."""
+    """Values of an input; floats that its type has not are the greatest that it has."""
     dtype = numpy_dtype(value.dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
         return _integers(dtype, named, number, generator, shape)
-    with np.errstate(over="ignore"):
-        return floats(generator, shape).astype(dtype)
+    made, (_, most) = floats(generator, shape), ends(value.dtype)
+    return np.where(np.isfinite(made), np.clip(made, -most, most), made).astype(dtype)
 
 
 def _check_at(
