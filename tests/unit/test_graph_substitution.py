@@ -373,6 +373,63 @@ def test_what_is_wrong_from_a_row_on_that_the_graphs_name_is_refused(row: int) -
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "before", "wrong"),
+    [
+        ("float32", "y: float32[n, 4] = multiply(x, 1e-12)", "y: float32[n, 4] = multiply(x, -1e-12)"),
+        ("float32", "y: float32[n, 4] = multiply(x, 1e-15)", "y: float32[n, 4] = multiply(x, 0.0)"),
+        ("float32", "y: float32[n, 4] = layernorm(x, epsilon=1e-12)", "y: float32[n, 4] = layernorm(x, epsilon=1e-9)"),
+        (
+            "float64",
+            "y: float64[n, 4] = multiply(x, 1.0)",
+            'a: float32[n, 4] = cast(x, "float32")\ny: float64[n, 4] = cast(a, "float64")',
+        ),
+        (
+            "float32",
+            "y: float32[n, 4] = clip(x, -6.0, 6.0)",
+            'a: float32[n, 4] = clip(x, -6.0, 6.0)\nb: float16[n, 4] = cast(a, "float16")\ny: float32[n, 4] = cast(b, "float32")',
+        ),
+    ],
+    ids=["sign", "0", "epsilon", "rounded to float32", "rounded to float16"],
+)  # fmt: skip
+def test_what_differs_by_little_but_more_than_rounding_is_refused(
+    dtype: str, before: str, wrong: str
+) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", *(ROWS.format(dtype, text) for text in (before, wrong)))
+
+
+def test_two_elements_that_differ_are_told_apart() -> None:
+    texts = (f"y: int32[n, 4] = minimum(x, {n})" for n in (2147483646, 2147483647))
+    with pytest.raises(DescribeError, match="is 2147483646 before and 2147483647 after"):
+        rule("wrong", *(ROWS.format("int32", text) for text in texts))
+    texts = (f"y: float32[n, 4] = multiply(x, {n})" for n in (1.0, 1.0000001))
+    with pytest.raises(DescribeError, match=r"is (\S+) before and (?!\1 )\S+ after"):
+        rule("wrong", *(ROWS.format("float32", text) for text in texts))
+
+
+def test_a_rule_that_is_wrong_of_denormals_is_one_of_finite_elements() -> None:
+    before, after = (
+        "y: float32[n, 4] = divide(0.5, x)",
+        "a: float32[n, 4] = add(x, x)\ny: float32[n, 4] = divide(1.0, a)",
+    )
+    assert rule("right", *(ROWS.format("float32", text) for text in (before, after))).name
+    head = ROWS.replace("\n{1}", "\ninput z: {0}[n, 4]\n{1}")
+    texts = [
+        head.format("float32", text)
+        for text in (
+            "y: float32[n, 4] = divide(z, x)",
+            "a: float32[n, 4] = divide(1.0, x)\ny: float32[n, 4] = multiply(z, a)",
+        )
+    ]
+    with pytest.raises(DescribeError, match="denormals among its inputs") as refused:
+        rule("inverse", *texts)
+    assert refused.value.help == (
+        "finite=True takes a rule of finite elements alone, none of them a denormal",
+    )
+    assert rule("inverse", *texts, finite=True).name == "inverse"
+
+
 @pytest.mark.filterwarnings("error")
 def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() -> None:
     texts = ("y: float16[n, 4] = add(x, x)", "y: float16[n, 4] = multiply(x, 2.0)")
