@@ -327,6 +327,124 @@ def test_what_computes_the_same_is_taken(before: str, after: str) -> None:
     assert rule("right", ONE.format(before), ONE.format(after)).name == "right"
 
 
+ROWS = "graph rows\nsize n in 0:65\ninput x: {0}[n, 4]\n{1}\noutput y"
+IS_X = "y: {0}[n, 4] = add(x, 0)"
+NOT_77 = "c: bool[n, 4] = equal(x, 77)\ny: {0}[n, 4] = where(c, 3, x)"
+MAGNITUDE = "a: {0}[n, 4] = absolute(x)\ny: {0}[n, 4] = maximum(a, 0)"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "before", "wrong"),
+    [
+        *((f"int{bits}", MAGNITUDE, "y: {0}[n, 4] = absolute(x)") for bits in (8, 16, 32, 64)),
+        ("int32", "y: {0}[n, 4] = minimum(x, 2147483646)", IS_X),
+        ("uint8", "y: {0}[n, 4] = minimum(x, 254)", IS_X),
+        ("uint64", "y: {0}[n, 4] = maximum(x, 1)", IS_X),
+        ("uint8", IS_X, NOT_77),
+        ("int32", IS_X, NOT_77),
+    ],
+)
+def test_what_is_wrong_of_one_integer_is_refused(dtype: str, before: str, wrong: str) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", *(ROWS.format(dtype, text.format(dtype)) for text in (before, wrong)))
+
+
+def test_what_is_wrong_of_one_integer_alone_is_refused() -> None:
+    scalar = "graph scalar\ninput x: int32[1]\n{0}\noutput y"
+    texts = (text.format("int32").replace("n, 4", "1") for text in (IS_X, NOT_77))
+    with pytest.raises(DescribeError, match="77 before and 3 after"):
+        rule("wrong", *map(scalar.format, texts))
+
+
+FROM_ROW = """j: int64[n] = iota(n)
+i: int64[n, 1] = reshape(j, [n, 1])
+c: bool[n, 1] = less(i, {0})
+y: float32[n, 4] = where(c, x, 0.0)"""
+
+
+@pytest.mark.parametrize("row", [20, 64])
+def test_what_is_wrong_from_a_row_on_that_the_graphs_name_is_refused(row: int) -> None:
+    before, wrong = "y: float32[n, 4] = add(x, 0.0)", FROM_ROW.format(row)
+    with pytest.raises(DescribeError, match=rf"n = {row + 1}\n.* before and 0 after"):
+        rule("wrong", *(ROWS.format("float32", t).replace("0:65", "0:67") for t in (before, wrong)))
+    assert rule(
+        "right",
+        *(ROWS.format("float32", t).replace("0:65", f"0:{row + 1}") for t in (before, wrong)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("dtype", "before", "wrong"),
+    [
+        ("float32", "y: float32[n, 4] = multiply(x, 1e-12)", "y: float32[n, 4] = multiply(x, -1e-12)"),
+        ("float32", "y: float32[n, 4] = multiply(x, 1e-15)", "y: float32[n, 4] = multiply(x, 0.0)"),
+        ("float32", "y: float32[n, 4] = layernorm(x, epsilon=1e-12)", "y: float32[n, 4] = layernorm(x, epsilon=1e-9)"),
+        (
+            "float64",
+            "y: float64[n, 4] = multiply(x, 1.0)",
+            'a: float32[n, 4] = cast(x, "float32")\ny: float64[n, 4] = cast(a, "float64")',
+        ),
+        (
+            "float32",
+            "y: float32[n, 4] = clip(x, -6.0, 6.0)",
+            'a: float32[n, 4] = clip(x, -6.0, 6.0)\nb: float16[n, 4] = cast(a, "float16")\ny: float32[n, 4] = cast(b, "float32")',
+        ),
+    ],
+    ids=["sign", "0", "epsilon", "rounded to float32", "rounded to float16"],
+)  # fmt: skip
+def test_what_differs_by_little_but_more_than_rounding_is_refused(
+    dtype: str, before: str, wrong: str
+) -> None:
+    with pytest.raises(DescribeError, match=r"before and .* after"):
+        rule("wrong", *(ROWS.format(dtype, text) for text in (before, wrong)))
+
+
+def test_two_elements_that_differ_are_told_apart() -> None:
+    texts = (f"y: int32[n, 4] = minimum(x, {n})" for n in (2147483646, 2147483647))
+    with pytest.raises(DescribeError, match="is 2147483646 before and 2147483647 after"):
+        rule("wrong", *(ROWS.format("int32", text) for text in texts))
+    texts = (f"y: float32[n, 4] = multiply(x, {n})" for n in (1.0, 1.0000001))
+    with pytest.raises(DescribeError, match=r"is (\S+) before and (?!\1 )\S+ after"):
+        rule("wrong", *(ROWS.format("float32", text) for text in texts))
+
+
+def test_a_rule_that_is_wrong_of_denormals_is_one_of_finite_elements() -> None:
+    before, after = (
+        "y: float32[n, 4] = divide(0.5, x)",
+        "a: float32[n, 4] = add(x, x)\ny: float32[n, 4] = divide(1.0, a)",
+    )
+    assert rule("right", *(ROWS.format("float32", text) for text in (before, after))).name
+    head = ROWS.replace("\n{1}", "\ninput z: {0}[n, 4]\n{1}")
+    texts = [
+        head.format("float32", text)
+        for text in (
+            "y: float32[n, 4] = divide(z, x)",
+            "a: float32[n, 4] = divide(1.0, x)\ny: float32[n, 4] = multiply(z, a)",
+        )
+    ]
+    with pytest.raises(DescribeError, match="denormals among its inputs") as refused:
+        rule("inverse", *texts)
+    assert refused.value.help == (
+        "finite=True takes a rule of finite elements alone, none of them a denormal",
+    )
+    assert rule("inverse", *texts, finite=True).name == "inverse"
+
+
+@pytest.mark.filterwarnings("error")
+def test_elements_that_a_narrow_type_has_not_are_infinite_without_a_warning() -> None:
+    texts = ("y: float16[n, 4] = add(x, x)", "y: float16[n, 4] = multiply(x, 2.0)")
+    assert rule("right", *(ROWS.format("float16", text) for text in texts)).name == "right"
+
+
+def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not() -> None:
+    before = "y: float16[n, 4] = clip(x, 0.0, 5.0)"
+    after = "a: float16[n, 4] = clip(x, 0.0, 5.0)\nb: float16[n, 4] = subtract(x, x)\ny: float16[n, 4] = add(a, b)"
+    texts = [ROWS.format("float16", text) for text in (before, after)]
+    assert rule("right", *texts, finite=True).name == "right"
+    with pytest.raises(DescribeError, match="infinities and NaN"):
+        rule("wrong", *texts)
+
+
 def test_a_rule_of_finite_elements_says_so() -> None:
     before, after = ONE.format(SOFTMAX), ONE.format("y: float32[n, m] = softmax(x, axis=1)")
     with pytest.raises(DescribeError) as refused:

@@ -9,30 +9,40 @@
     z: float32[n, b] = dense(x, v)
     output y, z
 
-A size of a rule stands for any extent within its bounds, an input for any value of its type. It is tried, which is no proof: in the
-types that it names on numbers near 0 and further away, where sums may be added in another order; then with all floats in float64, where
-that is next to nothing, also on 0, equal elements, the numbers that a graph names and what is next to them, large ones, infinities and NaN.
-Of huge elements in the types that it names, what is finite before must be finite after.
+A size of a rule stands for any extent within its bounds, an input for any value of its type. It is tried, which is no proof:
+
+    sizes     the smallest, some longer than a vector; those that the graphs name, what is next to them, and the greatest, with few elements
+    integers  small ones; all that the type has, with its ends, 0, the numbers that the graphs name, and what is next to these
+    floats    in the types that it names, near 0 and further away; then with all floats in float64, where rounding is next to nothing: 0, equal
+              elements, equal rows, the numbers that the graphs name, large and small ones, denormals, infinities and NaN
+
+Floats that differ are the same where `rounding` may have parted them. Of huge elements in the types that it names, what is finite before
+must be finite after.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import cycle, islice
 from itertools import product as pairs
+from math import isfinite, prod, sqrt
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import ends, numpy_dtype
+from offcut.core.expr import Const, Expr, children
 from offcut.core.program import Size
 from offcut.describe.request import Array
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.graph import Argument, Bound, Graph, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extents import Numbers
+from offcut.graph.substitution.rounding import part_of, swing
 from offcut.graph.text import format_value, parse_graph
 
 SMALL = 5
@@ -43,18 +53,29 @@ DRAWS = 8
 """Inputs of each kind that a rule is tried at besides, at the smallest and the largest sets of sizes in which none is 0."""
 LONG = 17
 """A size that is longer than a vector."""
+ROOM = 1 << 12
+"""Elements of a value at most, where a size is a number that a graph names."""
 FAR = 20.0
 """How far from 0 elements are in every other trial."""
 LARGE = 1e3
 """A magnitude of which the exponential function is no number that float32 or float64 has."""
 HUGE = 1e6
 """Another, which float16 has not, and whose sixth power float32 has not."""
+SCALES = (1e-3, 1e-6, 1e-9, 1e-12)
+"""Magnitudes of small elements, besides those below 1 that the graphs name, and the roots of these."""
+DENORMAL = (1e-310, 5e-324)
+"""Those of numbers that have no inverse."""
 OUTSIDE = 0.25
 """The part of the elements that are infinite or NaN where some are."""
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 5e-2, "bfloat16": 3e-1}
-"""Of an element, absolute and relative: sums may be added in another order."""
+"""Of an element, absolute and relative, whatever rounding may do: where a number on the way is about to be rounded to another integer."""
 IN_FLOAT64 = 1e-7
 """Of an element that is computed in float64, of the largest of its array or 1: sums of elements up to `LARGE` that cancel."""
+FINITE = {
+    "infinities and NaN": "finite=True takes a rule of finite elements alone",
+    "denormals": "finite=True takes a rule of finite elements alone, none of them a denormal",
+}
+"""What takes a rule that is wrong where inputs hold such elements."""
 _FLOATS = re.compile(r"\b(float32|float16|bfloat16)\b")
 
 Drawn = Callable[[np.random.Generator, list[int]], Array]
@@ -73,9 +94,9 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
     """A rule, checked by the reference interpreter at small sizes, on inputs as this module says.
 
     before, after  graphs, or their texts; of the same sizes, inputs and outputs, without constants
-    finite         whether it is claimed of finite elements alone. Otherwise an element that is finite before is the same after, though
-                   others are infinite or NaN; one that is infinite or NaN before is infinite or NaN after, unless large elements
-                   made it so
+    finite         whether it is claimed of finite elements alone, none of them a denormal. Otherwise an element that is finite before is
+                   the same after, though others are infinite or NaN; one that is infinite or NaN before is infinite or NaN after, unless
+                   large or small elements made it so
 
     Raises DescribeError where they differ: with the sizes, and the first element that does.
     """
@@ -83,19 +104,20 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
     made = Rule(name, one, other)
     _check_alike(made)
     trials = _trials(one.sizes)
-    tried = False
-    for number, sizes in enumerate(trials):
-        tried |= _check_at(made, sizes, number, _by_distance(number))
-    exact = _in_float64(made)
+    tried, exact = False, _in_float64(made)
     named = sorted({number for graph in (one, other) for number in _numbers(graph)})
-    kinds: list[Drawn] = [partial(_beside, named), _large, _by_distance(1)]
+    for number, sizes in enumerate([*trials, *_at_named(made, trials)]):
+        tried |= _check_at(made, exact, sizes, number, _by_distance(number), named)
+    scales = [*SCALES, *({of for n in named if 0 < abs(n) < 1 for of in (abs(n), sqrt(abs(n)))})]
+    small = partial(_small, scales if finite else [*scales, *DENORMAL])
+    kinds: list[Drawn] = [partial(_beside, named), _large, _alongside, small]
     kinds += [] if finite else [_outside]
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
-    for number, sizes in zip(range(DRAWS), cycle(some), strict=False):
-        tried |= _check_at(made, sizes, number, _huge)
-        for kind in kinds:
-            tried |= _check_at(exact, sizes, number, kind)
+    for number, sizes in enumerate(islice(cycle(some), DRAWS)):
+        tried |= _check_at(made, exact, sizes, number, _huge, named)
+        for place, kind in enumerate(kinds, 1):
+            tried |= _check_at(exact, exact, sizes, number + DRAWS * place, kind, named)
     if not tried:
         raise DescribeError(
             "rule",
@@ -137,7 +159,9 @@ def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
         [*islice(_allowed(size, max(size.min, 1)), SMALL)] or few
         for size, few in zip(sizes, first, strict=True)
     ]
-    far = [next(_allowed(size, LONG), few[-1]) for size, few in zip(sizes, first, strict=True)]
+    far = [
+        next(iter(_allowed(size, LONG)), few[-1]) for size, few in zip(sizes, first, strict=True)
+    ]
     found = sorted(pairs(*first), key=lambda values: (sum(values), values))[:TRIALS]
     found.append(tuple(few[0] for few in some))
     for turn in range(3):
@@ -148,9 +172,46 @@ def _trials(sizes: tuple[Size, ...]) -> list[dict[str, int]]:
     return [{size.name: n for size, n in zip(sizes, values, strict=True)} for values in every]
 
 
-def _allowed(size: Size, least: int) -> Iterator[int]:
+def _at_named(made: Rule, tried: list[dict[str, int]]) -> list[dict[str, int]]:
+    """Sets of sizes with one that is a number which the graphs name, next to that, or the greatest of its size, the others as small as can
+    be, where no value has more than `ROOM` elements; without what is tried.
+    """
+    graphs = (made.before, made.after)
+    every = [n for graph in graphs for n in (*_numbers(graph), *_lengths(graph)) if isfinite(n)]
+    near = {int(n) + off for n in every for off in (-1, 0, 1)}
+    shapes = {value.shape for graph in graphs for value in graph.values.values()}
+    least = {size.name: next(iter(_allowed(size, 1)), size.min) for size in made.before.sizes}
+    found = []
+    for size in made.before.sizes:
+        known = {sizes[size.name] for sizes in tried if all(sizes.values())} | {0}
+        last = {next(iter(_allowed(size, size.max - size.multiple_of + 1)), size.min)}
+        for n in (near | last) - known:
+            sizes = least | {size.name: n}
+            if n not in _allowed(size, n):
+                continue
+            extent = Numbers(sizes)
+            if all(prod(extent(axis) for axis in shape) <= ROOM for shape in shapes):
+                found.append(sizes)
+    return sorted(found, key=lambda sizes: sum(sizes.values()))
+
+
+def _lengths(graph: Graph) -> Iterator[int]:
+    """The numbers that stand in extents of a graph."""
+
+    def within(expr: Expr) -> Iterator[int]:
+        if isinstance(expr, Const):
+            yield int(expr.value)
+        for part in children(expr):
+            yield from within(part)
+
+    for value in graph.values.values():
+        for extent in value.shape:
+            yield from within(extent)
+
+
+def _allowed(size: Size, least: int) -> range:
     by = size.multiple_of
-    return iter(range(-(-max(least, size.min) // by) * by, size.max + 1, by))
+    return range(-(-max(least, size.min) // by) * by, size.max + 1, by)
 
 
 def _numbers(graph: Graph) -> Iterator[float]:
@@ -186,7 +247,7 @@ def _by_distance(number: int) -> Drawn:
 
 def _beside(named: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
     """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them."""
-    every = [0.0, 0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
+    every = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
     every += [by * number + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
     return np.asarray(generator.choice(every, shape))
 
@@ -202,47 +263,132 @@ def _huge(generator: np.random.Generator, shape: list[int]) -> Array:
     )
 
 
+def _along_one(generator: np.random.Generator, shape: list[int]) -> list[int]:
+    """The shape of an array that varies along one axis."""
+    axis = generator.integers(max(len(shape), 1))
+    return [n if place == axis else 1 for place, n in enumerate(shape)]
+
+
+def _alongside(generator: np.random.Generator, shape: list[int]) -> Array:
+    """Numbers far from 0, in about every other array equal along all axes but one."""
+    varied = _along_one(generator, shape) if generator.integers(2) else shape
+    return np.broadcast_to(generator.uniform(-FAR, FAR, varied), shape)
+
+
+def _small(scales: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
+    """Numbers near 0, of one magnitude at each place of an axis."""
+    return np.asarray(
+        generator.uniform(-2.0, 2.0, shape) * generator.choice(scales, _along_one(generator, shape))
+    )
+
+
 def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
-    """Infinities and NaN among numbers near 0."""
+    """Infinities, NaN or both among numbers near 0."""
     near = generator.uniform(-2.0, 2.0, shape)
-    most = generator.choice([np.inf, -np.inf, np.nan], shape)
+    every = [np.inf, -np.inf, np.nan]
+    most = generator.choice(generator.choice([every, *([one] * 3 for one in every)]), shape)
     return np.where(generator.uniform(size=shape) < OUTSIDE, most, near)
 
 
-def _alike(before: Array, after: Array) -> Array:
-    """For each element whether it is the same, but for the order of sums."""
+def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array]) -> Array:
+    """For each element whether it is the same, but for rounding (`rounding`), and never further off than `TOLERANCE` and `IN_FLOAT64`."""
     if before.dtype.kind in "biu":
         return np.asarray(before == after)
-    one, other = before.astype("f8"), after.astype("f8")
+    dtype, one, other = before.dtype.name, before.astype("f8"), after.astype("f8")
     finite = np.isfinite(one)
-    most = max(1.0, float(np.abs(one[finite]).max(initial=0.0)))
-    least = IN_FLOAT64 * most if before.dtype.name == "float64" else TOLERANCE[before.dtype.name]
-    close = np.isclose(other, one, TOLERANCE[before.dtype.name], least)
+    most = float(np.abs(one[finite]).max(initial=0.0))
+    rounded = part * most + float(ml_dtypes.finfo(before.dtype).smallest_normal)
+    close = np.isclose(other, one, part, rounded)
+    if not close[finite].all():
+        least = IN_FLOAT64 * max(1.0, most) if dtype == "float64" else TOLERANCE[dtype]
+        off = np.abs(np.subtract(other, one, where=finite, out=np.zeros(one.shape)))
+        close |= off <= part * np.abs(one) + rounded + swing()
+        close &= np.isclose(other, one, max(TOLERANCE[dtype], part), max(least, part))
     return np.asarray(np.where(finite, close, ~np.isfinite(other)))
 
 
-def _drawn(value: Value, shape: list[int], seed: int, floats: Drawn) -> Array:
-    """Values of an input; of integers small ones in even trials, in odd ones all that there are."""
-    generator, dtype = np.random.default_rng(seed), numpy_dtype(value.dtype)
+def _integers(
+    dtype: np.dtype[Any],
+    named: list[float],
+    number: int,
+    generator: np.random.Generator,
+    shape: list[int],
+) -> Array:
+    """Small ones in even trials. In odd ones all that there are, with the ends of the type, 0 and the numbers that the graphs name, and
+    what is next to these: all in an array that has room for them, else some in three of four of those trials.
+    """
+    info = np.iinfo(dtype)
+    if number % 2 == 0:
+        return generator.integers(max(info.min, -2), 2, shape, dtype, endpoint=True)
+    made = generator.integers(info.min, info.max, shape, dtype, endpoint=True)
+    centres = {info.min, info.max, 0} | {
+        by * int(n) for n in named if isfinite(n) for by in (1, -1)
+    }
+    near = {centre + off for centre in centres for off in (-1, 0, 1)}
+    special = np.array(sorted(n for n in near if info.min <= n <= info.max), dtype)
+    if made.size >= special.size:
+        made.flat[generator.permutation(made.size)[: special.size]] = special
+    elif number % 8 > 1:
+        made.flat[:] = np.roll(special, -(number // 2) * made.size)[: made.size]
+    return made
+
+
+def _drawn(
+    value: Value,
+    shape: list[int],
+    number: int,
+    generator: np.random.Generator,
+    floats: Drawn,
+    named: list[float],
+) -> Array:
+    """Values of an input; finite ones that its type has not are near 0 instead."""
+    dtype = numpy_dtype(value.dtype)
     if dtype.kind == "b":
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        low, high = (info.min, info.max) if seed % 2 else (max(info.min, -2), 2)
-        return generator.integers(low, high, shape, dtype, endpoint=True)
-    return floats(generator, shape).astype(dtype)
+        return _integers(dtype, named, number, generator, shape)
+    made, most = floats(generator, shape), ends(value.dtype)[1]
+    beyond = np.isfinite(made) & (np.abs(made) > most)
+    return np.where(beyond, made / HUGE, made).astype(dtype)
 
 
-def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) -> bool:
+def _differing(before: Any, after: Any) -> tuple[str, str]:
+    """Two elements with as many digits as tell them apart."""
+    if before.dtype.kind in "biu":
+        return str(int(before)), str(int(after))
+    one, other = float(before), float(after)
+    short = f"{one:g}", f"{other:g}"
+    return short if short[0] != short[1] else (repr(one), repr(other))
+
+
+def _among(arrays: Iterable[Array]) -> str:
+    """What inputs hold of which `FINITE` speaks; nothing as a rule."""
+    floats = [array.astype("f8") for array in arrays if array.dtype.kind not in "biu"]
+    if not all(np.isfinite(array).all() for array in floats):
+        return "infinities and NaN"
+    least = float(np.finfo("f8").smallest_normal)
+    denormal = any(((array != 0) & (np.abs(array) < least)).any() for array in floats)
+    return "denormals" if denormal else ""
+
+
+def _check_at(
+    made: Rule,
+    exact: Rule,
+    sizes: Mapping[str, int],
+    number: int,
+    floats: Drawn,
+    named: list[float],
+) -> bool:
     """Whether the graph before takes such inputs, where that after computes the same.
 
     Raises DescribeError where it does not.
     """
-    number = Numbers(sizes)
-    given = {
-        value.name: _drawn(value, [number(n) for n in value.shape], 2 * place + seed % 2, floats)
-        for place, value in enumerate(made.before.inputs, seed)
-    }
+    extent = Numbers(sizes)
+    given = {}
+    for place, value in enumerate(made.before.inputs, number):
+        generator = np.random.default_rng(2 * place + number % 2)
+        shape = [extent(n) for n in value.shape]
+        given[value.name] = _drawn(value, shape, number, generator, floats, named)
     try:
         expected = interpreted(Bound(made.before, {}), given, **sizes)
     except OffcutError:
@@ -253,9 +399,20 @@ def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) ->
         found = interpreted(Bound(made.after, {}), given, **sizes)
     except OffcutError as refused:
         raise DescribeError("rule", title, at=at, because=str(refused).splitlines()[0]) from refused
+    part = part_of(value.dtype for node in made.before.nodes for value in node.results)
+
+    @cache
+    def both() -> tuple[dict[str, Array], ...]:
+        graphs = (exact.before, exact.after)
+        return tuple(swing(graph, given, sizes, part) for graph in graphs)
+
+    def swings(name: str) -> Array:
+        one, other = both()
+        return np.asarray(one[name] + other[name])
+
     for name, array in expected.items():
-        same = _alike(array, found[name])
-        if floats is _large:
+        same = _alike(array, found[name], part, partial(swings, name))
+        if floats is _large or (isinstance(floats, partial) and floats.func is _small):
             same |= ~np.isfinite(array)
         if (
             floats is _huge and array.dtype.kind not in "biu"
@@ -264,14 +421,14 @@ def _check_at(made: Rule, sizes: Mapping[str, int], seed: int, floats: Drawn) ->
             same = np.isfinite(after) | ~np.isfinite(before)
         if not same.all():
             where = tuple(int(axis) for axis in np.argwhere(~same)[0])
-            one, other = float(array[where]), float(found[name][where])
-            infinite = not all(np.isfinite(part).all() for part in given.values())
-            of = " (infinities and NaN among its inputs)" if infinite else ""
+            one, other = _differing(array[where], found[name][where])
+            among = _among(given.values())
             raise DescribeError(
                 "rule",
                 title,
                 at=at or "its only size",
-                because=f"{name}[{', '.join(map(str, where))}] is {one:g} before and {other:g} after{of}",
-                help=("finite=True takes a rule of finite elements alone",) if infinite else (),
+                because=f"{name}[{', '.join(map(str, where))}] is {one} before and {other} after"
+                + (f" ({among} among its inputs)" if among else ""),
+                help=(FINITE[among],) if among else (),
             )
     return True
