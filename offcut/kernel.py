@@ -16,7 +16,7 @@ from offcut.backends.host import cache
 from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
-from offcut.backends.target import Loaded, Options, Planned, Target, gave
+from offcut.backends.target import Loaded, Options, Planned, Target, answer, gave
 from offcut.core.program import Program
 from offcut.core.remembered import kept_property
 from offcut.costmodel import Cost, Device, Formulas
@@ -61,15 +61,16 @@ class KernelCode:
     def _load(self) -> Loaded:
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
-        name = cache.key(target.name, *content, *target.facts(options))
+        facts = answer(target, "facts", target.facts(options))
+        name = cache.key(target.name, *content, *facts)
         lowered = cache.read(name)
         if lowered is None or debug.verifies():
             planned = self.planned  # which proves it, again where it was kept
             if lowered is None:
-                lowered = target.lower(planned, self.signature, options)
+                lowered = answer(target, "lower", target.lower(planned, self.signature, options))
                 cache.write(name, lowered)
         with debug.timed("load"):
-            return target.load(lowered, self.signature, options)
+            return answer(target, "load", target.load(lowered, self.signature, options))
 
     @property
     def planned(self) -> Planned:

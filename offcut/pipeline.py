@@ -23,7 +23,7 @@ from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
-from offcut.backends.target import Options, Strategies, Target, gave
+from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
@@ -113,7 +113,8 @@ def partition(
     Raises PartitionError, with the smallest witness, for a cut that is not legal or not proved.
     """
     chosen = _chosen(target, "partition")
-    options = chosen.options("partition", microkernels=microkernels, threads=1)
+    asked = chosen.options("partition", microkernels=microkernels, threads=1)
+    options = answer(chosen, "options", asked)
     own = chosen.microkernels(options)
     elsewhere = (kernel for kernel in options.microkernels if kernel.unit != "core")
     tiles = {} if tile is None else tile
@@ -265,7 +266,7 @@ def compile(
     _check_records(records, decided)
     check_reassociate(reassociate, "compile")
     chosen = _chosen(target, "compile")
-    options = chosen.options(
+    asked = chosen.options(
         "compile",
         _checked_strategy(strategy),
         reassociate,
@@ -273,6 +274,7 @@ def compile(
         threads,
         _checked_schedule(schedule, strategy, microkernels),
     )
+    options = answer(chosen, "options", asked)
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")

@@ -14,9 +14,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
@@ -93,14 +92,17 @@ GIVES: Mapping[str, tuple[Any, str]] = {
     "show": (str, "a text"),
     "show_at": (str, "a text"),
 }
-"""What methods of targets give: each answer of a class that overrides one is held to its type, and to be told so."""
+"""What methods of targets give: who calls one of them holds its answer to this, by `answer`."""
+
+Given = TypeVar("Given")
 
 
-def _checked(method: str, own: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(own)
-    def found(target: Target, *given: Any, **named: Any) -> Any:
-        return gave(target, method, own(target, *given, **named), *GIVES[method])
+def answer(target: Target, method: str, found: Given) -> Given:
+    """What a target's method gave: ``answer(mine, "lower", mine.lower(…))``.
 
+    Raises TargetError where it is not of the type in `GIVES`.
+    """
+    gave(target, method, found, *GIVES[method])
     return found
 
 
@@ -140,12 +142,6 @@ class Target(ABC):
     forms: tuple[str, ...] = ()
     any_cover: bool = False
     simulates: bool = False
-
-    def __init_subclass__(cls) -> None:
-        """Raises TargetError where a method of it gives what is not of the type in `GIVES`, whoever calls it."""
-        super().__init_subclass__()
-        for method in GIVES.keys() & vars(cls).keys():
-            setattr(cls, method, _checked(method, vars(cls)[method]))
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Those that may cover tiles, the one that prices tiles first."""
@@ -374,7 +370,8 @@ class Target(ABC):
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
         forget()
-        found = next(iter(self.space(request.program, request.users, options)), None)
+        plans = answer(self, "space", self.space(request.program, request.users, options))
+        found = next(iter(plans), None)
         if found is None:
             raise TargetError(
                 "compile",
@@ -394,7 +391,8 @@ class Target(ABC):
         """What is to be said of a plan at these sizes, by the users' names."""
         made = plan_at(planned.applied, signature_of(*request.named), sizes)
         names = dict(request.users.sizes)
-        notes = self.notes(planned, {names[user]: n for user, n in made.sizes.items()}, options)
+        given = {names[user]: n for user, n in made.sizes.items()}
+        notes = answer(self, "notes", self.notes(planned, given, options))
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
     def shown(
@@ -417,8 +415,9 @@ class Target(ABC):
                 help=tuple(f'"{one}"' for one in forms),
             )
         if sizes is not None:
-            return self.show_at(planned, signature, options, form, sizes)
-        return self.show(planned, signature, options, form)
+            text = self.show_at(planned, signature, options, form, sizes)
+            return answer(self, "show_at", text)
+        return answer(self, "show", self.show(planned, signature, options, form))
 
     def show_at(
         self,

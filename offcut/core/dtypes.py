@@ -77,8 +77,20 @@ def ends(dtype: str) -> tuple[int | float, int | float]:
 
         most = float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
         return -most, most
+    if dtype == "bool":
+        return 0, 1
     info = np.iinfo("int64" if dtype == "index" else dtype)
     return int(info.min), int(info.max)
+
+
+def span(dtype: str) -> str:
+    """The finite values of `dtype`, in words.
+
+    >>> span("int8")
+    'int8 holds -128…127'
+    """
+    least, most = ends(dtype)
+    return f"{dtype} holds {least}…{most}"
 
 
 def identity(op: str, dtype: str) -> int | float:
@@ -88,15 +100,15 @@ def identity(op: str, dtype: str) -> int | float:
 
 def in_range(value: float, dtype: str) -> bool:
     """Whether a Python scalar is a value of `dtype`: a float rounds, but what is finite not to infinity."""
-    if dtype == "bool":
-        return value in (0, 1)
     if dtype in FLOATS:
-        if isinstance(value, int) and abs(value) >= 2**1023:
+        try:
+            given = float(value)
+        except OverflowError:
             return False
         with np.errstate(over="ignore"):
-            return not math.isfinite(value) or bool(np.isfinite(numpy_dtype(dtype).type(value)))
-    info = np.iinfo(numpy_dtype("int64" if dtype == "index" else dtype))
-    return value == value and int(info.min) <= value <= int(info.max)
+            return not math.isfinite(given) or bool(np.isfinite(numpy_dtype(dtype).type(given)))
+    least, most = ends(dtype)
+    return least <= value <= most
 
 
 ANY_ORDER = ("max", "min")

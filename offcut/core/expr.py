@@ -14,7 +14,9 @@ from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
+from offcut.core.dtypes import in_range, span
 from offcut.core.hashed import Hashed
+from offcut.errors import DescribeError
 
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
@@ -72,12 +74,29 @@ class Extent:
     def __mod__(self, other: object) -> Binary:
         return _of_extents("%", self, other)
 
+    def __neg__(self) -> Binary:
+        return _of_extents("*", -1, self)
+
 
 def _of_extents(op: str, a: object, b: object) -> Binary:
-    """An expression over sizes and integers; NotImplemented, as Python asks of operators, where one is something else."""
+    """An expression over sizes and integers; NotImplemented, as Python asks of operators, where one is something else.
+
+    Raises DescribeError for a divisor that is 0 or negative, and for an integer of more than 64 bits.
+    """
     parts = tuple(Const(one, "index") if type(one) is int else one for one in (a, b))
     if not all(isinstance(one, Const | Var | Binary) and dtype_of(one) == "index" for one in parts):
         return NotImplemented  # type: ignore[no-any-return]
+    for one in parts:
+        if isinstance(one, Const) and not in_range(one.value, "index"):
+            raise DescribeError(
+                "extent", f"cannot calculate with {one.value}", because=span("index")
+            )
+    if op in ("//", "%") and isinstance(b, int) and b <= 0:
+        raise DescribeError(
+            "extent",
+            f"cannot divide by {b}",
+            because=f"`{op}` is the floor for positive divisors",
+        )
     return Binary(op, *parts)  # type: ignore[arg-type]
 
 

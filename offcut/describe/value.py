@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, dtype_named, ends, in_range, numpy_dtype
+from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, dtype_named, in_range, numpy_dtype, span
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -272,17 +272,15 @@ def _python_scalar(op: str, a: Value, b: Any) -> int | float:
 def _check_range(value: float, dtype: str) -> None:
     if in_range(value, dtype):
         return
-    low, high = ends(dtype)
     widest = "float64" if dtype in FLOATS else "int64"
+    widens = dtype not in (widest, "uint64") and in_range(value, widest)
     raise DescribeError(
         "compute",
         f"cannot take a scalar of {len(str(value))} digits as {dtype}"
         if len(str(value)) > 40
         else f"cannot take {value} as {dtype}",
-        because=f"{dtype} holds {low}…{high}",
-        help=("a number within these",)
-        if dtype == "float64"
-        else (f'cast(x, "{widest}") widens, explicitly',),
+        because=span(dtype),
+        help=(f'cast(x, "{widest}") widens, explicitly' if widens else "a number within these",),
     )
 
 

@@ -56,7 +56,7 @@ class Ended:
     said     the last that it said; None where it said nothing
     """
 
-    how: Ending
+    ending: Ending
     value: Any = None
     because: str = ""
     told: str = field(default="", repr=False)
@@ -176,8 +176,8 @@ class Children:
                 child.leave()
                 told = child.last_words(before)
                 short = any(sign in told for sign in _NO_MEMORY)
-                how = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-                return Ended(how, None, _status(self.close()), told, last)
+                ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
+                return Ended(ending, None, _status(self.close()), told, last)
         if kind == Ending.RETURNED.value:
             return Ended(Ending.RETURNED, value, said=last)
         if kind == Ending.OUT_OF_MEMORY.value:

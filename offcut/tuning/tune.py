@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from offcut.backends.requested import check_reassociate
-from offcut.backends.target import Target
+from offcut.backends.target import Target, answer
 from offcut.core.program import Program
 from offcut.core.whole import whole
 from offcut.costmodel.learned import Feature
@@ -101,9 +101,10 @@ def tune(
     workers = None if pool is None else pool_of(pool, "tune")
     named, made = explorer_named(explorer)
     chosen = target if isinstance(target, Target) else target_named(target)
-    options = chosen.options(
+    asked = chosen.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
+    options = answer(chosen, "options", asked)
     drawn_by = operator.index(seed)
     problem = posed("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
     space = chosen.schedules(problem.request, options, alternatives)

@@ -681,7 +681,7 @@ LITERALS = [
         (
             "compute: cannot take nan as int32\n"
             "  because  int32 holds -2147483648…2147483647\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
     (
@@ -689,7 +689,7 @@ LITERALS = [
         (
             "compute: cannot take inf as int64\n"
             "  because  int64 holds -9223372036854775808…9223372036854775807\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
     (
@@ -697,7 +697,7 @@ LITERALS = [
         (
             "compute: cannot take -inf as int8\n"
             "  because  int8 holds -128…127\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
     (
@@ -705,7 +705,7 @@ LITERALS = [
         (
             "compute: cannot take a scalar of 401 digits as int64\n"
             "  because  int64 holds -9223372036854775808…9223372036854775807\n"
-            '  help     cast(x, "int64") widens, explicitly'
+            "  help     a number within these"
         ),
     ),
     (
@@ -740,12 +740,33 @@ LITERALS = [
             "  help     a number within these"
         ),
     ),
+    (
+        lambda: oc.cast(10**400, "float32"),
+        (
+            "compute: cannot take a scalar of 401 digits as float32\n"
+            "  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38\n"
+            "  help     a number within these"
+        ),
+    ),
+    (
+        lambda: oc.cast(-1, "uint64"),
+        (
+            "compute: cannot take -1 as uint64\n"
+            "  because  uint64 holds 0…18446744073709551615\n"
+            "  help     a number within these"
+        ),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("describe", "text"), LITERALS, ids=shown)
 def test_a_literal_is_a_value_of_its_element_type(describe: Callable[[], Any], text: str) -> None:
     refused(describe, text)
+
+
+def test_an_integer_that_rounds_to_a_finite_float_is_a_literal() -> None:
+    for value in (2**1023, 1 - 2**1023):
+        assert str(oc.cast(value, "float64")) == repr(float(value))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

@@ -1,7 +1,8 @@
-"""What is said where the package of an extra is not installed: each is blocked, in a process of its own."""
+"""What is said where the package of an extra is not installed: all are blocked, in one process of their own."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.metadata import metadata
@@ -43,32 +44,44 @@ USES = {
     ),
 }
 BLOCKED = """\
-import sys
-sys.modules[{package!r}] = None
+import json, sys
+uses = json.load(sys.stdin)
+for package, _ in uses.values():
+    sys.modules[package] = None
 from offcut.errors import TargetError
-try:
-    exec({call!r})
-except TargetError as error:
-    print(error)
+told = dict.fromkeys(uses, "")
+for extra, (_, call) in uses.items():
+    try:
+        exec(call)
+    except TargetError as error:
+        told[extra] = str(error)
+print(json.dumps(told))
 """
 
 
-@pytest.mark.parametrize("extra", USES)
-def test_what_is_missing_names_the_extra_that_installs_it(extra: str) -> None:
-    (package, call), refused = USES[extra]
-    assert extra in metadata("offcut").get_all("Provides-Extra", [])
+@pytest.fixture(scope="module")
+def told() -> dict[str, str]:
+    """What is said of each extra."""
     ran = subprocess.run(
-        [sys.executable, "-c", BLOCKED.format(package=package, call=call)],
-        capture_output=True,
+        [sys.executable, "-c", BLOCKED],
+        input=json.dumps({extra: use for extra, (use, _) in USES.items()}),
+        stdout=subprocess.PIPE,
         text=True,
         timeout=60,
         check=True,
     )
+    found: dict[str, str] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.mark.parametrize("extra", USES)
+def test_what_is_missing_names_the_extra_that_installs_it(extra: str, told: dict[str, str]) -> None:
+    (package, _), refused = USES[extra]
+    assert extra in metadata("offcut").get_all("Provides-Extra", [])
     assert (
-        ran.stdout
+        told[extra]
         == f"""\
 {refused}
   because  {package} is not installed
-  help     this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut
-"""
+  help     this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut"""
     )

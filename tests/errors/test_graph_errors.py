@@ -46,6 +46,18 @@ REFUSED: dict[str, tuple[Callable[[Builder, Ref], object], str]] = {
         lambda made, x: made.node("relu", x, name="y"),
         "graph: cannot apply relu so\n  because  results= names what a node gives",
     ),
+    "an extent that is divided by 0": (
+        lambda made, x: made.size("m") // 0,
+        "extent: cannot divide by 0\n  because  `//` is the floor for positive divisors",
+    ),
+    "a remainder by what is negative": (
+        lambda made, x: made.size("m") % -2,
+        "extent: cannot divide by -2\n  because  `%` is the floor for positive divisors",
+    ),
+    "an extent of more than 64 bits": (
+        lambda made, x: 2**63 * made.size("m"),
+        "extent: cannot calculate with 9223372036854775808\n  because  index holds -9223372036854775808…9223372036854775807",
+    ),
     "an element type that is none": (
         lambda made, x: made.input("y", "float31", (4,)),
         "graph: cannot hold 'float31'\n  at       y\n  because  element types are float64, float32, float16, "

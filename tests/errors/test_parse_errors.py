@@ -319,14 +319,14 @@ parse: cannot take shl of index
         """\
 parse: cannot read this literal
   at       line 5, column 8: T[0] = 2147483648
-  because  int32 goes from -2147483648 to 2147483647""",
+  because  int32 holds -2147483648…2147483647""",
     ),
     "a literal would round to infinity": (
         "T[0] = int32(max(float32(n), 1e39))",
         """\
 parse: cannot read this literal
   at       line 5, column 30: T[0] = int32(max(float32(n), 1e39))
-  because  float32 goes from -3.4028234663852886e+38 to 3.4028234663852886e+38, and has inf""",
+  because  float32 holds -3.4028234663852886e+38…3.4028234663852886e+38""",
     ),
     "conditions are ordered": (
         "if (n < 1) < (n < 2)",

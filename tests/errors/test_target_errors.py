@@ -14,11 +14,15 @@ from offcut.costmodel import load
 from offcut.errors import TargetError
 
 
-class First(Target):
-    """Gives the first input back."""
+class Mine(Target):
+    """Gives the first input back; ``over`` stands in the place of one of its methods."""
 
     name = "mine"
     machine = load("avx2")
+
+    def __init__(self, **over: Any) -> None:
+        for name, value in over.items():
+            setattr(self, name, value)
 
     def space(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
         yield Planned(program)
@@ -30,10 +34,11 @@ class First(Target):
         return lambda constants: lambda kernel, *inputs: inputs[0]
 
 
-def mine(**over: Any) -> Target:
-    """A target of a class of its own, in which `over` stands in the place of methods and attributes."""
-    made: Target = type("Mine", (First,), over)()
-    return made
+class Texts:
+    """Mixed into a target, makes code that is no bytes."""
+
+    def lower(self, planned: Any, signature: Any, options: Any) -> Any:
+        return "text"
 
 
 def kernel(target: Target) -> Any:
@@ -50,47 +55,47 @@ PROGRAM = oc.parse("size n in 0:9\noutput c: float32[n]\nfor i in 0:n\n  c[i] = 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "options": (
-        lambda: kernel(mine(options=nothing)),
+        lambda: kernel(Mine(options=nothing)),
         "options\n  because  it gives None, not Options",
     ),
     "space": (
-        lambda: kernel(mine(space=nothing)),
+        lambda: kernel(Mine(space=nothing)),
         "space\n  because  it gives None, not an iterator over plans",
     ),
     "a plan": (
-        lambda: kernel(mine(space=lambda *_: iter([PROGRAM]))),
+        lambda: kernel(Mine(space=lambda *_: iter([PROGRAM]))),
         f"space\n  because  it gives {PROGRAM!r}, not Planned(program)",
     ),
     "facts": (
-        lambda: kernel(mine(facts=lambda *_: 3)),
+        lambda: kernel(Mine(facts=lambda _: 3)),
         "facts\n  because  it gives 3, not a tuple of texts",
     ),
     "code": (
-        lambda: kernel(mine(lower=lambda *_: "text")),
+        lambda: kernel(Mine(lower=lambda *_: "text")),
         "lower\n  because  it gives 'text', not bytes",
     ),
     "what is loaded": (
-        lambda: kernel(mine(load=nothing)),
+        lambda: kernel(Mine(load=nothing)),
         "load\n  because  it gives None, not a function of the constants",
     ),
     "what is called": (
-        lambda: kernel(mine(load=lambda *_: nothing)),
+        lambda: kernel(Mine(load=lambda *_: nothing)),
         "load\n  because  it gives None, not a function that is called",
     ),
     "notes": (
-        lambda: kernel(mine(notes=lambda *_: 3)).plan(n=2),
+        lambda: kernel(Mine(notes=lambda *_: 3)).plan(n=2),
         "notes\n  because  it gives 3, not a tuple of lines",
     ),
     "forms": (
-        lambda: kernel(mine(forms=3)).source("mine"),
+        lambda: kernel(Mine(forms=3)).source("mine"),
         "forms\n  because  it gives 3, not a tuple of names",
     ),
     "a form": (
-        lambda: kernel(mine(forms=("mine",), show=nothing)).source("mine"),
+        lambda: kernel(Mine(forms=("mine",), show=nothing)).source("mine"),
         "show\n  because  it gives None, not a text",
     ),
     "a machine": (
-        lambda: kernel(mine(machine="avx2")),
+        lambda: kernel(Mine(machine="avx2")),
         "machine\n  because  it gives 'avx2', not the description of a machine",
     ),
 }
@@ -111,14 +116,33 @@ def test_what_a_target_gives_is_of_the_kind_that_is_asked_for(case: str) -> None
 
 def test_a_name_is_a_text() -> None:
     with pytest.raises(TargetError) as refused:
-        kernel(mine(name=3))
+        kernel(Mine(name=3))
     text = "target: cannot use target=3\n  at       Mine.name\n  because  it gives 3, not a text"
     assert str(refused.value) == text
 
 
 def test_a_target_that_gives_what_is_asked_for_is_used() -> None:
     x = np.ones((2, 4), "float32")
-    made = kernel(mine(forms=["mine"], show=lambda *_: "shown", notes=lambda *_: ["noted"]))
+    made = kernel(Mine(forms=["mine"], show=lambda *_: "shown", notes=lambda *_: ["noted"]))
     assert made(x) is x
     assert made.source("mine") == "shown"
     assert "noted" in str(made.plan(n=2))
+
+
+def test_a_method_may_be_static() -> None:
+    class Static(Mine):
+        @staticmethod
+        def load(lowered: bytes, signature: Any, options: Any) -> Any:
+            return lambda constants: lambda kernel, *inputs: inputs[0]
+
+    x = np.ones((2, 4), "float32")
+    assert kernel(Static())(x) is x
+
+
+def test_what_an_inherited_method_gives_is_checked() -> None:
+    class Second(Texts, Mine): ...
+
+    with pytest.raises(TargetError) as refused:
+        kernel(Second())
+    text = "target: cannot use target='mine'\n  at       Second.lower\n  because  it gives 'text', not bytes"
+    assert str(refused.value) == text

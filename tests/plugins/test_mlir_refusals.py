@@ -252,6 +252,22 @@ def test_tiles_by_depth_are_those_by_name() -> None:
     assert str(by_name) == str(by_depth) != str(parsed(MATMUL))
 
 
+def test_a_tile_of_0_leaves_its_loop_by_name_as_by_depth() -> None:
+    by_name, by_depth, alone = parsed(MATMUL), parsed(MATMUL), parsed(MATMUL)
+    OffcutPartition(tile="i=0,j=8").apply(context(), by_name)
+    OffcutPartition(tile=(0, 8)).apply(context(), by_depth)
+    OffcutPartition(tile="j=8").apply(context(), alone)
+    assert str(by_name) == str(by_depth) == str(alone)
+
+    by_name, by_depth = parsed(MATMUL), parsed(MATMUL)
+    OffcutPartition(tile="i=0").apply(context(), by_name)
+    OffcutPartition(tile=(0,)).apply(context(), by_depth)
+    assert str(by_name) == str(by_depth)
+    assert "no loop that is cut is called i: none is cut" in refusal(
+        MATMUL, tile="i=0", tail="i=mask"
+    )
+
+
 def test_xdsl_opt_finds_the_pass_and_runs_it(tmp_path: Path) -> None:
     entry = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
     described = tmp_path / "named-1.0.dist-info"

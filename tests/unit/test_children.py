@@ -50,14 +50,14 @@ def test_a_value_comes_back_and_what_was_said_on_the_way(children: Children) -> 
     heard: list[object] = []
     ended = children.run("planted_jobs:double", "ab", PATIENCE, heard.append)
 
-    assert (ended.how, ended.value, ended.said) == (Ending.RETURNED, "abab", "ab")
+    assert (ended.ending, ended.value, ended.said) == (Ending.RETURNED, "abab", "ab")
     assert heard == ["ab"]
 
 
 def test_one_child_does_many_jobs(children: Children) -> None:
     first = run(children, "process").value
 
-    assert run(children, "fail").how is Ending.RAISED
+    assert run(children, "fail").ending is Ending.RAISED
     assert run(children, "process").value == first
     assert first != os.getpid()
 
@@ -72,7 +72,7 @@ def test_values_larger_than_a_pipe_cross_both_ways(children: Children) -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "given", "how", "because"),
+    ("job", "given", "ending", "because"),
     [
         ("abort", None, Ending.CRASHED, "ended by SIGABRT"),
         ("read_nowhere", None, Ending.CRASHED, "ended by SIGSEGV"),
@@ -85,11 +85,11 @@ def test_values_larger_than_a_pipe_cross_both_ways(children: Children) -> None:
     ],
 )
 def test_how_a_job_ends_is_said_and_the_next_one_runs(
-    children: Children, job: str, given: object, how: Ending, because: str
+    children: Children, job: str, given: object, ending: Ending, because: str
 ) -> None:
     ended = run(children, job, given)
 
-    assert ended.how is how
+    assert ended.ending is ending
     assert because in ended.because
     assert run(children, "double", 4).value == 8
 
@@ -107,7 +107,7 @@ def test_a_signal_from_outside_is_a_crash(children: Children) -> None:
 
     ended = run(children, "double", 4)
 
-    assert ended.how is Ending.CRASHED
+    assert ended.ending is Ending.CRASHED
     assert ended.because == "ended by SIGKILL; the system sends it where memory is short"
     assert run(children, "double", 4).value == 8
 
@@ -118,7 +118,7 @@ def test_a_silent_job_is_ended(children: Children, job: str) -> None:
 
     ended = run(children, job, seconds=0.5)
 
-    assert ended.how is Ending.HUNG
+    assert ended.ending is Ending.HUNG
     assert ended.because == "silent for 0.5 s"
     assert gone(started)
     assert run(children, "double", 4).value == 8
@@ -133,7 +133,7 @@ def test_what_a_job_prints_is_no_answer(children: Children) -> None:
 
 
 def test_a_job_may_take_what_it_is_allowed(children: Children) -> None:
-    assert run(children, "take", MEMORY // 4).how is Ending.RETURNED
+    assert run(children, "take", MEMORY // 4).ending is Ending.RETURNED
 
 
 def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
@@ -147,7 +147,7 @@ def test_what_a_job_started_ends_with_it(children: Children) -> None:
     started: list[int] = []
     ended = children.run("planted_jobs:hang_with_a_child", None, 1.0, started.append)
 
-    assert ended.how is Ending.HUNG
+    assert ended.ending is Ending.HUNG
     assert gone(started[0])
 
 

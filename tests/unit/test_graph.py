@@ -146,10 +146,13 @@ def test_conditions_run_through_a_graph_whose_values_have_names_of_the_loop_synt
 def test_extents_are_written_with_operators() -> None:
     made = Builder("wide")
     n, m = made.size("n"), made.size("m")
-    shape = (2 * n + 1, n * m - 3, (m + 5) // 2, m % 4, 7 - m, n - m)
+    shape = (2 * n + 1, n * m - 3, (m + 5) // 2, m % 4, 7 - m, n - m, -n + 8)
     made.output(made.input("x", "float32", shape))
     text = str(made.graph)
-    assert "x: float32[2*n + 1, m * n + -3, (m + 1)//2 + 2, m % 4, -1*m + 7, -1*m + n]" in text
+    assert (
+        "x: float32[2*n + 1, m * n + -3, (m + 1)//2 + 2, m % 4, -1*m + 7, -1*m + n, -1*n + 8]"
+        in text
+    )
     assert str(parse_graph(text)) == text
     for other in (1.5, "n", None, True):
         with pytest.raises(TypeError):

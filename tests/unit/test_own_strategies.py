@@ -281,7 +281,7 @@ def simulated(takes: Takes, extent: int, tile: int) -> tuple[Counter[int], Count
         count = left // height if take.count is None else int(evaluate(take.count, here))
         exists = all(evaluate(condition, here) for condition in take.when)
         end, rest = (start + height * count, left % height) if take.count is None else (0, 0)
-        if take.how in ("rest", "one"):
+        if take.kind in ("rest", "one"):
             end = start + height * count
             rest = left % height if take.count is None else left - height * count
         else:
@@ -291,7 +291,7 @@ def simulated(takes: Takes, extent: int, tile: int) -> tuple[Counter[int], Count
             continue
         mine: range = range(0)
         runs_: range = range(0)
-        match take.how:
+        match take.kind:
             case "rest":
                 mine = runs_ = range(start, end)
                 tallest = max(tallest, height if count > 0 else 0)
@@ -307,8 +307,8 @@ def simulated(takes: Takes, extent: int, tile: int) -> tuple[Counter[int], Count
             case _:
                 pass
         owned.update(mine)
-        run.update(runs_ if take.how != "moved_back" else mine if set(mine) <= set(runs_) else ())
-        if take.how == "moved_back" and not set(mine) <= set(runs_):
+        run.update(runs_ if take.kind != "moved_back" else mine if set(mine) <= set(runs_) else ())
+        if take.kind == "moved_back" and not set(mine) <= set(runs_):
             run.update([-1])
     return owned, run, tallest
 

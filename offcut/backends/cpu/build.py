@@ -143,5 +143,5 @@ def _in_turn(host: Host) -> jit.Loaded:
     """The function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = in_turn_ir()
     name = objects.key("in turn", text, repr(host))
-    kept = objects.kept(name, lambda: jit.object_code(text, host, passes=True))
+    kept = objects.get_or_make(name, lambda: jit.object_code(text, host, passes=True))
     return jit.load([kept], host)

@@ -107,7 +107,8 @@ def pack(array: Array, layout: Panels | None, dtype: str) -> Packed:
     target = _allocate(count * array.itemsize + PANEL_SLACK)
     bits = np.dtype(f"u{array.itemsize}")  # numpy copies its own types fast
     view = target[: count * array.itemsize].view(bits).reshape(shape)
-    _fill(view, array.view(bits).transpose(order))
+    source = array.view(bits).transpose(order)
+    _fill_rest(view, source, _fill_words(view, source))
     return Packed(target.ctypes.data, target, target)
 
 
@@ -142,25 +143,43 @@ def _panels(layout: Panels, shape: Sequence[int]) -> tuple[tuple[int, ...], tupl
     return extents, (*outer, layout.rows, layout.columns)
 
 
-def _fill(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> None:
-    """Fill panels ``(…, panels, sets, width, side)`` by what is ``(…, rows, columns)``.
+def _fill_words(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> int:
+    """Fill panels ``(…, panels, sets, width, side)`` by what is ``(…, rows, columns)``, as far as words of `side` elements
+    lie in the source as they do in the panels: by compiled code.
 
-    Whole words of the panels are compiled code's where they lie in the source as such.
+    Returns how many sets are filled: all that are whole, or none.
     """
     *outer, _, _, width, side = panels.shape
     depth, columns = source.shape[-2:]
     down, across = source.strides[-2:]
-    word, done = side * panels.itemsize, 0
+    word = side * panels.itemsize
     turned = down == panels.itemsize
-    if word in WORDS and (turned or (side == 1 and across == word)):
-        done = depth // side
-        fill, pitch = filling(word, turned=turned), across if turned else down
-        for at in np.ndindex(*outer):
-            here, there = panels[at], source[at]
-            fill(here.ctypes.data, there.ctypes.data, columns, done, width, pitch, here.strides[0])
-    for first in range(0, columns if done * side < depth else 0, width):
-        panel = panels[..., first // width, done:, :, :]
-        part = source[..., done * side :, first : first + width]
+    if word not in WORDS or not (turned or (side == 1 and across == word)):
+        return 0
+    sets: int = depth // side
+    fill = filling(word, turned=turned)
+    for at in np.ndindex(*outer):
+        fill(
+            panels[at].ctypes.data,
+            source[at].ctypes.data,
+            columns=columns,
+            rows=sets,
+            width=width,
+            pitch_bytes=across if turned else down,
+            panel_bytes=panels[at].strides[0],
+        )
+    return sets
+
+
+def _fill_rest(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any], first_set: int) -> None:
+    """Fill panels ``(…, panels, sets, width, side)`` by what is ``(…, rows, columns)``, from a set on."""
+    width, side = panels.shape[-2:]
+    depth, columns = source.shape[-2:]
+    if first_set * side >= depth:
+        return
+    for first in range(0, columns, width):
+        panel = panels[..., first // width, first_set:, :, :]
+        part = source[..., first_set * side :, first : first + width]
         for row in range(side):
             rows = part[..., row::side, :]
             panel[..., : rows.shape[-2], : rows.shape[-1], row] = rows

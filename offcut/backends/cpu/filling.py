@@ -1,11 +1,11 @@
-"""Panels of a constant, filled by compiled code: numpy copies words that lie apart at a tenth of the memory's rate.
+"""Panels of a constant, filled by compiled code.
 
     void offcut_fill(void *panels, const void *source, int64_t columns, int64_t rows,
-                     int64_t width, int64_t pitch, int64_t panel);
+                     int64_t width, int64_t pitch_bytes, int64_t panel_bytes);
 
-    panels  word ``(p, r, c)`` of them lies at byte ``p * panel + (r * width + c) * word``
-    source  its word of row r and column ``p * width + c``: words of a column lie side by side and columns `pitch` bytes
-            apart, or words of a row do and rows are `pitch` bytes apart
+    panels  word ``(p, r, c)`` of them lies at byte ``p * panel_bytes + (r * width + c) * word``
+    source  its word of row r and column ``p * width + c``: words of a column lie side by side and columns `pitch_bytes`
+            apart, or words of a row do and rows are `pitch_bytes` apart
 
 A square of words is read along memory, turned in registers where columns lie along it, and written along panels.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import NamedTuple
 
 from offcut.backends.cpu.lowering.interleave import swapped
 from offcut.backends.cpu.machine import isa, jit
@@ -30,16 +29,25 @@ _SYMBOL = "offcut_fill"
 _FILL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 5)
 
 
-class Filling(NamedTuple):
+class Filling:
     """The function, as long as this object lives."""
 
-    code: jit.Loaded
+    def __init__(self, code: jit.Loaded) -> None:
+        self._code, self._function = code, _FILL(code.address(_SYMBOL))
 
     def __call__(
-        self, panels: int, source: int, columns: int, rows: int, width: int, pitch: int, panel: int
+        self,
+        panels: int,
+        source: int,
+        *,
+        columns: int,
+        rows: int,
+        width: int,
+        pitch_bytes: int,
+        panel_bytes: int,
     ) -> None:
         """Fill the panels at one address from the words at another."""
-        _FILL(self.code.address(_SYMBOL))(panels, source, columns, rows, width, pitch, panel)
+        self._function(panels, source, columns, rows, width, pitch_bytes, panel_bytes)
 
 
 @cache
@@ -47,8 +55,8 @@ def filling(word: int, *, turned: bool) -> Filling:
     """The function for words of one of `WORDS` bytes; `turned` where those of a column lie side by side."""
     host, text = isa.host(), filling_ir(word, turned=turned)
     name = objects.key("filling", text, repr(host))
-    kept = objects.kept(name, lambda: jit.object_code(text, host, passes=True))
-    return Filling(jit.load([kept], host))
+    code = objects.get_or_make(name, lambda: jit.object_code(text, host, passes=True))
+    return Filling(jit.load([code], host))
 
 
 def filling_ir(word: int, *, turned: bool) -> str:
@@ -59,12 +67,13 @@ def filling_ir(word: int, *, turned: bool) -> str:
     with f.loop("0", count) as panel:
         first = ir.mul(f, panel, "%width")
         columns = ir.minimum(f, ir.sub(f, "%columns", first), "%width")
-        to = f.let(f"getelementptr i8, ptr %panels, i64 {ir.mul(f, panel, '%panel')}")
-        step = "%pitch" if turned else str(word)
+        to = f.let(f"getelementptr i8, ptr %panels, i64 {ir.mul(f, panel, '%panel_bytes')}")
+        step = "%pitch_bytes" if turned else str(word)
         of = f.let(f"getelementptr i8, ptr %source, i64 {ir.mul(f, first, step)}")
         _Panel(f, word, turned, to, of).fill("%rows", columns)
     f.do("ret void")
-    numbers = ", ".join(f"i64 %{name}" for name in ("columns", "rows", "width", "pitch", "panel"))
+    names = ("columns", "rows", "width", "pitch_bytes", "panel_bytes")
+    numbers = ", ".join(f"i64 %{name}" for name in names)
     head = f"define void @{_SYMBOL}(ptr noalias %panels, ptr noalias readonly %source, {numbers})"
     return f"{head} nounwind {{\n{f.text()}\n}}\n" + "\n".join(sorted(f.declares))
 
@@ -118,7 +127,7 @@ class _Panel:
         """The address of a word that is read."""
         f = self.f
         far, near = (column, row) if self.turned else (row, column)
-        apart, beside = ir.mul(f, far, "%pitch"), ir.mul(f, near, str(self.word))
+        apart, beside = ir.mul(f, far, "%pitch_bytes"), ir.mul(f, near, str(self.word))
         return f.let(f"getelementptr i8, ptr {self.of}, i64 {ir.add(f, apart, beside)}")
 
     def target(self, row: str, column: str) -> str:

@@ -57,7 +57,7 @@ def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) 
         text = _family(host, kernel).text(variant, [one for one in shapes if one != ANY])
         return jit.object_code(text, host, passes=False)
 
-    return cache.kept(name, made)
+    return cache.get_or_make(name, made)
 
 
 def _family(host: Host, name: str) -> Family:

@@ -142,7 +142,7 @@ def read(name: str) -> bytes | None:
     return None
 
 
-def kept(name: str, make: Callable[[], bytes]) -> bytes:
+def get_or_make(name: str, make: Callable[[], bytes]) -> bytes:
     """The entry; what `make` gives, which is kept, where there is none."""
     found = read(name)
     if found is None:

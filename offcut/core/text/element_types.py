@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.core.dtypes import FLOATS, INTEGERS, ends, in_range
+from offcut.core.dtypes import FLOATS, INTEGERS, in_range, span
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -134,13 +134,9 @@ class ElementTypes(Tokens):
 
 def why_no_literal(value: int | float, dtype: str) -> str:
     """Why `value` is no literal of type `dtype`; empty where it is one."""
-    if dtype in FLOATS:
-        low, high = ends(dtype)
-        return "" if in_range(value, dtype) else f"{dtype} goes from {low} to {high}, and has inf"
-    if not isinstance(value, int):
+    if dtype not in FLOATS and not isinstance(value, int):
         return f"{value} is not an integer, and {dtype} is wanted here"
-    low, high = ends(dtype)
-    return "" if low <= value <= high else f"{dtype} goes from {low} to {high}"
+    return "" if in_range(value, dtype) else span(dtype)
 
 
 def has_point(expr: Expr) -> bool:

@@ -148,7 +148,7 @@ class _Counter:
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
         self.is_open = bool(self.known.ranges)
-        self.sums = {_BYTES: Sums(ways.get(_BYTES, of_bytes(self.is_open)))}
+        self.sums = {_BYTES: Sums(ways.get(_BYTES, of_bytes(is_open=self.is_open)))}
         self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
         self.exactness = Exactness.EXACT
 
@@ -166,7 +166,7 @@ class _Counter:
             seen.touched.kept or tuple(ZERO for _ in self.hardware.levels),
             tuple(self.choices),
             self.values,
-            worst(self.exactness, *(self.sums[one].how.exactness for one in every)),
+            worst(self.exactness, *(self.sums[one].way.exactness for one in every)),
         )
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
@@ -191,7 +191,9 @@ class _Counter:
                 return None
         number = len(self.pieces)
         self.pieces.append(made)
-        self.sums[number] = Sums(self.ways.get(number, of_counts(self.is_open)), self.tables)
+        self.sums[number] = Sums(
+            self.ways.get(number, of_counts(is_open=self.is_open)), self.tables
+        )
         return number
 
     def statement(self, stmt: Stmt, scope: _Scope) -> _Seen:

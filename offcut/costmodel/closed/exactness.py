@@ -19,7 +19,7 @@ def worst(*each: Exactness) -> Exactness:
     return max(each, key=list(Exactness).index, default=Exactness.EXACT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HowExact:
     """How exact the amounts of a cost are.
 
@@ -29,8 +29,8 @@ class HowExact:
 
     flop: Exactness
     bytes: Exactness
-    cycles: Exactness = Exactness.ESTIMATE
-    energy: Exactness = Exactness.ESTIMATE
+    cycles: Exactness
+    energy: Exactness
 
     def __str__(self) -> str:
         """``exact: flop; estimate: bytes, cycles, energy``."""

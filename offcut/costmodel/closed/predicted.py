@@ -86,7 +86,12 @@ def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) ->
     )
     names = (memory.name for memory in hardware.machine.memory)
     kept = dict(zip(names, made.kept[1:], strict=True))
-    exactness = HowExact(flop=made.exactness, bytes=Exactness.ESTIMATE)
+    exactness = HowExact(
+        flop=made.exactness,
+        bytes=Exactness.ESTIMATE,
+        cycles=Exactness.ESTIMATE,
+        energy=Exactness.ESTIMATE,
+    )
     return Prediction(pieces, made.choices, kept, made.values, exactness)
 
 

@@ -39,7 +39,7 @@ class Summing(Enum):
         return other.get(self, Exactness.EXACT)
 
 
-def of_counts(is_open: bool) -> Sequence[Summing]:
+def of_counts(*, is_open: bool) -> Sequence[Summing]:
     """The ways to sum counts, the better first.
 
     is_open  whether a size is not given: nothing can be added up then
@@ -47,7 +47,7 @@ def of_counts(is_open: bool) -> Sequence[Summing]:
     return (*_added(is_open), Summing.CLOSED, Summing.BOUND)
 
 
-def of_bytes(is_open: bool) -> Sequence[Summing]:
+def of_bytes(*, is_open: bool) -> Sequence[Summing]:
     """Likewise bytes, whose terms are longer: how a count is bounded would say nothing of them."""
     return (*_added(is_open), Summing.HALF_WAY)
 
@@ -77,15 +77,15 @@ class Sums:
     failed: bool = False
 
     @property
-    def how(self) -> Summing:
-        """The way."""
+    def way(self) -> Summing:
+        """The one in which they are taken."""
         return self.ways[0]
 
     def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
         """The sum of a count over ``lo <= name < hi``."""
         if self.failed:
             return term
-        match self.how:
+        match self.way:
             case Summing.ADDED:
                 short = short_sum(name, lo, hi, term, known, splits=1, longest=SHORT)
                 if short is not None:
@@ -104,11 +104,11 @@ class Sums:
 
     def where(self, condition: Expr, then: Expr, other: Expr) -> Expr:
         """One of two counts, by a condition that iterators decide."""
-        return ix.add(then, other) if self.how is Summing.BOUND else chosen(condition, then, other)
+        return ix.add(then, other) if self.way is Summing.BOUND else chosen(condition, then, other)
 
     def at_last(self, total: Expr) -> Expr:
         """A sum over all loops, with what is left to add up."""
-        if self.how is not Summing.ADDED or self.failed:
+        if self.way is not Summing.ADDED or self.failed:
             return total
         try:
             return self.tables.value(total)
@@ -123,4 +123,4 @@ def settled(ways: Sequence[Summing], count: Callable[[Sums], Expr]) -> Amount:
     total = sums.at_last(count(sums))
     if sums.failed:
         return settled(ways[1:], count)
-    return Amount(total, sums.how.exactness)
+    return Amount(total, sums.way.exactness)

@@ -74,7 +74,7 @@ def placed(takes: Takes, extent: Expr, tile: int) -> tuple[Segment, ...]:
         take = takes.made[number]
         when = tuple(at(extent, condition) for condition in take.when)
         place = _Place(take, *takes.ends(take.after, extent), extent, tile, when)
-        match take.how:
+        match take.kind:
             case "rest":
                 found.append(place.run())
             case "one":
@@ -82,7 +82,7 @@ def placed(takes: Takes, extent: Expr, tile: int) -> tuple[Segment, ...]:
             case "tail":
                 found.append(place.one(takes.ends(take.after, EXTENT)[1], place.left))
             case "masked" | "padded":
-                found.append(place.last(Form.MASK if take.how == "masked" else Form.PAD))
+                found.append(place.last(Form.MASK if take.kind == "masked" else Form.PAD))
             case "moved_back":
                 found.append(place.moved_back())
             case "guarded":

@@ -34,7 +34,7 @@ MOST_HEIGHTS = 1024  # that balanced tiles may have, each asked of isl by itself
 
 _TOO_MANY = f"it gives more than {MOST_TAKES} segments, each of them code of its own"
 
-Taken: TypeAlias = Literal[
+TakeKind: TypeAlias = Literal[
     "rest", "one", "tail", "masked", "padded", "moved_back", "guarded", "balanced"
 ]
 
@@ -47,7 +47,7 @@ class NotTaken(Exception):
 class Take:
     """Tiles that a strategy takes of what is left of an axis.
 
-    how     the method of `TiledAxis` that gave it, which says what the tiles are
+    kind    the method of `TiledAxis` that gave it, which says what the tiles are
     height  instances of a tile: a literal, or of one tile an expression in `EXTENT`; of a tail, and
             of balanced tiles, the most that there may be
     count   how many; None: as many as fit
@@ -55,16 +55,16 @@ class Take:
     after   the number of the take that ends where this one starts; None: it starts at 0
     """
 
-    how: Taken
+    kind: TakeKind
     height: Expr
     count: Expr | None = None
     when: tuple[Expr, ...] = ()
     after: int | None = None
 
     def __str__(self) -> str:
-        parts = [self.height] if self.how in ("rest", "one", "masked", "padded") else []
-        parts += [self.count] if self.how == "rest" and self.count is not None else []
-        text = f"{self.how}({', '.join(map(_shown, parts))})"
+        parts = [self.height] if self.kind in ("rest", "one", "masked", "padded") else []
+        parts += [self.count] if self.kind == "rest" and self.count is not None else []
+        text = f"{self.kind}({', '.join(map(_shown, parts))})"
         return f"where({', '.join(map(_shown, self.when))}).{text}" if self.when else text
 
 
@@ -85,7 +85,7 @@ class Takes:
             return ix.const(0), extent
         take = self.made[number]
         start, left = self.ends(take.after, extent)
-        if take.how not in ("rest", "one"):
+        if take.kind not in ("rest", "one"):
             return extent, ix.const(0)
         height = at(extent, take.height)
         if take.count is None:
@@ -191,10 +191,10 @@ class TiledAxis:
             )
         return ix.const(height)
 
-    def _take(self, how: Taken, height: Expr, count: Expr | None = None) -> Take:
+    def _take(self, kind: TakeKind, height: Expr, count: Expr | None = None) -> Take:
         if len(self._made) == MOST_TAKES:
             raise NotTaken(_TOO_MANY)
-        take = Take(how, height, count, self._when, self._after)
+        take = Take(kind, height, count, self._when, self._after)
         self._after = len(self._made)
         self._made.append(take)
         return take

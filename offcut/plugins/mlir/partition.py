@@ -32,7 +32,7 @@ from offcut.plugins.mlir.reading import read
 class OffcutPartition(ModulePass):  # type: ignore[misc]
     """Cut the loops of every outermost ``scf.for``; each is proved to compute the same at all sizes.
 
-    tile    the largest tile by loop, in iterations: ``"i=8,j=32"``, or by depth, ``8,32``, where 0
+    tile    the largest tile by loop, in iterations: ``"i=8,j=32"``, or by depth, ``8,32``; 0
             leaves a loop as it is; without any, conditions alone are taken out of loops
     tail    a strategy for all, ``cut``, or by loop, ``"i=balance,j=mask"``
     copies  stores of the result per store, at most: what conditions may cost in code
@@ -55,7 +55,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
         tails = tails_of(self.tail)
         check_copies(self.copies)
         made: list[tuple[scf.ForOp, Made]] = []
-        reached: dict[str, None] = {}
+        tiled: dict[str, None] = {}
         loops: dict[str, None] = {}
         for loop in _outermost(op):
             try:
@@ -66,19 +66,20 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
                 continue
             named = _named(nest.program)
             loops |= dict.fromkeys(named)
-            tiles = {name: tile for name, tile in wanted.items() if name in named}
-            tiles = tiles if wanted else _by_depth(depths, nest.program)
-            reached |= dict.fromkeys(tiles)
-            if wanted and not tiles:
+            asked = {name: tile for name, tile in wanted.items() if name in named}
+            if wanted and not asked:
                 continue
+            asked = asked if wanted else _by_depth(depths, nest.program)
+            tiles = {name: tile for name, tile in asked.items() if tile > 0}
+            tiled |= dict.fromkeys(tiles)
             try:
                 made.append((loop, self.cut(nest, tiles, tails)))
             except OffcutError as refused:
                 loop.emit_error(str(refused), PassFailedException(str(refused)))
-        missing = [name for name in wanted if name not in reached]
+        missing = [name for name in wanted if name not in loops]
         if missing:
             raise PassFailedException(str(_no_loop(missing[0], tuple(loops))))
-        check_read(self.tail, tails, reached)
+        check_read(self.tail, tails, tiled)
         for loop, one in made:
             Rewriter.insert_op(one.operations, InsertPoint.before(loop))
             for old, new in zip(loop.results, one.results, strict=True):
@@ -105,7 +106,7 @@ def _by_depth(given: tuple[int, ...], program: Program) -> dict[str, int]:
         for stmt in body:
             inner = depth
             if isinstance(stmt, For):
-                if depth < len(given) and given[depth] > 0:
+                if depth < len(given):
                     found[_name_of(stmt, program)] = given[depth]
                 inner += 1
             for block in blocks(stmt):  # type: ignore[arg-type]

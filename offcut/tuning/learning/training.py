@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.requested import Request
+from offcut.backends.target import answer
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import Feature, Rows, check_names, described
@@ -126,8 +127,8 @@ def _cases(
         return "microkernels were handed over"
     try:
         target = target_named(place.target, of_plain(place.machine))
-        options = target.options("learn", reassociate=place.reassociate)
-        options = replace(options, threads=place.threads)
+        asked = target.options("learn", reassociate=place.reassociate)
+        options = replace(answer(target, "options", asked), threads=place.threads)
         parsed = parse(program.text)
         users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
         problem = Problem(

@@ -110,10 +110,10 @@ class Bench:
         ended = self._children.run(
             "offcut.tuning.measuring.checking:checked", argument, self.limits.patience
         )
-        if ended.how is Ending.RETURNED:
+        if ended.ending is Ending.RETURNED:
             outcome, because, at = ended.value
             return outcome, because, at
-        return _OUTCOMES[ended.how], ended.because, ended.said or {}
+        return _OUTCOMES[ended.ending], ended.because, ended.said or {}
 
     def _prepared(self) -> Draw:
         """What results must be, in the folder; from which values operands are drawn."""
@@ -124,7 +124,7 @@ class Bench:
         )
         if isinstance(ended.value, OffcutError):
             raise ended.value
-        if ended.how is not Ending.RETURNED:
+        if ended.ending is not Ending.RETURNED:
             raise TargetError(
                 "tune",
                 f"cannot check what {self.problem.request.program.name} computes",
@@ -145,7 +145,7 @@ class Bench:
                 (self.problem, left, self.limits, self._draw),
                 self.limits.patience,
             )
-            if ended.how is Ending.RETURNED:
+            if ended.ending is Ending.RETURNED:
                 times: dict[str, tuple[Time, ...]] = ended.value
                 policy = times.pop(_POLICY, ())
                 self._check_noise(policy)
@@ -157,7 +157,7 @@ class Bench:
             blamed, at = ended.said or (next(reversed(left)), {})
             del left[blamed]
             if blamed in right:
-                outcome = _OUTCOMES[ended.how]
+                outcome = _OUTCOMES[ended.ending]
                 made[blamed] = Measured(right[blamed], outcome, (), ended.because, at)
         return made
 

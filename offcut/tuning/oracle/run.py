@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from offcut.backends.target import Target
+from offcut.backends.target import Target, answer
 from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
@@ -99,7 +99,7 @@ def oracle(
                 "sweep", f"cannot take {name}={given}", because=f"{name} is at least 1"
             )
     chosen = target if isinstance(target, Target) else target_named(target)
-    options = chosen.options("sweep", threads=threads)
+    options = answer(chosen, "options", chosen.options("sweep", threads=threads))
     problem = posed("sweep", program, None, constants, sizes, chosen, options, seed)
     weights = problem.sizes
     whole = chosen.schedules(problem.request, options, ways)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from offcut.backends.accelerator.costs.largest import Instances, Largest
+from offcut.backends.accelerator.costs.largest import Largest, PerInstance
 from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.constants import is_immediate
@@ -56,8 +56,7 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
     Raises TargetError where a window does not fit.
     """
     largest = Largest(nest, typical)
-    how = largest.look()
-    leaves = _Leaves(nest, how)
+    leaves = _Leaves(nest, largest.look())
     found = leaves.made()
     moved = worst(leaves.exactness, leaves.of_rows)
     return NestCounts(found, largest.taken, leaves.exactness, moved)
@@ -66,13 +65,13 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
 class _Leaves:
     """Counts of leaves, summed over loops."""
 
-    def __init__(self, nest: Lowered, how: Mapping[int, Instances]) -> None:
+    def __init__(self, nest: Lowered, each: Mapping[int, PerInstance]) -> None:
         self.nest = nest
-        each = [
-            _instance(work, how.get(number), nest.spec) for number, work in enumerate(nest.work)
+        made = [
+            _instance(work, each.get(number), nest.spec) for number, work in enumerate(nest.work)
         ]
-        self.each = [issued for issued, _ in each]
-        self.of_rows = worst(*(one for _, one in each))
+        self.each = [issued for issued, _ in made]
+        self.of_rows = worst(*(one for _, one in made))
         self.exactness = Exactness.EXACT
         self.found = [Issued() for _ in nest.work]
         self.known = Known.of(nest.program.sizes)
@@ -156,23 +155,23 @@ def _whole(
     return loops, values
 
 
-def _instance(work: Work, how: Instances | None, spec: Spec) -> tuple[Issued, Exactness]:
+def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, Exactness]:
     """The counts of one instance, and how exact its bytes are."""
-    if how is None:
+    if one is None:
         return Issued(), Exactness.EXACT
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]
     whole = _product(counts)
-    calls = ix.mul(how.instructions, _product([counts[axis] for axis in how.apart]))
+    calls = ix.mul(one.instructions, _product([counts[axis] for axis in one.apart]))
     if not isinstance(work.does, Copy | Result):
-        visits = (ix.mul(often, whole) for often in (how.steps, how.pairs, how.resets))
+        visits = (ix.mul(often, whole) for often in (one.steps, one.pairs, one.resets))
         return Issued(ONE, calls, *visits), Exactness.EXACT
     there = [
         _there(count, [work.asked[at] for at in low], [work.asked[at] for at in high])
         for count, (low, high) in zip(counts, work.bounds, strict=True)
     ]
-    words, rows = _product(there), _product([there[axis] for axis in how.across])
+    words, rows = _product(there), _product([there[axis] for axis in one.across])
     zeros = ix.sub(whole, words)
-    row = _product([count for axis, count in enumerate(there) if axis not in how.across])
+    row = _product([count for axis, count in enumerate(there) if axis not in one.across])
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
@@ -180,7 +179,7 @@ def _instance(work: Work, how: Instances | None, spec: Spec) -> tuple[Issued, Ex
     if not fill:
         return issued, size.exactness
     missing = (
-        ix.sub(count, there[axis]) for axis, count in enumerate(counts) if axis not in how.apart
+        ix.sub(count, there[axis]) for axis, count in enumerate(counts) if axis not in one.apart
     )
     # Rows of which a part is missing are filled whole, before that part comes; others only where all of it is missing.
     whole_rows = ix.sub(1, ix.minimum(ix.add(*missing), 1))

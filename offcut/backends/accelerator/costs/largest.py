@@ -1,4 +1,4 @@
-"""The largest instance of each leaf of a nest, issued alone: from it is read how instances are run."""
+"""The largest instance of each leaf of a nest, issued alone: from it is read what each of a leaf takes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from offcut.backends.accelerator.simulator.cycles import step_count
 
 
 @dataclass(frozen=True, slots=True)
-class Instances:
-    """How the instances of a leaf are run.
+class PerInstance:
+    """What an instance of a leaf takes.
 
     instructions  of one, at each coordinate of the axes that no instruction runs along
     steps, pairs, resets  times that each word of the box is visited: by a product or with an immediate; with a second
@@ -37,21 +37,21 @@ class Largest(Emitter):
 
     values: dict[int, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
-    def look(self) -> dict[int, Instances]:
-        """How the leaves are run, by number; of one without an instance, nothing is known.
+    def look(self) -> dict[int, PerInstance]:
+        """What an instance of each leaf takes, by its number; of one without an instance, nothing is known.
 
         Raises TargetError where a window does not fit.
         """
         self.lay_images()
         self.nest.walk(self.measure, self.sizes)
         self.allocate()
-        found: dict[int, Instances] = {}
+        found: dict[int, PerInstance] = {}
         for number, (_, values) in self.values.items():
             before = len(self.stream)
             self.issue_as(number, values)
             work = self.nest.work[number]
             issued = self.stream[before:]
-            found[number] = _how(work, work.counts_of(values), issued)
+            found[number] = _per_instance(work, work.counts_of(values), issued)
         return found
 
     def measure_as(self, number: int, values: Sequence[int]) -> None:
@@ -62,7 +62,7 @@ class Largest(Emitter):
             self.values[number] = box, tuple(values)
 
 
-def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> Instances:
+def _per_instance(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> PerInstance:
     if isinstance(work.does, Copy | Result):
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
@@ -70,7 +70,7 @@ def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> Inst
         column = next((axis for axis in across if counts[axis] != 1), None)
         apart = tuple(axis for axis in across if axis != column)
         each = max(prod(counts[axis] for axis in apart), 1)
-        return Instances(len(moving) // each, across=across, apart=apart)
+        return PerInstance(len(moving) // each, across=across, apart=apart)
     steps = pairs = resets = 0
     own = [one for one in made if isinstance(one, Gemm | Alu)]
     for one in own:
@@ -82,7 +82,7 @@ def _how(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> Inst
         else:
             steps += visited
     box = max(prod(counts), 1)
-    return Instances(len(own), steps // box, pairs // box, resets // box)
+    return PerInstance(len(own), steps // box, pairs // box, resets // box)
 
 
 def _across(work: Work, counts: Sequence[int], row: int) -> tuple[int, ...]:

@@ -76,7 +76,12 @@ def cost_of(
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
         memories=memories,
-        exactness=HowExact(operations.exactness, bytes=Exactness.EXACT, cycles=Exactness.EXACT),
+        exactness=HowExact(
+            flop=operations.exactness,
+            bytes=Exactness.EXACT,
+            cycles=Exactness.EXACT,
+            energy=Exactness.ESTIMATE,
+        ),
         kept=kept,
         occupancy={memory.name: kept[memory.name] / memory.bytes for memory in machine.memory},
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
@@ -106,7 +111,12 @@ def formulas_of(
     filled: list[Mapping[str, int]] = []
     within, issued_ = 0.0, 0
     operations = flop(described, {})
-    exactness = HowExact(operations.exactness, bytes=Exactness.EXACT)
+    exactness = HowExact(
+        flop=operations.exactness,
+        bytes=Exactness.EXACT,
+        cycles=Exactness.ESTIMATE,
+        energy=Exactness.ESTIMATE,
+    )
     for at in phases.nests:
         options, costs = phases.orders(at), phases.costs(at)
         ways: list[Way] = []
@@ -116,8 +126,10 @@ def formulas_of(
             found = counted(first, typical)
             overhead = fastest([orders], typical).overhead
             bytes_are = found.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
-            exactness = HowExact(
-                worst(exactness.flop, found.exact_counts), worst(exactness.bytes, bytes_are)
+            exactness = replace(
+                exactness,
+                flop=worst(exactness.flop, found.exact_counts),
+                bytes=worst(exactness.bytes, bytes_are),
             )
             made, cycles = totals(first, found.leaves, overhead), formula(orders)
             choice = (len(choices), number) if len(options) > 1 else None
@@ -220,4 +232,6 @@ def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
             total = ix.add(total, term)
         return total
 
-    return settled(of_counts(bool(known.ranges)), lambda sums: block(program.body, known, sums))
+    return settled(
+        of_counts(is_open=bool(known.ranges)), lambda sums: block(program.body, known, sums)
+    )

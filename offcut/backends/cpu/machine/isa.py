@@ -143,7 +143,7 @@ def own_machine(architecture: str, features: frozenset[str]) -> Machine:
 def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
     """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
-    kept = objects.kept(name, lambda: pickle.dumps(nearest(architecture, features)))
+    kept = objects.get_or_make(name, lambda: pickle.dumps(nearest(architecture, features)))
     found: Machine = pickle.loads(kept)
     return found
 

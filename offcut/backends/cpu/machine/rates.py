@@ -99,4 +99,6 @@ def kept(
     if processor is None:
         return None
     name = objects.key("rates", processor, *parts)
-    return tuple(json.loads(objects.kept(name, lambda: json.dumps(list(measure())).encode())))
+    return tuple(
+        json.loads(objects.get_or_make(name, lambda: json.dumps(list(measure())).encode()))
+    )

@@ -71,7 +71,7 @@ def _started() -> bool:
 def _open(host: isa.Host) -> bool:
     program = text(host.machine.threads)
     name = objects.key("pool", program, host.triple, host.feature_string)
-    code = objects.kept(name, lambda: jit.object_code(program, host, passes=False))
+    code = objects.get_or_make(name, lambda: jit.object_code(program, host, passes=False))
     loaded = jit.load([code], host)
     opened = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("offcut_pool_open"))
     answer = opened(processors())

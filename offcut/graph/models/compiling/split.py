@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offcut import pipeline
-from offcut.backends.target import Target
+from offcut.backends.target import Target, answer
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.sizes.typical import typical_sizes
 from offcut.kernel import Kernel
@@ -98,4 +98,9 @@ def texts_of(targets: Sequence[Target], threads: int | None) -> tuple[tuple[str,
 
     Raises TargetError as `offcut.compile` does.
     """
-    return tuple(one.facts(one.options("compile", threads=threads)) for one in targets)
+    return tuple(_text(one, threads) for one in targets)
+
+
+def _text(target: Target, threads: int | None) -> tuple[str, ...]:
+    options = answer(target, "options", target.options("compile", threads=threads))
+    return tuple(answer(target, "facts", target.facts(options)))
