@@ -1053,8 +1053,37 @@ def test_a_relation_of_sizes_is_not_asked_whether_it_holds(
         ask,
         f"dim: cannot decide {relation}\n"
         "  because  a size is known only when the kernel runs, and a chain a <= n <= b asks for the first part alone\n"
-        "  help     assume(a <= n, n <= b)",
+        "  help     assume(a <= n, n <= b)\n"
+        '  help     where(cast(n, "int64") > 3, a, b) of elements, in place of if\n'
+        '  help     maximum(cast(n, "int64"), 3), minimum, in place of Python\'s max and min',
     )
+
+
+_UNCOUNTED = """\
+dim: cannot count to n in Python
+  because  a size is known only when the kernel runs
+  help     reduce_axis(n) and the axes of compute, in place of range
+  help     placeholder((n,)) stands for an array of any such size"""
+_UNNUMBERED = """\
+dim: cannot make a Python {0} of n
+  because  a size is known only when the kernel runs
+  help     cast(n, "{0}64") is its value as an element
+  help     n.min, n.max"""
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (lambda: range(n), _UNCOUNTED),  # type: ignore[arg-type]
+        (lambda: np.zeros((n, 3)), _UNCOUNTED),
+        (lambda: [0] * n, _UNCOUNTED),
+        (lambda: int(n), _UNNUMBERED.format("int")),
+        (lambda: float(n), _UNNUMBERED.format("float")),
+    ],
+    ids=["range", "zeros", "times", "int", "float"],
+)
+def test_a_size_is_no_number_of_python(ask: Callable[[], Any], text: str) -> None:
+    refused(ask, text)
 
 
 def test_a_relation_of_sizes_stays_one_of_sympy() -> None:
