@@ -121,7 +121,11 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 f"cannot take a constant of {array.dtype}, rank {array.ndim}",
                 at=name,
                 because=f"it is described as {tensor!r}",
-                help=(f'{name}.astype("{tensor.dtype}")',)
+                help=(
+                    f'{name}.astype("{tensor.dtype}")'
+                    if hasattr(value, "astype")
+                    else f'numpy.array(…, "{tensor.dtype}")',
+                )
                 if array.ndim == len(tensor.shape)
                 else (),
             )

@@ -541,6 +541,22 @@ VALUES = [
         ),
     ),
     (
+        lambda: row(lambda i: oc.where(A[i, 0], A[i, 0], 0.0)),
+        (
+            "where: cannot choose by A[i, 0]\n"
+            "  because  the condition is a comparison of elements, axes or sizes\n"
+            "  help     where(A[i, 0] != 0, a, b)"
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.where(n > 3, A[i, 0], 0.0)),
+        (
+            "where: cannot choose by n > 3\n"
+            "  because  the condition is a comparison of elements, axes or sizes\n"
+            '  help     where(cast(n, "int64") > 3, a, b): of a size as an element'
+        ),
+    ),
+    (
         lambda: row(lambda i: oc.where(i < n, 1.0, 2.0)),
         (
             "where: cannot tell the element type of 1.0 and 2.0\n"
@@ -579,12 +595,26 @@ REDUCTIONS = [
         ),
     ),
     (
+        lambda: row(lambda i: oc.max(A[i, 0], 0.0)),
+        (
+            "max: cannot reduce over 0.0\n"
+            "  because  it is not an axis made by reduce_axis\n"
+            '  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)\n'
+            "  help     maximum(A[i, 0], 0.0) is the larger of two"
+        ),
+    ),
+    (
         lambda: row(lambda i: oc.sum(A[i, k], axis=(k, k))),
         ("sum: cannot reduce over ('k', 'k')\n  because  an axis is named twice"),
     ),
     (
         lambda: row(lambda i: oc.sum(i < k, axis=k)),
-        ("sum: cannot reduce bool i < k\n  because  a reduction is over tensor elements"),
+        (
+            "sum: cannot reduce bool i < k\n"
+            "  because  a reduction is over tensor elements\n"
+            '  help     sum(cast(i < k, "int32"), …)\n'
+            "  help     sum(where(i < k, a, b), …) of elements that it chooses"
+        ),
     ),
     (
         lambda: row(lambda i: oc.max(1.0, axis=k)),
@@ -1092,4 +1122,5 @@ def test_a_relation_of_sizes_stays_one_of_sympy() -> None:
     assert ~one == sympy.Ge(n, 9)
     assert one.subs(n, 3) == sympy.true
     assert sympy.Max(n, 9) == sympy.Max(9, n)
-    assume(one, n >= 3)
+    with assume(one, n >= 3):
+        pass
