@@ -262,13 +262,20 @@ def assume(*facts: Any) -> Assumption:
 
     Raises DescribeError for what is not an affine relation between sizes.
     """
-    stated = tuple(fact for fact in facts if fact not in (True, sympy.true))
+    stated = tuple(fact for fact in facts if fact is not sympy.true)
+    if not facts:
+        raise DescribeError(
+            "assume",
+            "cannot promise nothing",
+            because="no fact is given",
+            help=("assume(n <= m)",),
+        )
     for fact in stated:
         because = ""
         if fact is sympy.false:
             because = "no values of the sizes meet it, by what each of them is bounded by"
-        elif fact is False:
-            because = "it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0"
+        elif fact is False or fact is True:
+            because = f"it is {fact}: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0"
         elif not isinstance(fact, Relational):
             because = f"it is of type {type(fact).__name__}, and no relation of sizes made by dim"
         elif not all(isinstance(symbol, Dim) for symbol in fact.free_symbols):

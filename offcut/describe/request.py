@@ -55,7 +55,7 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise DescribeError(
             op,
-            f"cannot take inputs={inputs!r}",
+            f"cannot take inputs={shown(inputs)}",
             because="inputs are a list of placeholders",
             help=("inputs=[A, W]",),
         )

@@ -152,6 +152,18 @@ PROMISES = [
         ),
     ),
     (
+        lambda: assume(True),
+        (
+            "assume: cannot promise True\n"
+            "  because  it is True: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(),
+        "assume: cannot promise nothing\n  because  no fact is given\n  help     assume(n <= m)",
+    ),
+    (
         lambda: assume(sympy.Ne(n, m)),
         (
             "assume: cannot promise Ne(n, m)\n"
