@@ -374,6 +374,13 @@ parse: cannot read this line
   because  no statement begins with `else`
   help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
     ),
+    "a name is not ASCII": (
+        "for é in 0:n",
+        """\
+parse: cannot use `é` as a name
+  at       line 5, column 5: for é in 0:n
+  because  a name is an ASCII identifier: headers for C have it, too""",
+    ),
     "an elif": (
         "if n > 1\n  C[0] = 1.0\nelif n > 2\n  C[0] = 2.0",
         """\

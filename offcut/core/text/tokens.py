@@ -137,7 +137,7 @@ class Tokens:
         self.expect(text)
 
     def name(self, what: str) -> str:
-        """Take a name, refuse words of the syntax."""
+        """Take a name, refuse words of the syntax and what is not ASCII."""
         if self.token.kind != "name":
             raise self.expected(what)
         if self.token.text in UNNAMEABLE:
@@ -145,6 +145,11 @@ class Tokens:
                 f"cannot use `{self.token.text}` as a name",
                 "it is a word of the syntax",
                 f"`{self.token.text}_` is free",
+            )
+        if not self.token.text.isascii():
+            raise self.refuse(
+                f"cannot use `{self.token.text}` as a name",
+                "a name is an ASCII identifier: headers for C have it, too",
             )
         return self.advance().text
 

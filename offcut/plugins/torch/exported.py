@@ -376,7 +376,7 @@ def _exported(
             "from_torch",
             f"cannot export {type(model).__name__}",
             because=f"{type(failed).__name__}: {first[0] if first else ''}",
-            help=("torch.from_numpy(x) of an array is a tensor",)
+            help=("torch.from_numpy(x) makes a tensor of an array",)
             if any(isinstance(one, np.ndarray) for one in pytree.tree_leaves((args, kwargs)))
             else (),
         ) from failed
