@@ -132,7 +132,9 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
         if name in _PACKAGES:
             return importlib.import_module(_PACKAGES[name])
         if name not in _MODULE_OF:
-            raise AttributeError(f"module 'offcut' has no attribute {name!r}")
+            from offcut.core.nearest import meant
+
+            raise AttributeError(f"module 'offcut' has no attribute {name!r}{meant(name, __all__)}")
         loaded = importlib.import_module(_MODULE_OF[name])
         if name in _CALLED:
             return importlib.import_module(f"offcut.{name}")

@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+LONGEST = 400
+"""Characters of a line that says what was refused, or where: an expression may have thousands."""
+
 
 class OffcutError(Exception):
     """Base of the errors a user can cause and can fix.
@@ -37,11 +40,18 @@ class OffcutError(Exception):
         return _rebuilt, (type(self), self.op, self.refused, fields)
 
     def __str__(self) -> str:
-        rows = [("at", self.at)] if self.at else []
+        rows = [("at", _short(self.at))] if self.at else []
         rows += [("because", self.because), *(("help", text) for text in self.help)]
-        return f"{self.op}: {self.refused}" + "".join(
+        return f"{self.op}: {_short(self.refused)}" + "".join(
             f"\n  {label:<8} {text}" for label, text in rows
         )
+
+
+def _short(text: str) -> str:
+    """Each line in `LONGEST` characters at most, and a mark that more follow."""
+    return "\n".join(
+        line if len(line) <= LONGEST else f"{line[:LONGEST]}…" for line in text.split("\n")
+    )
 
 
 def _rebuilt(kind: type[OffcutError], op: str, refused: str, rest: dict[str, Any]) -> OffcutError:

@@ -361,7 +361,7 @@ def _checked_strategy(strategy: object) -> Strategies:
     if strategy == "auto":
         return "auto"
     if isinstance(strategy, str | tuple | Strategy):
-        return strategy_named(strategy, at="every axis of rows", op="compile")
+        return strategy_named(strategy, at="every axis of rows", op="compile", others=("auto",))
     if not isinstance(strategy, Mapping):
         raise PartitionError(
             "compile",
@@ -393,9 +393,10 @@ def _checked_schedule(
     if not isinstance(schedule, Schedule):
         raise DescribeError(
             "compile",
-            f"cannot take schedule= {type(schedule).__name__}",
-            because="it is no schedule",
+            f"cannot take schedule={shown(schedule)}",
+            because=f"it is of type {type(schedule).__name__}, and no schedule",
             help=(
+                *(('strategy="ladder" names a strategy',) if isinstance(schedule, str) else ()),
                 "kernel.schedule",
                 "s.schedule, of a schedule by hand",
                 "oc.Schedule.parse(text)",

@@ -16,6 +16,9 @@ def learn_command(
         list[Path] | None,
         typer.Argument(help="SQLite files or JSON lines; none: the default records."),
     ] = None,
+    more: Annotated[
+        list[Path] | None, typer.Option("--records", help="The same, as of the other commands.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -55,7 +58,7 @@ def learn_command(
         set_ = rows or model.with_suffix(".npz")
         for file in (model, set_):
             check_writable(file, "learn")
-        done = learn(records or [Records().path], model, set_, seed)
+        done = learn([*(records or ()), *(more or ())] or [Records().path], model, set_, seed)
         for reason, count in done.left.items():
             typer.echo(f"left out: {count} schedules, {reason}", err=True)
         if not quick:

@@ -16,7 +16,36 @@ from offcut.core.interpret.run_arguments import checked_size
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError
 from offcut.graph import extents
+from offcut.pipeline import targets
 from offcut.plugins.onnx import OnnxModel
+
+
+def check_readable(model: Path) -> None:
+    """Refuse a model that is no file, in the words of the command."""
+    if not model.is_file():
+        raise DescribeError(
+            "run",
+            f"cannot read {model}",
+            because="there is no such file",
+            help=("offcut run model.onnx",),
+        )
+
+
+def targets_of(text: str) -> tuple[str, ...]:
+    """The targets of ``--target cpu`` or ``--target vta,cpu``.
+
+    Raises DescribeError for one that is not there.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in targets():
+            raise DescribeError(
+                "run",
+                f"cannot take --target {text}",
+                because=f"there is no target {name!r}",
+                help=tuple(f"--target {known}" for known in targets()),
+            )
+    return names
 
 
 def arrays_of(texts: Sequence[str], option: str = "--input") -> dict[str, Array]:

@@ -59,14 +59,15 @@ def run(
 
     Example: offcut run model.onnx --input x=x.npy --size batch=3 --output results
     """
-    from offcut.cli.models import arrays_of, drawn, saved, sizes_of
+    from offcut.cli.models import arrays_of, check_readable, drawn, saved, sizes_of, targets_of
     from offcut.plugins.onnx import from_onnx
 
     with refusals():
+        check_readable(model)
         made = from_onnx(
             model,
             threads=threads,
-            target=tuple(name.strip() for name in target.split(",")),
+            target=targets_of(target),
             constants=arrays_of(constant or (), "--constant"),
             distributive=distributive,
             parts=parts,

@@ -261,7 +261,7 @@ class Program:
         if not isinstance(inputs, Mapping):
             raise CallError(
                 "run",
-                f"cannot take inputs={inputs!r}",
+                f"cannot take inputs= {type(inputs).__name__}",
                 because="inputs are arrays by the names of their buffers",
                 help=('run({"A": a}, n=12)',),
             )

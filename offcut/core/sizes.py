@@ -26,9 +26,12 @@ _POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
 
 
 class Undecided(DescribeError, TypeError):
-    """Of a relation of sizes that is asked whether it holds; a TypeError as well, since that is what sympy expects then."""
+    """Of a size that is asked for its value, or a relation of sizes whether it holds; a TypeError as well, since that is what sympy and
+    numpy expect then.
+    """
 
 
+_UNKNOWN = "a size is known only when the kernel runs"
 _RELATIONS = (sympy.Le, sympy.Ge, sympy.Lt, sympy.Gt)
 
 
@@ -41,8 +44,12 @@ class _Asked:
         raise Undecided(
             "dim",
             f"cannot decide {self}",
-            because="a size is known only when the kernel runs, and a chain a <= n <= b asks for the first part alone",
-            help=("assume(a <= n, n <= b)",),
+            because=f"{_UNKNOWN}, and a chain a <= n <= b asks for the first part alone",
+            help=(
+                "assume(a <= n, n <= b)",
+                'where(cast(n, "int64") > 3, a, b) of elements, in place of if',
+                'maximum(cast(n, "int64"), 3), minimum, in place of Python\'s max and min',
+            ),
         )
 
     @property
@@ -103,6 +110,31 @@ class Dim(sympy.Symbol):  # type: ignore[misc]  # sympy ships no types
 
     def __mod__(self, other: Any) -> Any:
         return Residue(self, other) if isinstance(other, int) else super().__mod__(other)
+
+    def __index__(self) -> int:
+        raise Undecided(
+            "dim",
+            f"cannot count to {self} in Python",
+            because=_UNKNOWN,
+            help=(
+                f"reduce_axis({self}) and the axes of compute, in place of range",
+                f"placeholder(({self},)) stands for an array of any such size",
+            ),
+        )
+
+    def __int__(self) -> int:
+        raise self._no_number("int", "int64")
+
+    def __float__(self) -> float:
+        raise self._no_number("float", "float64")
+
+    def _no_number(self, kind: str, dtype: str) -> Undecided:
+        return Undecided(
+            "dim",
+            f"cannot make a Python {kind} of {self}",
+            because=_UNKNOWN,
+            help=(f'cast({self}, "{dtype}") is its value as an element', f"{self}.min, {self}.max"),
+        )
 
 
 class Residue:
@@ -230,13 +262,20 @@ def assume(*facts: Any) -> Assumption:
 
     Raises DescribeError for what is not an affine relation between sizes.
     """
-    stated = tuple(fact for fact in facts if fact not in (True, sympy.true))
+    stated = tuple(fact for fact in facts if fact is not sympy.true)
+    if not facts:
+        raise DescribeError(
+            "assume",
+            "cannot promise nothing",
+            because="no fact is given",
+            help=("assume(n <= m)",),
+        )
     for fact in stated:
         because = ""
         if fact is sympy.false:
             because = "no values of the sizes meet it, by what each of them is bounded by"
-        elif fact is False:
-            because = "it is False: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0"
+        elif fact is False or fact is True:
+            because = f"it is {fact}: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0"
         elif not isinstance(fact, Relational):
             because = f"it is of type {type(fact).__name__}, and no relation of sizes made by dim"
         elif not all(isinstance(symbol, Dim) for symbol in fact.free_symbols):
@@ -275,10 +314,11 @@ def size_expr(value: Any, what: str) -> Any:
     """
     if isinstance(value, Residue):
         value = value.value
+    symbolic = isinstance(value, sympy.Expr)
     integral = isinstance(value, int) or (
-        hasattr(value, "__index__") and not hasattr(value, "node")
+        hasattr(value, "__index__") and not hasattr(value, "node") and not symbolic
     )
-    if (integral and not isinstance(value, bool)) or isinstance(value, sympy.Expr):
+    if (integral and not isinstance(value, bool)) or symbolic:
         expr = sympy.sympify(int(value)) if integral else value
         if expr.free_symbols <= {s for s in expr.free_symbols if isinstance(s, Dim)}:
             if index_of(expr) is not None:

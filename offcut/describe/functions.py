@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sympy.core.relational import Relational
+
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import Binary, Cast, Reduce, Select, Var
 from offcut.describe.axes import checked_name, checked_shape
@@ -109,6 +111,7 @@ def where(condition: Value, a: Any, b: Any) -> Value:
             "where",
             f"cannot choose by {condition}",
             because="the condition is a comparison of elements, axes or sizes",
+            help=_as_condition(condition),
         )
     if not isinstance(a, Value) and not isinstance(b, Value):
         raise DescribeError(
@@ -119,6 +122,15 @@ def where(condition: Value, a: Any, b: Any) -> Value:
         )
     x, y = pair("where", a, b)
     return combine(Select(condition.node, x.node, y.node), condition, x, y)
+
+
+def _as_condition(given: object) -> tuple[str, ...]:
+    """What to write for a number, or a relation of sizes alone, that is to choose."""
+    if isinstance(given, Value):
+        return (f"where({given} != 0, a, b)",)
+    if isinstance(given, Relational):
+        return ('where(cast(n, "int64") > 3, a, b): of a size as an element',)
+    return ()
 
 
 def index(value: Any) -> Value:
@@ -164,18 +176,42 @@ def _reduce(op: str, value: Any, axis: Any) -> Value:
                 op,
                 f"cannot reduce over {a!r}",
                 because="it is not an axis made by reduce_axis",
-                help=('k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)',),
+                help=(
+                    'k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)',
+                    *_of_two(op, value, a),
+                ),
             )
         named.append(a.axes[0])
     if not isinstance(value, Value) or value.dtype in ("bool", "index"):
         shown = f"{value.dtype} {value}" if isinstance(value, Value) else repr(value)
         raise DescribeError(
-            op, f"cannot reduce {shown}", because="a reduction is over tensor elements"
+            op,
+            f"cannot reduce {shown}",
+            because="a reduction is over tensor elements",
+            help=_as_element(op, value),
         )
     names = tuple(a.name for a in named)
     if len(set(names)) != len(names):
         raise DescribeError(op, f"cannot reduce over {names}", because="an axis is named twice")
     return combine(Reduce(op, value.node, names), value, *axes)
+
+
+def _of_two(op: str, value: Any, other: Any) -> tuple[str, ...]:
+    """What to write where the larger or smaller of two was meant."""
+    by_element = isinstance(value, Value) and isinstance(other, Value | int | float)
+    if op == "sum" or not by_element:
+        return ()
+    return (f"{op}imum({value}, {other}) is the {'larger' if op == 'max' else 'smaller'} of two",)
+
+
+def _as_element(op: str, value: Any) -> tuple[str, ...]:
+    """How a condition is reduced, or a coordinate."""
+    if not isinstance(value, Value):
+        return ()
+    counted = f'{op}(cast({value}, "int32"), …)'
+    if value.dtype == "index":
+        return (counted,)
+    return (counted, f"{op}(where({value}, a, b), …) of elements that it chooses")
 
 
 def sum(value: Any, axis: Any = None) -> Value:

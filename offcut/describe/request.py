@@ -55,7 +55,7 @@ def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, 
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise DescribeError(
             op,
-            f"cannot take inputs={inputs!r}",
+            f"cannot take inputs={shown(inputs)}",
             because="inputs are a list of placeholders",
             help=("inputs=[A, W]",),
         )
@@ -121,7 +121,11 @@ def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str,
                 f"cannot take a constant of {array.dtype}, rank {array.ndim}",
                 at=name,
                 because=f"it is described as {tensor!r}",
-                help=(f'{name}.astype("{tensor.dtype}")',)
+                help=(
+                    f'{name}.astype("{tensor.dtype}")'
+                    if hasattr(value, "astype")
+                    else f'numpy.array(…, "{tensor.dtype}")',
+                )
                 if array.ndim == len(tensor.shape)
                 else (),
             )

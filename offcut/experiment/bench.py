@@ -146,6 +146,7 @@ def run(
     peers: Sequence[str] = PEERS,
     more: Callable[[Sequence[Row]], Iterable[Line]] = lambda rows: (),
     again: Callable[[Row], bool] = lambda row: False,
+    tell: Callable[[Sequence[Row]], None] = lambda rows: None,
     over: str = OVER,
 ) -> tuple[int, list[Row]]:
     """Measure, print and write; 0, or 1 where somebody's values were wrong, and the rows.
@@ -155,6 +156,7 @@ def run(
     rivals how many of those, from the last on, it is compared with as with a peer
     more   further lines of the summary
     again  whether a row is measured once more, three times as long, and the second time counts
+    tell   told the rows of a group that are measured so far, after each
     over   what the column of ratios is called
     """
     if options.json is not None:
@@ -174,7 +176,10 @@ def run(
             ours = own(group) if own else [Ours(group.swept, options.threads)]
             part = replace(group, tasks={label: group.tasks[label] for label in chosen})
             mine, others = ours[: len(ours) - rivals], (*ours[len(ours) - rivals :], *loaded.found)
-            found = list(measured(part, mine, others, limits, options, console, again))
+            found = list[Row]()
+            for row in measured(part, mine, others, limits, options, console, again):
+                found.append(row)
+                tell(found)
             console.print(table(found, over))
             console.print(f"limits: {limits}", highlight=False, soft_wrap=True)
             for one in (one for one in ours if isinstance(one, Ours)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
 
 import numpy as np
+from rich.console import Console
 
 from offcut.core.extras import installing, is_installed
 from offcut.experiment.bench import Group, Options, run
@@ -23,7 +25,7 @@ from offcut.experiment.ours import strategies
 from offcut.experiment.outputs import check_writable
 from offcut.experiment.plots import plot_lines
 from offcut.experiment.sizes import points_of, read_axes
-from offcut.experiment.table import Asked, lines, to_csv, wide_console
+from offcut.experiment.table import Asked, Row, in_a_line, lines, to_csv, wide_console
 from offcut.partition.show.picture import check_format
 
 
@@ -42,6 +44,8 @@ def sweep(
     png: Path,
 ) -> int:
     """Measure the contraction `text`, print a table, write `csv` and `png`; 1 for wrong values.
+
+    Each size is in `csv` as soon as it is measured, and off a terminal, which has a bar, a line on standard error.
 
     fixed    letter -> extent of the axes that are not swept
     sizes    of the others, as `read_axes` reads them, `points` of them at most
@@ -79,6 +83,7 @@ def sweep(
         )
         for number, point in enumerate(points_of(axes))
     }
+    facts = f"machine: {describe()}", title, packed
     status, rows = run(
         "sweep",
         [Group(title, tasks, ranges)],
@@ -86,10 +91,9 @@ def sweep(
         Options(budget=budget, patience=budget, seconds=inf if seconds is None else seconds),
         own=lambda _: ours,
         peers=against,
+        tell=_teller(csv, facts, len(tasks), console),
         over=f"{names[0]} over the best peer",
     )
-    facts = f"machine: {describe()}", title, packed
-    csv.write_text(to_csv(rows, facts))
     console.print(f"wrote {csv}", highlight=False)
     if not is_installed("matplotlib"):
         console.print(
@@ -111,3 +115,17 @@ def sweep(
     )
     console.print(f"wrote {png}", highlight=False)
     return status
+
+
+def _teller(
+    csv: Path, facts: Sequence[str], most: int, console: Console
+) -> Callable[[Sequence[Row]], None]:
+    """Writes the rows so far, of `most`, to `csv`, and tells of the last one where `console` shows no bar."""
+
+    def tell(rows: Sequence[Row]) -> None:
+        csv.write_text(to_csv(rows, facts))
+        if not console.is_terminal:
+            sys.stderr.write(f"sweep: {len(rows)} of {most}, {in_a_line(rows[-1])}\n")
+            sys.stderr.flush()
+
+    return tell

@@ -188,6 +188,12 @@ def table(rows: Sequence[Row], over: str = OVER, others: Sequence[str] = ()) -> 
     return shown
 
 
+def in_a_line(row: Row) -> str:
+    """A row in words: everybody's median."""
+    figures = ", ".join(f"{cell.contender} {_figure(row, cell)}" for cell in row.cells)
+    return f"{row.label}: {figures} {row.unit.name}"
+
+
 Line = tuple[str, str, str, str]
 """Of a summary: what, asked, measured, where."""
 

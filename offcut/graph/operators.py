@@ -13,6 +13,7 @@ from typing import Any
 
 from offcut import ops
 from offcut.core.expr import Binary, Cast, Expr, Reduce, loads
+from offcut.core.nearest import nearest
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.graph.programs import PROGRAMS
@@ -39,9 +40,12 @@ def described(op: str) -> Callable[..., Any]:
     if op in PROGRAMS:
         return PROGRAMS[op]
     if op not in ops.__all__:
-        known = ", ".join(sorted((*ops.__all__, *PROGRAMS, *VIEWS)))
+        known = sorted((*ops.__all__, *PROGRAMS, *VIEWS))
         raise DescribeError(
-            "graph", f"cannot find the operator {op!r}", because=f"operators are {known}"
+            "graph",
+            f"cannot find the operator {op!r}",
+            because=f"operators are {', '.join(known)}",
+            help=tuple(filter(None, [nearest(op, known)])),
         )
     found: Callable[..., Any] = getattr(ops, op)
     return found

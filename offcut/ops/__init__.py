@@ -13,6 +13,9 @@ same call of the same operands (or names of operands read alike once they are jo
 `lstm`, `gru` and `rnn` give a loop program, which `offcut.compile` takes, and graphs.
 """
 
+from typing import TYPE_CHECKING, NoReturn
+
+from offcut.core.nearest import meant
 from offcut.ops.elementwise import (
     absolute,
     add,
@@ -226,3 +229,9 @@ __all__ = [
     "transpose",
     "where",
 ]
+
+
+if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
+
+    def __getattr__(name: str) -> NoReturn:
+        raise AttributeError(f"module 'offcut.ops' has no attribute {name!r}{meant(name, __all__)}")

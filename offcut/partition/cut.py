@@ -104,6 +104,7 @@ def checked_tiles(name: str, given: object) -> tuple[int, ...]:
                 f"cannot cut {name} by {one!r}",
                 at=f"axis {name}",
                 because="a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size",
+                help=(f'tile={{"{name}": 8}}', f'tile={{"{name}": (64, 16)}} in two levels'),
             )
         sizes.append(size)
     for outer, inner in pairwise(sizes):

@@ -73,7 +73,11 @@ class Records:
                 "records",
                 "cannot keep records",
                 because=f"OFFCUT_RECORDS is {OFF}",
-                help=('Records("a file")', "OFFCUT_RECORDS=a file"),
+                help=(
+                    'Records("a file")',
+                    "OFFCUT_RECORDS=a file",
+                    "--records file, of the command",
+                ),
             )
         if not isinstance(named, str | os.PathLike):
             raise OffcutError(

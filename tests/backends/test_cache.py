@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -196,11 +197,32 @@ def test_off_keeps_nothing(home: Path, lowered: list[str], monkeypatch: pytest.M
     assert not home.exists()
 
 
-def test_a_folder_that_cannot_be_made_means_no_cache(
+@pytest.mark.parametrize("where", ["file", "file/cache"])
+def test_a_folder_that_is_asked_for_and_cannot_be_made_is_refused(
+    where: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / where))
+    reason = os.strerror(errno.EEXIST if where == "file" else errno.ENOTDIR)
+    with pytest.raises(oc.TargetError) as refused:
+        compiled()
+    assert (
+        str(refused.value)
+        == f"""\
+OFFCUT_CACHE: cannot keep code in {tmp_path / where}
+  because  it is no folder, and none can be made there: {reason}
+  help     OFFCUT_CACHE=another folder, or off"""
+    )
+
+
+def test_a_default_folder_that_cannot_be_made_means_no_cache(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.delenv("OFFCUT_CACHE")
+    monkeypatch.setattr(
+        cache.platformdirs, "user_cache_dir", lambda name: str(tmp_path / "file" / name)
+    )
     assert right(compiled())
 
 

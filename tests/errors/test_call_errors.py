@@ -712,3 +712,16 @@ Y: cannot allocate a result of shape (1048576, 2147483647)
   because  it takes 9,007,199,250,546,688 bytes"""
     )
     assert kernel(f32(2), m=3).tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_run_takes_arrays_by_name_and_echoes_none() -> None:
+    program = oc.parse("size n in 0:9\ninput x: float32[n]\noutput y: float32[n]")
+    with pytest.raises(oc.CallError) as refused:
+        program.run([np.ones(9, "float32")])  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+run: cannot take inputs= list
+  because  inputs are arrays by the names of their buffers
+  help     run({"A": a}, n=12)"""
+    )

@@ -154,6 +154,14 @@ compile: cannot take a constant of float64, rank 2
   because  it is described as B: float32[8, 12]
   help     B.astype("float32")""",
     ),
+    "a list as a constant": (
+        lambda: oc.compile(C, inputs=[A, B], constants={"B": b.tolist()}),
+        """\
+compile: cannot take a constant of float64, rank 2
+  at       B
+  because  it is described as B: float32[8, 12]
+  help     numpy.array(…, "float32")""",
+    ),
     "a constant of another rank": (
         lambda: oc.compile(C, inputs=[A, B], constants={"B": b[0]}),
         """\
@@ -343,7 +351,25 @@ CUTS: dict[str, tuple[Callable[[], Any], str]] = {
 compile: cannot take strategy='roundup'
   at       every axis of rows
   because  there is no such strategy
-  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
+  help     auto, guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
+    ),
+    "a strategy that is misspelt": (
+        lambda: oc.compile(C, strategy="laddder"),
+        """\
+compile: cannot take strategy='laddder'
+  at       every axis of rows
+  because  there is no such strategy
+  help     did you mean ladder?
+  help     auto, guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix""",
+    ),
+    "a ladder of no heights": (
+        lambda: oc.compile(C, strategy=("ladder", ())),
+        """\
+compile: cannot take strategy=('ladder', ())
+  at       every axis of rows
+  because  it has no heights
+  help     "ladder" alone
+  help     ("ladder", (4, 2, 1))""",
     ),
     "a strategy that is not there, by axis": (
         lambda: oc.compile(C, strategy={"i": "roundup"}),

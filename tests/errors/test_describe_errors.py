@@ -152,6 +152,18 @@ PROMISES = [
         ),
     ),
     (
+        lambda: assume(True),
+        (
+            "assume: cannot promise True\n"
+            "  because  it is True: sympy compares with == by structure; use sympy.Eq(a, b), or n % 8 == 0\n"
+            "  help     assume(n <= m)"
+        ),
+    ),
+    (
+        lambda: assume(),
+        "assume: cannot promise nothing\n  because  no fact is given\n  help     assume(n <= m)",
+    ),
+    (
         lambda: assume(sympy.Ne(n, m)),
         (
             "assume: cannot promise Ne(n, m)\n"
@@ -541,6 +553,22 @@ VALUES = [
         ),
     ),
     (
+        lambda: row(lambda i: oc.where(A[i, 0], A[i, 0], 0.0)),
+        (
+            "where: cannot choose by A[i, 0]\n"
+            "  because  the condition is a comparison of elements, axes or sizes\n"
+            "  help     where(A[i, 0] != 0, a, b)"
+        ),
+    ),
+    (
+        lambda: row(lambda i: oc.where(n > 3, A[i, 0], 0.0)),
+        (
+            "where: cannot choose by n > 3\n"
+            "  because  the condition is a comparison of elements, axes or sizes\n"
+            '  help     where(cast(n, "int64") > 3, a, b): of a size as an element'
+        ),
+    ),
+    (
         lambda: row(lambda i: oc.where(i < n, 1.0, 2.0)),
         (
             "where: cannot tell the element type of 1.0 and 2.0\n"
@@ -579,12 +607,26 @@ REDUCTIONS = [
         ),
     ),
     (
+        lambda: row(lambda i: oc.max(A[i, 0], 0.0)),
+        (
+            "max: cannot reduce over 0.0\n"
+            "  because  it is not an axis made by reduce_axis\n"
+            '  help     k = reduce_axis(768, name="k"); sum(A[i, k], axis=k)\n'
+            "  help     maximum(A[i, 0], 0.0) is the larger of two"
+        ),
+    ),
+    (
         lambda: row(lambda i: oc.sum(A[i, k], axis=(k, k))),
         ("sum: cannot reduce over ('k', 'k')\n  because  an axis is named twice"),
     ),
     (
         lambda: row(lambda i: oc.sum(i < k, axis=k)),
-        ("sum: cannot reduce bool i < k\n  because  a reduction is over tensor elements"),
+        (
+            "sum: cannot reduce bool i < k\n"
+            "  because  a reduction is over tensor elements\n"
+            '  help     sum(cast(i < k, "int32"), …)\n'
+            "  help     sum(where(i < k, a, b), …) of elements that it chooses"
+        ),
     ),
     (
         lambda: row(lambda i: oc.max(1.0, axis=k)),
@@ -1074,8 +1116,37 @@ def test_a_relation_of_sizes_is_not_asked_whether_it_holds(
         ask,
         f"dim: cannot decide {relation}\n"
         "  because  a size is known only when the kernel runs, and a chain a <= n <= b asks for the first part alone\n"
-        "  help     assume(a <= n, n <= b)",
+        "  help     assume(a <= n, n <= b)\n"
+        '  help     where(cast(n, "int64") > 3, a, b) of elements, in place of if\n'
+        '  help     maximum(cast(n, "int64"), 3), minimum, in place of Python\'s max and min',
     )
+
+
+_UNCOUNTED = """\
+dim: cannot count to n in Python
+  because  a size is known only when the kernel runs
+  help     reduce_axis(n) and the axes of compute, in place of range
+  help     placeholder((n,)) stands for an array of any such size"""
+_UNNUMBERED = """\
+dim: cannot make a Python {0} of n
+  because  a size is known only when the kernel runs
+  help     cast(n, "{0}64") is its value as an element
+  help     n.min, n.max"""
+
+
+@pytest.mark.parametrize(
+    ("ask", "text"),
+    [
+        (lambda: range(n), _UNCOUNTED),  # type: ignore[arg-type]
+        (lambda: np.zeros((n, 3)), _UNCOUNTED),
+        (lambda: [0] * n, _UNCOUNTED),
+        (lambda: int(n), _UNNUMBERED.format("int")),
+        (lambda: float(n), _UNNUMBERED.format("float")),
+    ],
+    ids=["range", "zeros", "times", "int", "float"],
+)
+def test_a_size_is_no_number_of_python(ask: Callable[[], Any], text: str) -> None:
+    refused(ask, text)
 
 
 def test_a_relation_of_sizes_stays_one_of_sympy() -> None:
@@ -1084,4 +1155,5 @@ def test_a_relation_of_sizes_stays_one_of_sympy() -> None:
     assert ~one == sympy.Ge(n, 9)
     assert one.subs(n, 3) == sympy.true
     assert sympy.Max(n, 9) == sympy.Max(9, n)
-    assume(one, n >= 3)
+    with assume(one, n >= 3):
+        pass

@@ -92,6 +92,7 @@ parse: cannot use `k` here
 parse: cannot use `i` here
   at       line 6, column 3: C[i] = 1.0
   because  no size and no loop around it has the name i
+  help     for i contains what is indented below it: indent this line
   help     in scope: n""",
     ),
     "a tile axis starts at its neighbour": (
@@ -186,8 +187,8 @@ parse: cannot write `A`
         """\
 parse: cannot read this line
   at       line 5, column 6: C[0] *= 1.0
-  because  found `*`
-  help     =, +=, -=, max= or min= is expected here""",
+  because  found `*=`
+  help     C[0] = C[0] * (…)""",
     ),
     "a block does not belong to a statement": (
         "C[0] = 1.0\n  C[1] = 1.0",
@@ -373,6 +374,39 @@ parse: cannot read this line
   because  no statement begins with `else`
   help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
     ),
+    "a name is not ASCII": (
+        "for é in 0:n",
+        """\
+parse: cannot use `é` as a name
+  at       line 5, column 5: for é in 0:n
+  because  a name is an ASCII identifier: headers for C have it, too""",
+    ),
+    "an elif": (
+        "if n > 1\n  C[0] = 1.0\nelif n > 2\n  C[0] = 2.0",
+        """\
+parse: cannot read this line
+  at       line 7, column 1: elif n > 2
+  because  no statement begins with `elif`
+  help     else, and an if that is indented below it""",
+    ),
+    "a condition as in C": (
+        "if n > 1 && n < 3",
+        """\
+parse: cannot read this line
+  at       line 5, column 10: if n > 1 && n < 3
+  because  found `&`
+  help     the end of the line is expected here
+  help     a condition is `a and b`""",
+    ),
+    "a negation as in C": (
+        "if !(n > 1)",
+        """\
+parse: cannot read this line
+  at       line 5, column 4: if !(n > 1)
+  because  found `!`
+  help     an expression is expected here
+  help     a condition is `not a`""",
+    ),
     "an option has no costs": (
         "choose\n  option cut",
         """\
@@ -411,7 +445,8 @@ parse: cannot read this line
 parse: cannot read this line
   at       line 5, column 12: C[0] = 1.0 & 2.0
   because  found `&`
-  help     the end of the line is expected here""",
+  help     the end of the line is expected here
+  help     a condition is `a and b`""",
     ),
     "a line ends early": (
         "C[0] =",
@@ -564,7 +599,11 @@ def test_a_text_that_says_nothing_is_refused(text: str) -> None:
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(ParseError) as refused:
         parse(3)  # type: ignore[arg-type]
-    assert str(refused.value) == ("parse: cannot read 3\n  because  a program is read from text")
+    assert str(refused.value) == (
+        "parse: cannot read 3\n"
+        "  because  a program is read from text\n"
+        "  help     parse(path.read_text())"
+    )
 
 
 def test_what_the_refused_texts_begin_with_is_accepted() -> None:

@@ -176,7 +176,9 @@ def test_an_array_is_no_tile() -> None:
         """\
 partition: cannot cut i by array([8, 4])
   at       axis i
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     tile={"i": 8}
+  help     tile={"i": (64, 16)} in two levels""",
     )
 
 
@@ -248,7 +250,9 @@ def test_a_tile_is_an_int_from_1_to_the_greatest_size(tile: Any) -> None:
         f"""\
 partition: cannot cut i by {tile!r}
   at       axis i
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     tile={{"i": 8}}
+  help     tile={{"i": (64, 16)}} in two levels""",
     )
     assert proved(cut_of(tile={"i": 1})) >= EQUAL
     assert proved(cut_of(tile={"i": 2**31 - 1}, tail="guard")) >= EQUAL

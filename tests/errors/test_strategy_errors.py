@@ -265,8 +265,8 @@ def test_what_cannot_be_registered_is_refused(name: str, function: Any, text: st
         (("cut", (4,)), "cut does not take 1 heights", ""),
         (("mine", (4,)), "mine does not take 1 heights", ""),
         (("ladder", 4), "it is no name with a tuple of heights", '("ladder", (4, 2, 1))'),
-        ("ladder(a)", "there is no such strategy", "guard, exact, cut, mask, pad, shift, ladder, "
-         "balance, even, residue, version, mix, mine"),
+        ("ladder(a)", "there is no such strategy", "did you mean ladder?\n"
+         "  help     guard, exact, cut, mask, pad, shift, ladder, balance, even, residue, version, mix, mine"),
     ],
 )  # fmt: skip
 def test_heights_that_are_none_are_refused(tail: Any, because: str, help: str) -> None:

@@ -122,6 +122,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: ops.topk(A, -1),
         "topk: cannot take k=-1\n  because  k is an int of at least 0",
     ),
+    "more than there ever are": (
+        lambda: ops.topk(oc.placeholder((4,), name="four"), 6),
+        "topk: cannot take k=6\n"
+        "  at       axis 0 of four: float32[4]\n"
+        "  because  it has 4 elements at every size\n"
+        "  help     k=4",
+    ),
     "groups of a transposed convolution": (
         lambda: ops.conv_transpose2d(X, F, groups=4),
         "conv_transpose2d: cannot take groups=4\n"

@@ -190,6 +190,15 @@ run: cannot take list for the inputs
   because  they are given by name
   help     model({"x": x})"""
     )
+    with pytest.raises(oc.CallError) as refused:
+        model(np.zeros((1, 4), np.float32), np.zeros(3))  # type: ignore[arg-type]
+    assert (
+        str(refused.value)
+        == """\
+run: cannot take 2 arguments for the inputs
+  because  they are given by name
+  help     model({"x": x})"""
+    )
 
 
 def test_an_output_that_is_a_sequence_is_refused_as_one() -> None:

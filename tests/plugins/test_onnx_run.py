@@ -45,6 +45,15 @@ def test_inputs_that_are_not_given_are_drawn_at_the_sizes_that_are_asked_for(mod
     assert done.stdout.endswith("y: float32[1, 4]\nm: int64[1]\n")
 
 
+def test_a_model_that_is_no_file_is_refused_in_the_words_of_the_command(tmp_path: Path) -> None:
+    done = run(app, ["run", str(tmp_path / "x")])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"run: cannot read {tmp_path / 'x'}\n  because  there is no such file\n"
+        "  help     offcut run model.onnx\n",
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -193,4 +202,6 @@ def test_kernels_run_on_the_target_that_is_asked_for(model: Path, tmp_path: Path
             np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
     refused = run(app, ["run", str(model), "--target", "tpu"])
     assert refused.exit_code == 2
-    assert refused.stderr.startswith("target: cannot plan for 'tpu'")
+    assert refused.stderr.startswith(
+        "run: cannot take --target tpu\n  because  there is no target 'tpu'\n  help     --target "
+    )

@@ -64,3 +64,12 @@ def test_what_is_of_offcut_comes_out_of_a_function_of_another_as_it_is(error: Ex
         raise KeyError("b")
     assert told.value.because == "it raised KeyError: 'b'"
     assert isinstance(told.value.__cause__, KeyError)
+
+
+def test_what_was_refused_and_where_are_echoed_in_few_characters() -> None:
+    long = "x + " * 1000
+    error = OffcutError("compute", f"cannot take {long}", at=long, because=long)
+    first, at, because = str(error).splitlines()
+    assert first == f"compute: {f'cannot take {long}'[:400]}…"
+    assert at == f"  at       {long[:400]}…"
+    assert because == f"  because  {long}"

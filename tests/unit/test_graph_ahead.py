@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from offcut.backends.cpu.target import Cpu
-from offcut.errors import DescribeError
+from offcut.errors import TargetError
 from offcut.graph import Bound, Builder, compiled, interpreted
 from offcut.graph.models.compiling.ahead import Ahead, Compilation, _waiting, helper_in_advance
 from tests.compiled import floats
@@ -143,7 +143,7 @@ def test_what_is_no_number_of_processes_is_refused(
     asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OFFCUT_PROCESSES", asked)
-    with pytest.raises(DescribeError) as refused:
+    with pytest.raises(TargetError) as refused:
         compiled(layers(), 1)
     assert str(refused.value) == (
         f"OFFCUT_PROCESSES: cannot compile in {asked!r} processes\n"

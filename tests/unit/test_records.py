@@ -101,7 +101,8 @@ def test_off_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 records: cannot keep records
   because  OFFCUT_RECORDS is off
   help     Records("a file")
-  help     OFFCUT_RECORDS=a file"""
+  help     OFFCUT_RECORDS=a file
+  help     --records file, of the command"""
     )
 
 

@@ -632,7 +632,10 @@ def test_a_text_that_is_no_schedule_is_refused_by_its_line(what: str) -> None:
 
 
 def test_a_schedule_is_asked_for_as_one() -> None:
-    with pytest.raises(oc.DescribeError, match=r"cannot take schedule= str"):
+    with pytest.raises(
+        oc.DescribeError,
+        match=r"cannot take schedule='.*'\n  because  it is of type str, and no schedule\n  help     strategy=\"ladder\" names a strategy",
+    ):
         oc.compile(product(), schedule="C")  # type: ignore[arg-type]
     with pytest.raises(oc.DescribeError, match="beside schedule="):
         oc.compile(product(), schedule=oc.compile(product()).schedule, strategy="ladder")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -261,3 +262,27 @@ def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "3 of 4 cells are not measured: 0 s are over" in result.stdout
     assert (tmp_path / "out" / "x.csv").read_text().count(",numpy,") == 1
+
+
+def test_each_size_is_told_and_written_as_soon_as_it_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    now = Problem.reference
+
+    def reference(problem: Problem) -> Reference:
+        file = tmp_path / "out" / "x.csv"
+        written.append(file.read_text().count(",numpy,") if file.exists() else 0)
+        return now(problem)
+
+    monkeypatch.setattr(Problem, "reference", reference)
+
+    result = run_command(tmp_path)
+
+    assert result.exit_code == 0, result.output
+    assert written == [0, 1, 2, 3]
+    told = [re.sub(r"(cut|numpy) [\d.]+", r"\1 #", line) for line in result.stderr.splitlines()]
+    assert told == [
+        f"sweep: {number} of 4, m={m}: cut #, numpy # GFLOP/s"
+        for number, m in ((1, 1), (2, 3), (3, 11), (4, 40))
+    ]

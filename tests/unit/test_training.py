@@ -148,10 +148,11 @@ def test_the_command_writes_both_files_and_the_table(tmp_path: Path) -> None:
 def test_records_without_text_are_refused_by_the_command(tmp_path: Path) -> None:
     records = oc.Records(tmp_path / "r.sqlite")
     records.add(planted.records("dense", 8))
-    done = run(app, ["learn", str(records.path), "-o", str(tmp_path / "m.json")])
+    for given in ([str(records.path)], ["--records", str(records.path)]):
+        done = run(app, ["learn", *given, "-o", str(tmp_path / "m.json")])
 
-    assert done.exit_code == 2
-    assert "8 schedules left out: the text of the program was not kept" in done.output
+        assert done.exit_code == 2
+        assert "8 schedules left out: the text of the program was not kept" in done.output
 
 
 def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:

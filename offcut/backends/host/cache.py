@@ -32,23 +32,33 @@ BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "tuning
 def folder() -> Path | None:
     """Where entries lie; None where caching is off or there is no folder of the user's.
 
-    Raises TargetError where ``OFFCUT_CACHE`` names a folder that others may write to: what lies there is run.
+    Raises TargetError where ``OFFCUT_CACHE`` names what is no folder, or one that others may write to: what lies there is run.
     """
     chosen = os.environ.get("OFFCUT_CACHE", "")
     if chosen == "off":
         return None
-    return _own(
-        Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("offcut"))
-    )
+    if chosen:
+        return _own(Path(chosen).expanduser(), named=True)
+    return _own(Path(platformdirs.user_cache_dir("offcut")))
 
 
 @cache
-def _own(path: Path) -> Path | None:
-    """`path`, made where there is none, with the rights that it has; None where it is no folder of the user's."""
+def _own(path: Path, named: bool = False) -> Path | None:
+    """`path`, made where there is none, with the rights that it has; None where it is no folder of the user's.
+
+    named  whether the user asks for it: then what cannot be a folder is refused
+    """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
     except OSError as error:
+        if named:
+            raise TargetError(
+                "OFFCUT_CACHE",
+                f"cannot keep code in {path}",
+                because=f"it is no folder, and none can be made there: {error.strerror}",
+                help=("OFFCUT_CACHE=another folder, or off",),
+            ) from None
         debug.note(1, f"cache: {path} cannot be used: {error}")
         return None
     if hasattr(os, "getuid") and status.st_uid != os.getuid():

@@ -56,6 +56,7 @@ class Reader(ElementTypes):
 
     buffers   what may be read
     names     coordinates and sizes in scope; None accepts every name
+    empty     coordinates of the loops above, beside the line, that contain nothing
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Reader(ElementTypes):
     ) -> None:
         super().__init__(line)
         self.buffers, self.names, self.depth = buffers, names, 0
+        self.empty = frozenset[str]()
 
     def _node(self, expr: Expr, dtype: str, column: int, *parts: Typed) -> Typed:
         height = 1 + max((part.height for part in parts), default=0)
@@ -210,6 +212,8 @@ class Reader(ElementTypes):
             because, *help = f"no size and no loop around it has the name {name}", *self._nearest()
             if name in self.buffers:
                 because, help = f"{name} is a buffer", [f"{name}[…] reads an element"]
+            if name in self.empty:
+                help = [f"for {name} contains what is indented below it: indent this line", *help]
             raise self.refuse(f"cannot use `{name}` here", because, *help, column=token.start)
         return Typed(Var(name), "index", token.start)
 

@@ -31,7 +31,8 @@ from offcut.core.program import (
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
-from offcut.core.text.tokens import UNNAMEABLE, Line, read_lines
+from offcut.core.text.shown import shown
+from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
 from offcut.errors import ParseError
 
 _ROLES = {role.value: role for role in Role}
@@ -128,6 +129,7 @@ class _Statements(Declarations):
         body: list[Stmt] = []
         while (line := self.here()) is not None:
             reader = self.reader(line, names)
+            reader.empty = frozenset(s.iter for s in body if isinstance(s, For) and not s.body)
             self.position += 1
             body.append(self.statement(reader, names))
         return tuple(body)
@@ -149,6 +151,12 @@ class _Statements(Declarations):
                 return self.alloc(reader, names)
             case "choose":
                 return self.choose(reader, names)
+            case "elif":
+                raise reader.refuse(
+                    "cannot read this line",
+                    "no statement begins with `elif`",
+                    "else, and an if that is indented below it",
+                )
             case word if word in self.declarations():
                 raise reader.refuse(
                     f"cannot place this {word}", "declarations come before the statements"
@@ -339,7 +347,7 @@ class _Statements(Declarations):
             )
         parts = reader.subscript(buffer)
         index = tuple(reader.typed(part, "index", "an index") for part in parts)
-        reduce = self.assignment(reader)
+        reduce = self.assignment(reader, token)
         if reduce is not None and buffer.dtype == "bool":
             raise reader.refuse(
                 f"cannot reduce into `{buffer.name}`",
@@ -353,8 +361,9 @@ class _Statements(Declarations):
             return Store(buffer.name, index, Unary("neg", value), "sum")
         return Store(buffer.name, index, value, reduce)
 
-    def assignment(self, reader: Reader) -> str | None:
+    def assignment(self, reader: Reader, buffer: Token) -> str | None:
         """``=`` or a reduce mark: ``+=``, ``max=``, ``min=``; ``-=`` adds what is negated."""
+        element = reader.line.text[buffer.start : reader.token.start].rstrip()
         if reader.accept("="):
             return None
         if reader.accept("+="):
@@ -365,6 +374,11 @@ class _Statements(Declarations):
             op = reader.advance().text
             reader.advance()
             return op
+        op = reader.token.text
+        if op in ("*", "/", "//", "%") and reader.following().text == "=":
+            raise reader.refuse(
+                "cannot read this line", f"found `{op}=`", f"{element} = {element} {op} (…)"
+            )
         raise reader.expected("=, +=, -=, max= or min=")
 
     def choose(self, reader: Reader, names: frozenset[str]) -> Choose:
@@ -416,7 +430,12 @@ def parse(text: str) -> Program:
     Raises ParseError, with line and column, for any other text; the name of a file is none.
     """
     if not isinstance(text, str):
-        raise ParseError("parse", f"cannot read {text!r}", because="a program is read from text")
+        raise ParseError(
+            "parse",
+            f"cannot read {shown(text)}",
+            because="a program is read from text",
+            help=("parse(path.read_text())",),
+        )
     lines = read_lines(text)
     if not lines:
         raise ParseError(

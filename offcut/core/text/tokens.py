@@ -18,6 +18,17 @@ _TOKEN = re.compile(
     r"|(?P<op>//|<=|>=|==|!=|\+:|\+=|-=|[-+*/%<>()\[\],:=@])"
     r"|(?P<other>[^\s#])"
 )
+_FOREIGN = {
+    "&": "a condition is `a and b`",
+    "|": "a condition is `a or b`",
+    "!": "a condition is `not a`",
+    "^": "bits are bitxor(a, b)",
+    ";": "a statement is a line",
+    "{": "what a statement contains is indented below it",
+    "?": "a value is where(c, a, b)",
+}
+"""What is written here for a character of other languages."""
+
 LITERALS = {"inf": math.inf, "nan": math.nan}
 _INT64 = range(-(2**63), 2**63)
 
@@ -87,7 +98,10 @@ class Tokens:
     def expected(self, what: str) -> ParseError:
         """The error that something other than `what` stands here."""
         found = self.token.text if self.token.kind == "end" else f"`{self.token.text}`"
-        return self.refuse("cannot read this line", f"found {found}", f"{what} is expected here")
+        ours = [_FOREIGN[self.token.text]] if self.token.text in _FOREIGN else []
+        return self.refuse(
+            "cannot read this line", f"found {found}", f"{what} is expected here", *ours
+        )
 
     def advance(self) -> Token:
         """Take the current token."""
@@ -123,7 +137,7 @@ class Tokens:
         self.expect(text)
 
     def name(self, what: str) -> str:
-        """Take a name, refuse words of the syntax."""
+        """Take a name, refuse words of the syntax and what is not ASCII."""
         if self.token.kind != "name":
             raise self.expected(what)
         if self.token.text in UNNAMEABLE:
@@ -131,6 +145,11 @@ class Tokens:
                 f"cannot use `{self.token.text}` as a name",
                 "it is a word of the syntax",
                 f"`{self.token.text}_` is free",
+            )
+        if not self.token.text.isascii():
+            raise self.refuse(
+                f"cannot use `{self.token.text}` as a name",
+                "a name is an ASCII identifier: headers for C have it, too",
             )
         return self.advance().text
 

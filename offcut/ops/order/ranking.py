@@ -54,7 +54,7 @@ def topk(
     """The `k` greatest elements along `axis` in descending order, and their places, of int64.
 
     x         of numbers, with at least one axis
-    k         an int of at least 0; sizes at which the axis is shorter give, beyond its elements, the
+    k         an int of at least 0, at most the extent where that is a number; sizes at which the axis is shorter give, beyond its elements, the
               least value of the type and the place 2**31 - 1
     largest   False: the `k` least, ascending; beyond them the greatest value of the type
 
@@ -71,6 +71,15 @@ def topk(
     count, rank = whole(k), len(x.shape)
     if count is None or count < 0:
         raise DescribeError("topk", f"cannot take k={k!r}", because="k is an int of at least 0")
+    extent = whole(x.shape[position])
+    if extent is not None and count > extent:
+        raise DescribeError(
+            "topk",
+            f"cannot take k={count}",
+            at=f"axis {position} of {x!r}",
+            because=f"it has {extent} elements at every size",
+            help=(f"k={extent}",),
+        )
     options = (("", count, None), ("axis", position, rank - 1), ("least", not largest, False))
     name = named("topk", name, [x], *options)
     if largest and 0 < count <= FEW:

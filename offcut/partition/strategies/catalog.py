@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
+from offcut.core.nearest import nearest
 from offcut.core.program import Form
 from offcut.core.whole import whole
 from offcut.errors import DescribeError, PartitionError
@@ -250,11 +251,17 @@ STRATEGIES = (*map(Strategy, _OURS), MIX)
 
 
 def strategy_named(
-    given: object, *, at: str, op: str = "partition", tiles: Iterable[int] = KNOWN
+    given: object,
+    *,
+    at: str,
+    op: str = "partition",
+    tiles: Iterable[int] = KNOWN,
+    others: tuple[str, ...] = (),
 ) -> Strategy:
     """The strategy that ``halve``, ``ladder(4, 2, 1)`` or ``("ladder", (4, 2, 1))`` says.
 
-    tiles  the tile sizes that it may be asked for, if it is a user's
+    tiles   the tile sizes that it may be asked for, if it is a user's
+    others  names that the caller takes beside these
 
     Raises PartitionError with the names there are.
     """
@@ -274,7 +281,11 @@ def strategy_named(
     if isinstance(given, tuple) and not isinstance(name, str):
         raise refused("it is no name with a tuple of heights", '("ladder", (4, 2, 1))')
     if give is None or not isinstance(name, str):
-        raise refused("there is no such strategy", ", ".join((*map(str, STRATEGIES), *_USERS)))
+        known = (*others, *map(str, STRATEGIES), *_USERS)
+        meant = nearest(name, known) if isinstance(name, str) else ""
+        raise refused("there is no such strategy", *filter(None, [meant]), ", ".join(known))
+    if isinstance(given, tuple) and not arguments:
+        raise refused("it has no heights", f'"{name}" alone', f'("{name}", (4, 2, 1))')
     heights = tuple(n for n in map(whole, arguments) if n is not None and 1 <= n < 2**31)
     if len(heights) < len(arguments):
         raise refused("heights are ints, at least 1", f'("{name}", (4, 2, 1))')

@@ -37,18 +37,19 @@ class Imported:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
 
-    def given(self, feed: Mapping[str, Any] | None) -> dict[str, Any]:
+    def given(self, feed: object) -> dict[str, Any]:
         """Arrays by their names in the graph.
 
         Raises CallError for one that is missing, or that is not asked for, and where they have no names.
         """
         if not isinstance(feed, Mapping):
             pairs = ", ".join(f'"{name}": {name}' for name in self.inputs)
+            what = f"{len(feed)} arguments" if isinstance(feed, tuple) else type(feed).__name__
             raise CallError(
                 "run",
                 "cannot run without its inputs"
                 if feed is None
-                else f"cannot take {type(feed).__name__} for the inputs",
+                else f"cannot take {what} for the inputs",
                 because="they are given by name",
                 help=(f"model({{{pairs}}})",),
             )

@@ -49,15 +49,18 @@ class OnnxModel:
         """What the extents of inputs are made of, with their bounds."""
         return self.graph.sizes
 
-    def __call__(self, feed: Mapping[str, Any] | None = None, **sizes: int) -> dict[str, Array]:
+    def __call__(
+        self, feed: Mapping[str, Any] | None = None, *more: Any, **sizes: int
+    ) -> dict[str, Array]:
         """The outputs by name.
 
         feed   an array for each input
+        more   none: arrays in order are refused with the names
         sizes  those that no shape determines
 
         Raises CallError where an array does not fit.
         """
-        given = self.imported.given(feed)
+        given = self.imported.given((feed, *more) if more else feed)
         return self.imported.named(self.model(given, **sizes))
 
     def plan(self, **sizes: int) -> ModelPlan:

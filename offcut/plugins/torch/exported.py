@@ -10,6 +10,7 @@ from functools import partial
 from threading import RLock
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
@@ -375,6 +376,9 @@ def _exported(
             "from_torch",
             f"cannot export {type(model).__name__}",
             because=f"{type(failed).__name__}: {first[0] if first else ''}",
+            help=("torch.from_numpy(x) makes a tensor of an array",)
+            if any(isinstance(one, np.ndarray) for one in pytree.tree_leaves((args, kwargs)))
+            else (),
         ) from failed
 
 

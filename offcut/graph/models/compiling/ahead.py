@@ -27,7 +27,7 @@ from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, InternalError, OffcutError
+from offcut.errors import InternalError, OffcutError, TargetError
 from offcut.pipeline import compile
 
 LEAST = 3
@@ -197,14 +197,14 @@ def _started() -> subprocess.Popen[bytes]:
 def processes() -> int:
     """How many processes may compile at once.
 
-    Raises DescribeError where ``OFFCUT_PROCESSES`` is no number from 1 on.
+    Raises TargetError where ``OFFCUT_PROCESSES`` is no number from 1 on.
     """
     asked = os.environ.get("OFFCUT_PROCESSES", "")
     if not asked:
         own = getattr(os, "sched_getaffinity", None)
         return min(MOST, len(own(0)) if own else os.cpu_count() or 1)
     if not asked.isdecimal() or int(asked) < 1:
-        raise DescribeError(
+        raise TargetError(
             "OFFCUT_PROCESSES",
             f"cannot compile in {asked!r} processes",
             because="it is no number from 1 on",

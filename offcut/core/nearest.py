@@ -1,0 +1,21 @@
+"""What a misspelt name may have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Of the known names the three at most that are spelt most alike, as a question; empty where none is.
+
+    >>> nearest("sofmax", ["softmax", "conv2d"])
+    'did you mean softmax?'
+    """
+    found = get_close_matches(name, known)
+    return f"did you mean {' or '.join(found)}?" if found else ""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The same question behind a colon, to be put after a sentence."""
+    return f": {found}" if (found := nearest(name, known)) else ""
