@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from offcut.graph.describing import inferred
 from offcut.graph.graph import Argument, Bound, Graph, Node, Ref, Value
 from offcut.graph.sizes.extents import normal
 from offcut.graph.views import VIEWS
+
+
+class Mark(NamedTuple):
+    """How many nodes and constants a graph had."""
+
+    nodes: int
+    constants: int
 
 
 class Builder:
@@ -160,6 +167,25 @@ class Builder:
                 (name,) = node.operands
         array = self.arrays.get(name)
         return array is not None and not array.any()
+
+    @property
+    def mark(self) -> Mark:
+        """Where the graph is, for `back_to`."""
+        return Mark(len(self.nodes), len(self.constants))
+
+    def back_to(self, mark: Mark) -> frozenset[str]:
+        """Take back the nodes and constants that were made since: the names of their values, which others may have now.
+
+        Sizes and inputs stay. Nobody may read such a value any more.
+        """
+        constants = tuple(self.constants)[mark.constants :]
+        results = [value.name for node in self.nodes[mark.nodes :] for value in node.results]
+        del self.nodes[mark.nodes :]
+        for name in constants:
+            del self.values[name], self.constants[name], self.arrays[name]
+        for name in results:
+            del self.values[name]
+        return frozenset((*constants, *results))
 
     def output(self, *values: Ref) -> None:
         """What a call gives back, after what it gave before.

@@ -13,7 +13,9 @@ import torch
 import torch.nn.functional as F
 
 from offcut import ops
+from offcut.graph import Builder
 from offcut.graph.views import VIEWS
+from offcut.plugins.torch import rules
 from offcut.plugins.torch.halves import UNROUNDED
 from offcut.plugins.torch.table import ROUND_EACH, TABLE
 from offcut.plugins.torch.translation import Translation
@@ -84,6 +86,7 @@ def test_what_torch_rounds_once_is_rounded_once(dtype: torch.dtype) -> None:
 
 
 def squared_and_less(t: Translation, x: Any) -> Any:
+    """``x * x - 4e4``, which leaves the range of float16 on the way."""
     return t.node("subtract", t.node("multiply", x, x), 4e4)
 
 
@@ -102,6 +105,25 @@ def test_no_rule_can_forget_that_it_is_rounded_once(
     assert steps.isinf().any() == each
 
 
+def test_what_a_rule_made_before_it_was_widened_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Builder] = []
+
+    def noted(t: Translation, x: Any) -> Any:
+        made.append(t.builder)
+        return squared_and_less(t, x)
+
+    monkeypatch.setitem(TABLE, torch.ops.aten.relu.default, noted)
+    with torch.no_grad():
+        torch.compile(torch.relu, backend="offcut")(torch.ones(2, dtype=torch.float16))
+    ops_of = [[node.op for node in one.nodes] for one in made[:2]]
+    assert ops_of == [["cast", "multiply", "subtract", "cast"]] * 2
+
+
 def test_what_is_said_of_rounding_is_said_of_what_there_is() -> None:
     assert set(ops.__all__) | VIEWS.keys() >= UNROUNDED
     assert set(TABLE.values()) >= ROUND_EACH
+    assert {rule.__module__ for rule in ROUND_EACH} <= {
+        f"{rules.__name__}.{one}" for one in rules.__all__
+    }

@@ -143,6 +143,20 @@ def test_conditions_run_through_a_graph_whose_values_have_names_of_the_loop_synt
             np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)
 
 
+def test_what_was_made_since_a_mark_is_taken_back() -> None:
+    made = Builder("twice")
+    x = made.input("x", "float32", (made.size("n"),))
+    first = made.node("relu", x)
+    before, mark = str(made.bound.graph), made.mark
+    made.node("add", first, made.constant("one", np.float32(1)))
+    assert made.back_to(mark) == {"add", "one"}
+    assert (str(made.bound.graph), made.bound.arrays) == (before, {})
+
+    made.output(made.node("add", first, made.constant("one", np.float32(2))))
+    run = compiled(made.bound)
+    np.testing.assert_array_equal(run(np.float32([-1, 3])), np.float32([2, 5]))
+
+
 def test_extents_are_written_with_operators() -> None:
     made = Builder("wide")
     n, m = made.size("n"), made.size("m")

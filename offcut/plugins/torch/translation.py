@@ -96,10 +96,13 @@ class Translation:
         check_taken(rule, arguments, options)
         self.fake = fake
         self.rounded.clear()
-        before = len(self.builder.nodes)
+        before = self.builder.mark
         found = rule(self, *arguments, **options)
         narrow = self.result in HALVES and rule not in ROUND_EACH
-        if narrow and rounds_again(self.builder.nodes[before:], self.rounded):
+        if narrow and rounds_again(self.builder.nodes[before.nodes :], self.rounded):
+            for name in self.builder.back_to(before):
+                self.made.pop(name, None)
+                self.steps.pop(name, None)
             found = self.rounded_once(rule, arguments, options)
         found = self.agreed(found)
         for user in node.users:
