@@ -5,6 +5,7 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="torch is an extra")
@@ -326,7 +327,7 @@ call: cannot take input of torch.float64 and shape (3, 40)
         model(torch.randn(3, 41))
     with pytest.raises(
         CallError,
-        match=r"cannot take 2 arguments and no named ones\n  because  it was exported to be called by model\(…\)",
+        match=r"cannot take 2 arguments and no named ones\n  because  it was exported to be called by model\(input\)",
     ):
         model(torch.randn(3, 40), 1)
     with pytest.raises(CallError, match="cannot take input = None"):
@@ -344,7 +345,11 @@ def test_what_holds_a_function_is_said_of_one() -> None:
     )
     with pytest.raises(DescribeError) as refused:
         oc.from_torch(torch.nn.Linear, (torch.ones(3),))
+    assert refused.value.refused == "cannot take the class Linear"
     assert refused.value.help == ("from_torch(Linear(…), args): one that is made",)
+    with pytest.raises(DescribeError, match="Unsupported input type") as refused:
+        oc.from_torch(torch.nn.Linear(3, 4), (np.ones((2, 3), np.float32),))
+    assert refused.value.help == ("torch.from_numpy(x) makes a tensor of an array",)
 
 
 def test_an_argument_by_name_that_was_none_is_told_how_it_becomes_one() -> None:
@@ -353,7 +358,7 @@ def test_an_argument_by_name_that_was_none_is_told_how_it_becomes_one() -> None:
         model(input=torch.randn(2, 3))
     assert str(refused.value) == (
         "call: cannot take 0 arguments and input named ones\n"
-        "  because  it was exported to be called by model(…)\n"
+        "  because  it was exported to be called by model(input)\n"
         "  help     from_torch(model, args, kwargs={…}) of those that are given by name"
     )
 
@@ -554,7 +559,7 @@ def test_a_program_that_was_exported_with_arguments_by_name_is_called_so() -> No
         str(refused.value)
         == """\
 call: cannot take 1 arguments and no named ones
-  because  it was exported to be called by model(…, mask=…)"""
+  because  it was exported to be called by model(x, mask=…)"""
     )
     with pytest.raises(DescribeError) as named:
         oc.from_torch(program, kwargs={"mask": mask})

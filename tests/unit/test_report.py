@@ -62,14 +62,14 @@ def test_a_cache_that_is_off_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert section(report.report(), "cache") == {"folder": "off"}
 
 
-def test_a_cache_that_cannot_be_a_folder_says_where_to_ask(
+def test_a_cache_that_cannot_be_a_folder_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("OFFCUT_CACHE", str(file / "under"))
 
-    assert section(report.report(), "cache")["folder"].startswith("cannot be used")
+    assert section(report.report(), "cache")["folder"].startswith("refused: it is no folder")
 
 
 def test_a_folder_in_the_home_of_the_user_names_nobody(

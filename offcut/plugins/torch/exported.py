@@ -102,8 +102,10 @@ class TorchModel:
         return flat
 
     def _unlike(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallError:
-        own, named = pytree.tree_unflatten(["…"] * self._in.num_leaves, self._in)
-        arguments = [*map(str, own), *(f"{name}={one}" for name, one in named.items())]
+        names = [one.name for one in self.traced[0].given]
+        leaves = names if len(names) == self._in.num_leaves else ["…"] * self._in.num_leaves
+        own, named = pytree.tree_unflatten(leaves, self._in)
+        arguments = [*map(str, own), *(f"{name}=…" for name in named)]
         shown = ", ".join(arguments).replace("'", "")
         return CallError(
             "call",
@@ -246,7 +248,9 @@ def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
     if not isinstance(program, torch.export.ExportedProgram):
         raise DescribeError(
             "from_torch",
-            f"cannot take {type(program).__name__}",
+            f"cannot take the class {program.__name__}"
+            if isinstance(program, type)
+            else f"cannot take {type(program).__name__}",
             because="it is neither a module nor an exported program",
             help=_instead(program),
         )
