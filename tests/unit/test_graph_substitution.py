@@ -342,6 +342,7 @@ MAGNITUDE = "a: {0}[n, 4] = absolute(x)\ny: {0}[n, 4] = maximum(a, 0)"
         ("uint64", "y: {0}[n, 4] = maximum(x, 1)", IS_X),
         ("uint8", IS_X, NOT_77),
         ("int32", IS_X, NOT_77),
+        ("int64", IS_X, NOT_77.replace("77", str(2**62 + 3))),
     ],
 )
 def test_what_is_wrong_of_one_integer_is_refused(dtype: str, before: str, wrong: str) -> None:
