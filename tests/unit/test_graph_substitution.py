@@ -342,6 +342,7 @@ MAGNITUDE = "a: {0}[n, 4] = absolute(x)\ny: {0}[n, 4] = maximum(a, 0)"
         ("uint64", "y: {0}[n, 4] = maximum(x, 1)", IS_X),
         ("uint8", IS_X, NOT_77),
         ("int32", IS_X, NOT_77),
+        ("int64", IS_X, NOT_77.replace("77", str(2**62 + 3))),
     ],
 )
 def test_what_is_wrong_of_one_integer_is_refused(dtype: str, before: str, wrong: str) -> None:
@@ -389,8 +390,13 @@ def test_what_is_wrong_from_a_row_on_that_the_graphs_name_is_refused(row: int) -
             "y: float32[n, 4] = clip(x, -6.0, 6.0)",
             'a: float32[n, 4] = clip(x, -6.0, 6.0)\nb: float16[n, 4] = cast(a, "float16")\ny: float32[n, 4] = cast(b, "float32")',
         ),
+        (
+            "float32",
+            "a: float32[n, 4] = round(x)\ny: float32[n, 4] = multiply(a, 1e-12)",
+            "a: float32[n, 4] = add(x, 0.5)\nb: float32[n, 4] = floor(a)\ny: float32[n, 4] = multiply(b, 1e-12)",
+        ),
     ],
-    ids=["sign", "0", "epsilon", "rounded to float32", "rounded to float16"],
+    ids=["sign", "0", "epsilon", "rounded to float32", "rounded to float16", "halves"],
 )  # fmt: skip
 def test_what_differs_by_little_but_more_than_rounding_is_refused(
     dtype: str, before: str, wrong: str
@@ -443,6 +449,44 @@ def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not()
     assert rule("right", *texts, finite=True).name == "right"
     with pytest.raises(DescribeError, match="infinities and NaN"):
         rule("wrong", *texts)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "a: {0}[n, 4] = add(x, z)\ny: {0}[n, 4] = multiply(a, 0.1)",
+            "a: {0}[n, 4] = multiply(x, 0.1)\nb: {0}[n, 4] = multiply(z, 0.1)\ny: {0}[n, 4] = add(a, b)",
+        ),
+        (
+            "a: {0}[n, 4] = add(x, z)\ny: {0}[n, 4] = add(a, x)",
+            "a: {0}[n, 4] = add(x, x)\ny: {0}[n, 4] = add(a, z)",
+        ),
+        (
+            "a: {0}[n, 4] = multiply(x, 0.1)\ny: {0}[n] = sum(a, axis=1)",
+            "a: {0}[n] = sum(x, axis=1)\ny: {0}[n] = multiply(a, 0.1)",
+        ),
+        (
+            "y: {0}[n, 4] = gelu(x)",
+            "a: {0}[n, 4] = divide(x, 1.4142135623730951)\nb: {0}[n, 4] = erf(a)\nc: {0}[n, 4] = add(b, 1.0)\n"
+            "d: {0}[n, 4] = multiply(x, 0.5)\ny: {0}[n, 4] = multiply(c, d)",
+        ),
+        (
+            "a: {0}[n, 4] = add(x, 3.0)\ny: {0}[n, 4] = layernorm(a)",
+            "a: {0}[n, 4] = subtract(x, -3.0)\ny: {0}[n, 4] = layernorm(a)",
+        ),
+        (
+            "y: {0}[n, 4] = sigmoid(x)",
+            "a: {0}[n, 4] = multiply(x, 0.5)\nb: {0}[n, 4] = tanh(a)\nc: {0}[n, 4] = add(b, 1.0)\ny: {0}[n, 4] = multiply(c, 0.5)",
+        ),
+    ],
+    ids=["distributed", "associated", "sums of products", "gelu", "cancelling means", "cancelling 1"],
+)  # fmt: skip
+def test_what_differs_by_rounding_alone_is_taken(dtype: str, before: str, after: str) -> None:
+    head = ROWS.replace("\n{1}", "\ninput z: {0}[n, 4]\n{1}")
+    texts = (head.format(dtype, text.format(dtype)) for text in (before, after))
+    assert rule("right", *texts).name == "right"
 
 
 def test_a_rule_of_finite_elements_says_so() -> None:

@@ -3,7 +3,8 @@
     |after - before|  <=  part*|before| + part*(the largest |before| of the array) + swing          part = ULPS*(the epsilon of a type)
 
 An element's swing is the most that it moves, in float64, where inputs and all results on the way move by up to `part` of themselves: much
-for a difference of large numbers, nothing for a product with a small one. So a sign or a factor is seen however small a result is.
+for a difference of large numbers, nothing for a product with a small one. So a sign or a factor is seen however small a result is. What
+jumps, as by rounding to integers, does so by no more where these move `FURTHER`: the jump is then no swing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ ULPS = 32
 """Roundings that add up: of sums in another order, and of functions."""
 RUNS = 4
 """Of a graph whose results move."""
+
+
+FURTHER = 16
+"""What moves so much further as its inputs do does not jump; as far as `SMOOTH` of these."""
+SMOOTH = 1e-3
 
 
 def part_of(dtypes: Iterable[str]) -> float:
@@ -55,15 +61,22 @@ def swing(
             held.update(zip((value.name for value in node.results), made, strict=True))
         return {name: held[name].astype("f8") for name in graph.outputs}
 
-    with np.errstate(all="ignore"):
-        still = outputs(0.0)
-        most = {name: np.zeros(array.shape) for name, array in still.items()}
+    def most(still: Mapping[str, Array], by: float) -> dict[str, Array]:
+        off = {name: np.zeros(array.shape) for name, array in still.items()}
         for _ in range(RUNS):
             try:
-                now = outputs(part)
+                now = outputs(by)
             except OffcutError:  # moved so far that an operator does not take it
                 return {name: np.full(array.shape, np.inf) for name, array in still.items()}
             for name, array in now.items():
-                off = np.nan_to_num(np.abs(array - still[name]), nan=np.inf)
-                most[name] = np.maximum(most[name], off)
-    return most
+                change = np.nan_to_num(np.abs(array - still[name]), nan=np.inf)
+                off[name] = np.maximum(off[name], change)
+        return off
+
+    with np.errstate(all="ignore"):
+        still = outputs(0.0)
+        near = most(still, part)
+        if FURTHER * part > SMOOTH:
+            return near
+        far = most(still, FURTHER * part)
+        return {name: np.minimum(off, far[name] * (2 / FURTHER)) for name, off in near.items()}

@@ -219,7 +219,7 @@ def _numbers(graph: Graph) -> Iterator[float]:
 
     def within(argument: Argument) -> Iterator[float]:
         if isinstance(argument, (int, float)) and not isinstance(argument, bool):
-            yield float(argument)
+            yield argument
         elif isinstance(argument, tuple):
             for part in argument:
                 yield from within(part)
@@ -248,7 +248,7 @@ def _by_distance(number: int) -> Drawn:
 def _beside(named: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
     """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them."""
     every = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
-    every += [by * number + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
+    every += [by * float(number) + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
     return np.asarray(generator.choice(every, shape))
 
 
