@@ -405,6 +405,23 @@ def test_what_differs_by_little_but_more_than_rounding_is_refused(
         rule("wrong", *(ROWS.format(dtype, text) for text in (before, wrong)))
 
 
+def test_what_is_wrong_of_one_number_alone_is_refused() -> None:
+    head = ROWS.replace("\n{1}", "\ninput s: {0}[1]\n{1}")
+    before = "y: float32[n, 4] = multiply(x, s)"
+    wrong = "c: bool[1] = equal(s, 12.5)\nt: float32[1] = where(c, 0.0, s)\ny: float32[n, 4] = multiply(x, t)"
+    with pytest.raises(DescribeError, match=r"before and 0 after"):
+        rule("wrong", *(head.format("float32", text) for text in (before, wrong)))
+
+
+def test_what_is_wrong_where_all_elements_of_a_row_are_infinite_is_refused() -> None:
+    before = "y: float32[n] = max(x, axis=1)"
+    wrong = "a: float32[n, 4] = maximum(x, -1e30)\ny: float32[n] = max(a, axis=1)"
+    texts = [ROWS.format("float32", text).replace("4]", "12]") for text in (before, wrong)]
+    with pytest.raises(DescribeError, match=r"is -inf before and -1e\+30 after"):
+        rule("wrong", *texts)
+    assert rule("right", *texts, finite=True).name == "right"
+
+
 def test_two_elements_that_differ_are_told_apart() -> None:
     texts = (f"y: int32[n, 4] = minimum(x, {n})" for n in (2147483646, 2147483647))
     with pytest.raises(DescribeError, match="is 2147483646 before and 2147483647 after"):

@@ -110,12 +110,12 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
         tried |= _check_at(made, exact, sizes, number, _by_distance(number), named)
     scales = [*SCALES, *({of for n in named if 0 < abs(n) < 1 for of in (abs(n), sqrt(abs(n)))})]
     small = partial(_small, scales if finite else [*scales, *DENORMAL])
-    kinds: list[Drawn] = [partial(_beside, named), _large, _alongside, small]
-    kinds += [] if finite else [_outside]
     full = [sizes for sizes in trials if all(sizes.values())] or trials
     some = full if len(full) < DRAWS else full[: DRAWS // 2] + full[-DRAWS // 2 :]
     for number, sizes in enumerate(islice(cycle(some), DRAWS)):
         tried |= _check_at(made, exact, sizes, number, _huge, named)
+        kinds: list[Drawn] = [partial(_beside, named, number), _large, _alongside, small]
+        kinds += [] if finite else [_outside, _infinite]
         for place, kind in enumerate(kinds, 1):
             tried |= _check_at(exact, exact, sizes, number + DRAWS * place, kind, named)
     if not tried:
@@ -245,11 +245,20 @@ def _by_distance(number: int) -> Drawn:
     return lambda generator, shape: generator.uniform(-most, most, shape)
 
 
-def _beside(named: list[float], generator: np.random.Generator, shape: list[int]) -> Array:
-    """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them."""
-    every = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0]
-    every += [by * float(number) + off for number in named for by in (1, -1, 2, -2) for off in (0, 0.5)]
-    return np.asarray(generator.choice(every, shape))
+def _beside(
+    named: list[float], turn: int, generator: np.random.Generator, shape: list[int]
+) -> Array:
+    """0, halves, small integers, of which several are equal, and numbers that the graphs name, with what is next to them: all of these in an
+    array that has room for them, else in turn in even trials.
+    """
+    near = [by * float(n) + off for off in (0, 0.5) for by in (1, -1, 2, -2) for n in named]
+    every = np.array([*near, 0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0])
+    made = np.asarray(generator.choice(every, shape))
+    if made.size >= every.size:
+        made.flat[generator.permutation(made.size)[: every.size]] = every
+    elif turn % 2 == 0:
+        made.flat[:] = np.roll(every, -(turn // 2) * made.size)[: made.size]
+    return made
 
 
 def _large(generator: np.random.Generator, shape: list[int]) -> Array:
@@ -288,6 +297,13 @@ def _outside(generator: np.random.Generator, shape: list[int]) -> Array:
     every = [np.inf, -np.inf, np.nan]
     most = generator.choice(generator.choice([every, *([one] * 3 for one in every)]), shape)
     return np.where(generator.uniform(size=shape) < OUTSIDE, most, near)
+
+
+def _infinite(generator: np.random.Generator, shape: list[int]) -> Array:
+    """Numbers near 0, and all elements of the first row infinite."""
+    made = np.asarray(generator.uniform(-2.0, 2.0, shape))
+    made[slice(1) if shape else ...] = generator.choice([np.inf, -np.inf])
+    return made
 
 
 def _alike(before: Array, after: Array, part: float, swing: Callable[[], Array]) -> Array:
