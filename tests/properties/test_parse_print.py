@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut import parse
+from offcut.core.dtypes import ends
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -69,7 +72,10 @@ def leaves(draw: st.DrawFn, dtype: str, names: tuple[str, ...], literal: bool = 
         return Const(draw(st.integers(0, 1)), "bool")
     if literal and draw(st.booleans()):
         if dtype in FLOATS:
-            return Const(draw(st.floats(allow_nan=False) | st.integers(-(2**70), 2**70)), dtype)
+            least, most = map(float, ends(dtype))
+            whole = st.integers(max(int(least), -(2**70)), min(int(most), 2**70))
+            numbers = st.floats(least, most) | st.sampled_from([-math.inf, math.inf]) | whole
+            return Const(draw(numbers), dtype)
         return Const(draw(st.integers(-(2**31), 2**31 - 1)), dtype)
     if dtype == "index":
         return Var(draw(st.sampled_from(names)))

@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -26,5 +28,7 @@ def test_a_file_that_cannot_be_written_is_refused_with_the_systems_reason(tmp_pa
         check_writable(file / "sweep.csv", "sweep")
 
     assert str(refused.value) == (
-        f"sweep: cannot write sweep.csv\n  at       {file}/sweep.csv\n  because  File exists"
+        "sweep: cannot write sweep.csv\n"
+        f"  at       {file}/sweep.csv\n"
+        f"  because  {os.strerror(errno.ENOTDIR)}"
     )
