@@ -263,13 +263,6 @@ def assume(*facts: Any) -> Assumption:
     Raises DescribeError for what is not an affine relation between sizes.
     """
     stated = tuple(fact for fact in facts if fact is not sympy.true)
-    if not facts:
-        raise DescribeError(
-            "assume",
-            "cannot promise nothing",
-            because="no fact is given",
-            help=("assume(n <= m)",),
-        )
     for fact in stated:
         because = ""
         if fact is sympy.false:

@@ -160,10 +160,6 @@ PROMISES = [
         ),
     ),
     (
-        lambda: assume(),
-        "assume: cannot promise nothing\n  because  no fact is given\n  help     assume(n <= m)",
-    ),
-    (
         lambda: assume(sympy.Ne(n, m)),
         (
             "assume: cannot promise Ne(n, m)\n"

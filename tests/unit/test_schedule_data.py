@@ -222,7 +222,9 @@ schedule: cannot mark rows twice
         """\
 partition: cannot cut i by 0
   at       line 5: split i balance 0
-  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size""",
+  because  a tile is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
+  help     tile={"i": 8}
+  help     tile={"i": (64, 16)} in two levels""",
     ),
     "more heights than are asked": (
         ("    split i ladder 14", "    split i balance 1025"),

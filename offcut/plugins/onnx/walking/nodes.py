@@ -196,7 +196,7 @@ class Walk:
     ) -> Sequence[Operand | None]:
         """The results of a function: its body is walked.
 
-        Raises Refused where it has fewer inputs or outputs, and where none of its nodes gives one of its outputs.
+        Raises Refused where it has fewer inputs or outputs, and where none of its nodes gives one of its outputs that is asked for.
         """
         for what, there, asked in (
             ("inputs", body.input, given),
@@ -212,10 +212,10 @@ class Walk:
         label = f"{scope.within}{node.name or node.op_type}/"
         inner = Scope(values, versions, attributes, label)
         self.nodes(_with_present(body.node, values), inner)
-        for name in body.output:
-            if name not in values:
+        for name, asked in zip(body.output, node.output, strict=False):
+            if asked and name not in values:
                 raise Refused(f"no node of the function {body.name} gives {name}")
-        return [values[name] for name in body.output]
+        return [values.get(name) for name in body.output]
 
     def body(self, call: Call) -> Any:
         """The function that ONNX defines an operator as; None where there is none."""
