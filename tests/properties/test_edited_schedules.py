@@ -185,7 +185,7 @@ def check_edits(what: str, of: int, start: int) -> None:
 
 
 # An edit of attention, which is five nests, takes seconds.
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("what", [what for what in CASES if what != "attention"])
 def test_an_edited_schedule_gives_the_same_values_or_is_refused(what: str) -> None:
     check_edits(what, of=211, start=7)

@@ -268,7 +268,7 @@ ROWS = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("kind", "target"),
     [

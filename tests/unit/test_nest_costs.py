@@ -95,7 +95,7 @@ def cascade_lake() -> Target:
     return oc.target("cpu", machine="cascade-lake")
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize(
     ("make", "compute", "far"),
     [

@@ -184,7 +184,7 @@ SLOW = {
 }  # it changes nothing: all that may take its place is planned and proved
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize(
     ("step", "kind"),
     [
