@@ -8,30 +8,47 @@ from contextlib import contextmanager
 
 from offcut.errors import TargetError
 
+EXTRAS = {
+    "distributed": "pool",
+    "matplotlib": "plot",
+    "onnx": "onnx",
+    "torch": "torch",
+    "tvm": "tvm",
+    "xdsl": "mlir",
+    "xgboost": "learned",
+}
+"""The extra of each package, by the name that is imported."""
+
 
 def is_installed(package: str) -> bool:
     """Whether a package is there; it is not imported."""
     return importlib.util.find_spec(package) is not None
 
 
-def installing(extra: str) -> str:
-    """How an extra is installed, as a help: offcut is on no index, so by its folder."""
+def installing(package: str) -> str:
+    """How a package is installed, as a help: offcut is on no index, so by its folder."""
+    extra = EXTRAS[package]
     return f'this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut'
 
 
-def check_installed(op: str, refused: str, package: str, extra: str) -> None:
-    """Raises TargetError where the package of an extra is not installed."""
+def absent(package: str) -> str:
+    """That a package is not installed, and how it is, in one line."""
+    return f"{package} is not installed ({installing(package)})"
+
+
+def check_installed(op: str, refused: str, package: str) -> None:
+    """Raises TargetError where a package of `EXTRAS` is not installed."""
     if not is_installed(package):
         raise TargetError(
-            op, refused, because=f"{package} is not installed", help=(installing(extra),)
+            op, refused, because=f"{package} is not installed", help=(installing(package),)
         )
 
 
 @contextmanager
-def imports(module: str, package: str, extra: str) -> Iterator[None]:
+def imports(module: str, package: str) -> Iterator[None]:
     """Around the imports of a module that is of no use without a package.
 
     Raises TargetError where that is not installed.
     """
-    check_installed("import", f"cannot import {module}", package, extra)
+    check_installed("import", f"cannot import {module}", package)
     yield

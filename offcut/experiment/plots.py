@@ -32,7 +32,7 @@ def plot_lines(
 
     Raises TargetError when matplotlib is not installed, CallError where it cannot be written.
     """
-    check_installed("plot", f"cannot draw {path}", "matplotlib", "plot")
+    check_installed("plot", f"cannot draw {path}", "matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from offcut.core.extras import installing, is_installed
+from offcut.core.extras import absent, is_installed
 from offcut.experiment.bench import Group, Options, run
 from offcut.experiment.contraction import (
     check_letters,
@@ -96,11 +96,7 @@ def sweep(
     )
     console.print(f"wrote {csv}", highlight=False)
     if not is_installed("matplotlib"):
-        console.print(
-            f"no picture: matplotlib is not installed ({installing('plot')})",
-            markup=False,
-            soft_wrap=True,
-        )
+        console.print(f"no picture: {absent('matplotlib')}", markup=False, soft_wrap=True)
         return status
     together = all(len(set(point.values())) == 1 for point in points_of(axes))
     letter = next(iter(ranges)) if together else "flop"

@@ -9,6 +9,8 @@ from importlib.metadata import metadata
 
 import pytest
 
+from offcut.core.extras import EXTRAS
+
 USES = {
     "torch": (
         ("torch", "import offcut as oc\noc.from_torch(lambda x: x)"),
@@ -77,6 +79,7 @@ def told() -> dict[str, str]:
 @pytest.mark.parametrize("extra", USES)
 def test_what_is_missing_names_the_extra_that_installs_it(extra: str, told: dict[str, str]) -> None:
     (package, _), refused = USES[extra]
+    assert EXTRAS[package] == extra
     assert extra in metadata("offcut").get_all("Provides-Extra", [])
     assert (
         told[extra]
@@ -85,3 +88,7 @@ def test_what_is_missing_names_the_extra_that_installs_it(extra: str, told: dict
   because  {package} is not installed
   help     this needs the extra "{extra}": pip install ".[{extra}]" in the folder of offcut"""
     )
+
+
+def test_every_package_of_an_extra_is_asked_for() -> None:
+    assert {package for (package, _), _ in USES.values()} == EXTRAS.keys()

@@ -36,6 +36,6 @@ def loaded(op: str) -> Any:
     because = missing()
     if because:
         raise TargetError(
-            op, "cannot use a learned model", because=because, help=(installing("learned"),)
+            op, "cannot use a learned model", because=because, help=(installing("xgboost"),)
         )
     return import_module("xgboost")

@@ -25,8 +25,6 @@ ULPS = 32
 """Roundings that add up: of sums in another order, and of functions."""
 RUNS = 4
 """Of a graph whose results move."""
-
-
 FURTHER = 16
 """What moves so much further as its inputs do does not jump; as far as `SMOOTH` of these."""
 SMOOTH = 1e-3

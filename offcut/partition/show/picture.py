@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_drawable(what: str) -> None:
     """Raises TargetError where matplotlib is not installed."""
-    check_installed("plot", f"cannot draw {what}", "matplotlib", "plot")
+    check_installed("plot", f"cannot draw {what}", "matplotlib")
 
 
 def check_format(op: str, path: str | Path) -> None:

@@ -2,7 +2,7 @@
 
 from offcut.core.extras import imports
 
-with imports("offcut.plugins.mlir", "xdsl", "mlir"):
+with imports("offcut.plugins.mlir", "xdsl"):
     from offcut.plugins.mlir.guarding import Made, guarded
     from offcut.plugins.mlir.nest import Extent, Nest
     from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition

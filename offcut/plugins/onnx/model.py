@@ -100,7 +100,7 @@ def from_onnx(
     Raises DescribeError for a file that is none, for sizes that it has not, and for nodes that cannot be taken: all of them
     at once, each with the reason. Raises TargetError where onnx is not installed.
     """
-    check_installed(OP, "cannot read ONNX files", "onnx", "onnx")
+    check_installed(OP, "cannot read ONNX files", "onnx")
     import onnx
 
     from offcut.plugins.onnx.importing import imported

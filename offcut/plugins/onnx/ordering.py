@@ -8,7 +8,10 @@ from typing import Any
 
 
 def ordered(proto: Any) -> Any:
-    """A model whose nodes follow what they read; itself where they do, or where they read each other in a circle."""
+    """A model whose nodes follow what they read, a copy with its weights; itself where they do, or where they read each other in a circle.
+
+    Nodes of bodies and functions stay in their order.
+    """
     nodes = proto.graph.node
     makers = {name: place for place, node in enumerate(nodes) for name in node.output if name}
     reads = [[makers[name] for name in _names_read(node) if name in makers] for node in nodes]

@@ -52,7 +52,7 @@ def from_torch(
 
     Raises DescribeError for what is neither, or cannot be exported. Raises TargetError where torch is not installed.
     """
-    check_installed("from_torch", "cannot take a model of torch", "torch", "torch")
+    check_installed("from_torch", "cannot take a model of torch", "torch")
     from offcut.graph.models.batches.parts import check_parts
     from offcut.plugins.torch import exported
     from offcut.plugins.torch.how import how_of

@@ -5,7 +5,7 @@ Importing this registers the pipeline ``offcut``: ``tvm.compile(module, target, 
 
 from offcut.core.extras import imports
 
-with imports("offcut.plugins.tvm", "tvm", "tvm"):
+with imports("offcut.plugins.tvm", "tvm"):
     from offcut.plugins.tvm.calling import function_of, registered
     from offcut.plugins.tvm.cutting import Report, lowered, partitioned, pipeline, register
     from offcut.plugins.tvm.operators import RULES

@@ -46,7 +46,7 @@ def pool_of(given: Any, op: str) -> Pool:
             because=because,
             help=('pool="tcp://host:8786"', f'pool="{LOCAL}"'),
         )
-    check_installed(op, "cannot use a pool of devices", "distributed", "pool")
+    check_installed(op, "cannot use a pool of devices", "distributed")
     return pool
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from offcut.core.extras import installing, is_installed
+from offcut.core.extras import absent, is_installed
 from offcut.core.program import Program
 from offcut.experiment.machine import describe
 from offcut.experiment.outputs import check_writable
@@ -44,11 +44,7 @@ def report(
     csv.write_text(to_csv(found, said), encoding="utf-8")
     console.print(f"wrote {csv}", highlight=False)
     if not is_installed("matplotlib"):
-        console.print(
-            f"no picture: matplotlib is not installed ({installing('plot')})",
-            markup=False,
-            soft_wrap=True,
-        )
+        console.print(f"no picture: {absent('matplotlib')}", markup=False, soft_wrap=True)
         return
     plot(found, png, said)
     console.print(f"wrote {png}", highlight=False)
