@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr
 from offcut.plugins.onnx.making.context import Context, extent, product
 from offcut.plugins.onnx.making.negative import raise_sizes
@@ -19,7 +20,7 @@ from offcut.plugins.onnx.making.operands import (
     known,
     said,
 )
-from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 
 
 def _gather(g: Context, call: Call) -> Results:
@@ -31,9 +32,7 @@ def _gather(g: Context, call: Call) -> Results:
         run = _run(indices.elements)
         if run is not None and indices.array.ndim == 1:
             return g.slice(x, axis, *run)
-    if g.rank(x) == 2 and axis == 0 and isinstance(x, Known):
-        return g.op("embedding", x, _counted(g, indices, g.shape(x)[axis]))
-    return g.op("take", x, _counted(g, indices, g.shape(x)[axis]), axis=axis)
+    return g.op("take", x, indices, axis=axis)
 
 
 def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
@@ -68,21 +67,8 @@ def _run(places: list[int]) -> tuple[int, int] | None:
     return places[0], places[-1] + 1
 
 
-def _counted(g: Context, indices: Operand, whole: Element) -> Operand:
-    """Places counted from the first, those below 0 from the end."""
-    if isinstance(indices, Known) and not indices.symbolic:
-        array = indices.array
-        if not (array < 0).any():
-            return indices
-        if not isinstance(whole, Expr):
-            return Known(np.where(array < 0, array + whole, array), indices.dtype)
-    below = g.binary("less", indices, number(g, indices, 0))
-    return g.op("where", below, g.binary("add", indices, known(whole, g.dtype(indices))), indices)
-
-
 def _gather_elements(g: Context, call: Call) -> Results:
-    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    return g.op("take_along_axis", x, _counted(g, call[1], g.shape(x)[axis]), axis)
+    return g.op("take_along_axis", call[0], call[1], g.axis(call[0], call.get("axis", 0)))
 
 
 def _gather_nd(g: Context, call: Call) -> Results:
@@ -97,14 +83,13 @@ def _gather_nd(g: Context, call: Call) -> Results:
         each.append(g.reshape(g.op("iota", shape[axis], "int64"), along))
     for place in range(depth):
         part = g.reshape(g.slice(indices, last, place, place + 1), places[:-1])
-        each.append(g.cast(_counted(g, part, shape[batch + place]), "int64"))
+        each.append(g.cast(part, "int64"))
     return g.op("take", x, tuple(each), axis=0)
 
 
 def _scatter_elements(g: Context, call: Call) -> Results:
     x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    places = _counted(g, call[1], g.shape(x)[axis])
-    return g.op("scatter_elements", x, places, call[2], axis, **_reduction(call))
+    return g.op("scatter_elements", x, call[1], call[2], axis, **_reduction(call))
 
 
 def _scatter_nd(g: Context, call: Call) -> Results:
@@ -153,11 +138,13 @@ def _one_hot(g: Context, call: Call) -> Results:
     rank = g.rank(indices) + 1
     axis = call.get("axis", -1) % rank
     values = call[2]
-    if g.is_float(indices):
-        indices = g.cast(indices, "int64")
-    shape = list(g.shape(indices))
-    places = g.reshape(_counted(g, indices, depth), [*shape[:axis], 1, *shape[axis:]])
-    counted: Operand = Known(np.arange(depth, dtype=g.dtype(indices)), g.dtype(indices))
+    shape, counts = list(g.shape(indices)), g.dtype(indices) not in UNSIGNED
+    indices = g.cast(indices, "int64")
+    if counts:  # an index that is still below 0, or not below the depth, names no place
+        from_end = scalar(g, "add", indices, depth)
+        indices = g.op("where", scalar(g, "less", indices, 0), from_end, indices)
+    places = g.reshape(indices, [*shape[:axis], 1, *shape[axis:]])
+    counted: Operand = Known(np.arange(depth), "int64")
     counted = g.reshape(counted, [depth if n == axis else 1 for n in range(rank)])
     here = g.binary("equal", places, counted)
     off, on = (g.reshape(g.slice(values, 0, n, n + 1), []) for n in (0, 1))
