@@ -13,12 +13,12 @@ from offcut.core.dtypes import DTYPES, HALVES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
-from offcut.graph.composed import of_size
+from offcut.graph.composed import of_size, required
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, said
+from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, known, said
 
 
 class Context:
@@ -208,6 +208,18 @@ class Context:
             made = self.op(name, a, b)
         if self.rank(made) != rank:
             raise Refused(f"{name} gives {self.rank(made)} axes")
+        return made
+
+    def required(self, operand: Operand, condition: Operand) -> Operand:
+        """It, where a condition holds of each element: a call in which it does not is refused."""
+        return required(self.op, self.ref(operand), self.dtype(operand), self.ref(condition))
+
+    def of_some(self, made: Operand, extents: Sequence[Element]) -> Operand:
+        """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""
+        for one in extents:
+            if self.bounds(one)[0] < 1:
+                some = self.binary("greater", known(one), Known(np.array(0), "int64"))
+                made = self.required(made, some)
         return made
 
     def cast(self, operand: Operand, dtype: str) -> Operand:

@@ -8,7 +8,7 @@ import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.making.context import Context, extent, product
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import (
     Call,
@@ -89,7 +89,7 @@ def _gather_nd(g: Context, call: Call) -> Results:
 
 def _scatter_elements(g: Context, call: Call) -> Results:
     x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    return g.op("scatter_elements", x, call[1], call[2], axis, **_reduction(call))
+    return g.op("scatter_elements", x, call[1], call[2], axis, drop=False, **_reduction(call))
 
 
 def _scatter_nd(g: Context, call: Call) -> Results:
@@ -99,7 +99,7 @@ def _scatter_nd(g: Context, call: Call) -> Results:
     inner = g.shape(x)[g.whole(places[-1], "the last extent of indices") :]
     count = product(places[:-1])
     rows, values = g.reshape(indices, (count, places[-1])), g.reshape(updates, (count, *inner))
-    return g.op("scatter_nd", x, rows, values, **_reduction(call))
+    return g.op("scatter_nd", x, rows, values, drop=False, **_reduction(call))
 
 
 def _reduction(call: Call) -> dict[str, str]:
@@ -111,23 +111,29 @@ def _reduction(call: Call) -> dict[str, str]:
 
 
 def _scattered_rows(g: Context, call: Call) -> Results:
-    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end."""
+    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end.
+
+    A call is refused whose rows are more than the cache has, or, but for ``circular``, go beyond it.
+    """
     cache, update, starts = call[0], call[1], call.input(2)
     axis = g.axis(cache, call.get("axis", -2))
-    mode = call.get("mode", "linear")
     whole, count = g.shape(cache)[axis], g.shape(update)[axis]
-    rank = g.rank(cache)
+    rank, shape = g.rank(cache), g.shape(cache)
+    room, circular = extent(whole, arithmetic("*", -1, count)), call.get("mode", "linear") == "circular"
+    starts = g.full(shape[:1], 0, "int64") if starts is None else g.cast(starts, "int64")
+    last = known(room) if circular else g.binary("subtract", known(room), starts)
+    rest = scalar(g, "greater_equal", last, 0)
+    first = scalar(g, "greater_equal", starts, 0)
+    starts = g.required(starts, rest if circular else g.binary("logical_and", first, rest))
     places: Operand = g.op("iota", whole, "int64")
     places = g.reshape(places, [-1 if n == axis else 1 for n in range(rank)])
-    if starts is not None:
-        each = g.reshape(g.cast(starts, "int64"), [-1 if n == 0 else 1 for n in range(rank)])
-        places = g.binary("subtract", places, each)
-    if mode == "circular":
+    each = g.reshape(starts, [-1 if n == 0 else 1 for n in range(rank)])
+    places = g.binary("subtract", places, each)
+    if circular:
         places = g.binary("remainder", places, known(whole))
     inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
     last = g.binary("minimum", places, known(extent(count, -1)))
     chosen = g.binary("maximum", last, number(g, last, 0))
-    shape = g.shape(cache)
     rows = g.op("take_along_axis", update, g.broadcast(chosen, shape), axis)
     return g.op("where", inside, rows, cache)
 
@@ -155,7 +161,11 @@ def _reversed(g: Context, call: Call) -> Results:
     """The first so many elements of each sequence from the last to the first."""
     x, lengths = call[0], call[1]
     batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
-    rank = g.rank(x)
+    rank, whole = g.rank(x), known(g.shape(x)[time], g.dtype(lengths))
+    lengths = g.required(
+        lengths,
+        g.binary("logical_and", scalar(g, "greater_equal", lengths, 0), g.binary("less_equal", lengths, whole)),
+    )  # fmt: skip
     places: Operand = g.op("iota", g.shape(x)[time], g.dtype(lengths))
     places = g.reshape(places, [-1 if n == time else 1 for n in range(rank)])
     count = g.reshape(lengths, [-1 if n == batch else 1 for n in range(rank)])
