@@ -14,6 +14,7 @@ from offcut.graph.composed import least_around, surrounded
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.ones import is_one, require_one
 from offcut.plugins.onnx.making.operands import (
     Call,
     Element,
@@ -88,10 +89,13 @@ def _flatten(g: Context, call: Call) -> Results:
 def _squeeze(g: Context, call: Call) -> Results:
     x = call[0]
     shape, axes = g.shape(x), given(g, call, 1, "axes")
-    gone = [n for n, one in enumerate(shape) if one == 1] if axes is None else axes_of(g, x, axes)
+    if axes is None:
+        gone = [axis for axis, one in enumerate(shape) if is_one(g, one, axis)]
+    else:
+        gone = axes_of(g, x, axes)
     for axis in gone:
-        if shape[axis] != 1:
-            raise Refused(f"axis {axis} has the extent {said(shape[axis])}, which is not 1")
+        require_one(g, shape[axis], axis)
+        x = g.slice(x, axis, 0, 1)
     return g.reshape(x, [one for n, one in enumerate(shape) if n not in gone])
 
 

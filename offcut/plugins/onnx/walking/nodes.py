@@ -102,10 +102,13 @@ class Walk:
         try:
             Walk(context, self.functions).node(node, given, scope)
         except Wanted as wanted:
-            every = context.builder.sizes
-            for size, low in wanted.facts.lows.items():
+            every, facts = context.builder.sizes, wanted.facts
+            for size, low in facts.lows.items():
                 every[size] = replace(every[size], min=low)
-            return bool(wanted.facts.lows) and self.taken(node, scope, context, given)
+            for size, high in facts.highs.items():
+                every[size] = replace(every[size], max=high)
+            more = bool(facts.lows or facts.highs)
+            return more and self.taken(node, scope, context, given)
         except Refused:
             return False
         return True
