@@ -230,7 +230,7 @@ class Context:
         for one in extents:
             if self.bounds(one)[0] < 1:
                 some = self.binary("greater", known(one), Known(np.array(0), "int64"))
-                made = self.required(made, some)
+                made = self.required(made, self.broadcast(some, self.shape(made)))
         return made
 
     def cast(self, operand: Operand, dtype: str) -> Operand:

@@ -255,6 +255,8 @@ class Walk:
         """The results of If: of the branch that is taken, or both chosen from where only a call tells."""
         (condition,) = given
         assert condition is not None
+        if isinstance(condition, Known) and condition.array.size != 1:
+            raise Refused(f"its condition has {condition.array.size} elements", "one")
         if isinstance(condition, Known) and not condition.symbolic:
             taken = attributes["then_branch" if condition.array.item() else "else_branch"]
             return self.inner(taken, scope)
