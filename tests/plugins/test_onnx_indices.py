@@ -126,7 +126,7 @@ def test_an_index_is_counted_from_the_end_once_and_checked_once(name: str, known
             wanted = exact(place)
         except IndexError:
             # a known index says how large a size is
-            with pytest.raises(oc.CallError, match="leads outside|is in"):
+            with pytest.raises(oc.CallError, match=r"leads outside|is in"):
                 result_of(proto, given, whole)
             continue
         np.testing.assert_array_equal(result_of(proto, given, whole), wanted)

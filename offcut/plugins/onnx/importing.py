@@ -25,7 +25,6 @@ from offcut.plugins.onnx.ordering import ordered
 from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
 
-
 UNKNOWN = frozenset(("?", "-1", "None", "none", "unk", "unknown"))
 """Texts that are no names: each axis that has one is a size of its own."""
 
@@ -48,7 +47,11 @@ class Imported:
 
         Raises CallError for one that is missing, or that is not asked for, and where several have no names.
         """
-        if len(self.inputs) == 1 and feed is not None and not isinstance(feed, Mapping | tuple | list):
+        if (
+            len(self.inputs) == 1
+            and feed is not None
+            and not isinstance(feed, Mapping | tuple | list)
+        ):
             return dict.fromkeys(self.inputs.values(), feed)
         if not isinstance(feed, Mapping):
             pairs = ", ".join(f'"{name}": {name}' for name in self.inputs)

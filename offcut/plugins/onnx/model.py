@@ -49,9 +49,7 @@ class OnnxModel:
         """What the extents of inputs are made of, with their bounds."""
         return self.graph.sizes
 
-    def __call__(
-        self, feed: Any = None, *more: Any, **sizes: int
-    ) -> dict[str, Array]:
+    def __call__(self, feed: Any = None, *more: Any, **sizes: int) -> dict[str, Array]:
         """The outputs by name.
 
         feed   an array for each input, by name; or the array, where there is one input

@@ -152,7 +152,10 @@ class Context:
         if not isinstance(value, Expr):
             return int(value), int(value)
         sizes = self.builder.sizes
-        changed = {name: replace(sizes[name], min=low, max=high) for name, (low, high) in (within or {}).items()}
+        changed = {
+            name: replace(sizes[name], min=low, max=high)
+            for name, (low, high) in (within or {}).items()
+        }
         return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
 
     def same(self, a: Element, b: Element) -> bool:

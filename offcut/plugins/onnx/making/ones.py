@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offcut.core.expr import Expr, variables
+from offcut.core.expr import Binary, Const, Expr, variables
 from offcut.graph import extents
 from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
 from offcut.plugins.onnx.making.negative import (
@@ -75,5 +75,5 @@ def is_one(g: Context, value: Element, axis: int) -> bool:
     found = witness(g, value, lambda one: one == 1)
     at = "" if found is None else f": it is at {sizes_said(g, found)}"
     because = f"how many axes it gives depends on whether the extent {in_file(g, value)} of axis {axis} is 1{at}"
-    above = larger(g, extents.normal(value) - 2)
+    above = larger(g, Binary("-", value, Const(2, "index")))
     raise Refused(because, ", or ".join(filter(None, (above, "Squeeze with axes"))))

@@ -254,9 +254,10 @@ def _shrink(g: Context, call: Call) -> Results:
     """Nearer to 0 by `bias`; 0 where that is not beyond `lambd`."""
     bias, edge = call.get("bias", 0.0), call.get("lambd", 0.5)
     x = call[0] if g.is_float(call[0]) else g.cast(call[0], "float64")
-    low = g.op("where", scalar(g, "less", x, -edge), scalar(g, "add", x, bias), number(g, x, 0))
     high = scalar(g, "subtract", x, bias)
-    return g.cast(g.op("where", scalar(g, "greater", x, edge), high, low), g.dtype(call[0]))
+    high = g.op("where", scalar(g, "greater", x, edge), high, number(g, x, 0))
+    low = scalar(g, "add", x, bias)
+    return g.cast(g.op("where", scalar(g, "less", x, -edge), low, high), g.dtype(call[0]))
 
 
 def _shifted(g: Context, call: Call) -> Results:

@@ -119,7 +119,10 @@ def _scattered_rows(g: Context, call: Call) -> Results:
     axis = g.axis(cache, call.get("axis", -2))
     whole, count = g.shape(cache)[axis], g.shape(update)[axis]
     rank, shape = g.rank(cache), g.shape(cache)
-    room, circular = extent(whole, arithmetic("*", -1, count)), call.get("mode", "linear") == "circular"
+    room, circular = (
+        extent(whole, arithmetic("*", -1, count)),
+        call.get("mode", "linear") == "circular",
+    )
     starts = g.full(shape[:1], 0, "int64") if starts is None else g.cast(starts, "int64")
     last = known(room) if circular else g.binary("subtract", known(room), starts)
     rest = scalar(g, "greater_equal", last, 0)
