@@ -115,10 +115,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("isa"):
-        host = llvm.get_host_cpu_features()
-        lacking = [feature for feature in marker.args if not host.get(feature, False)]
+        from offcut.backends.cpu.machine.isa import host
+
+        lacking = sorted(set(marker.args) - host().features)
         if lacking:
-            pytest.skip(f"{llvm.get_host_cpu_name()} lacks {', '.join(lacking)}")
+            pytest.skip(f"{llvm.get_host_cpu_name()} lacks, or hides, {', '.join(lacking)}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,21 @@ def session(given: Any, say: Say) -> tuple[int, int]:
 def abort(given: Any, say: Say) -> None:
     say("about to")
     os.abort()
+
+
+def abort_by_name(given: Any, say: Say) -> None:
+    say(os.getpid())
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def wait_where_first(given: Path, say: Say) -> str:
+    """Wait to be ended in the first process that runs it, by a file in a folder; in the next one, return."""
+    first = not (given / "first").exists()
+    (given / "first").touch()
+    say(os.getpid())
+    if first:
+        ctypes.PyDLL(None).pause()
+    return "done"
 
 
 def read_nowhere(given: Any, say: Say) -> None:

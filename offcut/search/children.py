@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import IO, Any, BinaryIO
 
@@ -34,6 +34,12 @@ _STARTING = 60.0  # seconds until a job has imported what it needs, at most
 _SOON = 5.0
 _NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
 _UNASKED = "; the system sends it where memory is short"
+_FROM_OUTSIDE = {
+    getattr(signal, name)
+    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGPWR")
+    if hasattr(signal, name)
+}
+"""Signals that others send to a process; what it does itself ends it by others, or by leaving."""
 
 
 class Ending(Enum):
@@ -148,12 +154,26 @@ class Children:
 
         function  ``module:name``, importable from this process's `sys.path`
         seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
-        said      called here with each value
+        said      called here with each value, those of both runs where there are two
+
+        A job whose child is ended from outside, by the killer of a system that is short of memory, say, runs once
+        more, in another child: only what ends it twice is taken to be its own.
 
         Raises OffcutError for an argument that cannot be pickled.
         """
         job = (function, _pickled(argument), seconds, self.memory)
-        last: Any = None
+        ended, status = self._run_once(job, said)
+        if -status in _FROM_OUTSIDE:
+            ended, status = self._run_once(job, said)
+            if -status in _FROM_OUTSIDE:
+                ended = replace(ended, because=f"{ended.because}, and so was a second run")
+        return ended
+
+    def _run_once(
+        self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]
+    ) -> tuple[Ended, int]:
+        """What becomes of a job in one child, and how that process ended, 0 where we know or it lives."""
+        seconds, last = job[2], None
         with self._interrupted():
             child = self._child or self._start()
             before, until = child.written(), time.monotonic() + _STARTING + seconds
@@ -171,19 +191,20 @@ class Children:
             except TimeoutError:
                 told = child.last_words(before)
                 self.close()
-                return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last)
+                return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last), 0
             except (EOFError, pickle.UnpicklingError):
                 child.leave()
                 told = child.last_words(before)
                 short = any(sign in told for sign in _NO_MEMORY)
                 ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-                return Ended(ending, None, _status(self.close()), told, last)
+                status = self.close()
+                return Ended(ending, None, _status(status), told, last), status
         if kind == Ending.RETURNED.value:
-            return Ended(Ending.RETURNED, value, said=last)
+            return Ended(Ending.RETURNED, value, said=last), 0
         if kind == Ending.OUT_OF_MEMORY.value:
             self.close()
         because, told = value
-        return Ended(Ending(kind), None, because, told, last)
+        return Ended(Ending(kind), None, because, told, last), 0
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:

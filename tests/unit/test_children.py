@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -101,15 +102,49 @@ def test_a_crash_tells_where_it_was_and_what_it_had_said(children: Children) -> 
     assert "planted_jobs.py" in ended.told, "the stack at the signal"
 
 
-def test_a_signal_from_outside_is_a_crash(children: Children) -> None:
-    started = run(children, "process").value
-    os.kill(started, 9)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_whose_child_is_ended_from_outside_runs_once_more(
+    children: Children, number: int, tmp_path: Path
+) -> None:
+    os.kill(run(children, "process").value, number)
+    assert run(children, "double", 4).value == 8, "it was ended between two jobs"
 
-    ended = run(children, "double", 4)
+    heard: list[int] = []
+
+    def end_the_first(said: object) -> None:
+        assert isinstance(said, int)
+        heard.append(said)
+        if len(heard) == 1:
+            os.kill(said, number)
+
+    ended = children.run("planted_jobs:wait_where_first", tmp_path, PATIENCE, end_the_first)
+    assert (ended.ending, ended.value) == (Ending.RETURNED, "done")
+    assert len(set(heard)) == 2
+
+
+def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: Children) -> None:
+    heard: list[int] = []
+
+    def end_it(said: object) -> None:
+        assert isinstance(said, int)
+        heard.append(said)
+        os.kill(said, signal.SIGKILL)
+
+    ended = children.run("planted_jobs:hang_by_name", None, PATIENCE, end_it)
 
     assert ended.ending is Ending.CRASHED
-    assert ended.because == "ended by SIGKILL; the system sends it where memory is short"
+    assert ended.because == (
+        "ended by SIGKILL; the system sends it where memory is short, and so was a second run"
+    )
+    assert len(set(heard)) == 2
     assert run(children, "double", 4).value == 8
+
+
+def test_a_job_that_ends_its_own_process_runs_once(children: Children) -> None:
+    heard: list[object] = []
+    for job in ("abort", "abort_by_name"):
+        children.run(f"planted_jobs:{job}", None, PATIENCE, heard.append)
+    assert len(heard) == 2
 
 
 @pytest.mark.parametrize("job", ["hang", "spin"])

@@ -19,6 +19,7 @@ from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
 from offcut.costmodel import load, shipped
 from offcut.costmodel.description import SHIPPED
+from tests.agree import agree, exact_matmul, nearly
 
 MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
@@ -168,9 +169,9 @@ def test_memories_of_a_machine_are_ordered_as_they_lie(name: str) -> None:
 def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
     machine = load("h200")
     unit = next(unit for unit in machine.unit if "bfloat16" in unit.of)
-    assert 2 * unit.multiply_adds * machine.cores * machine.hertz == pytest.approx(989e12, rel=1e-3)
+    assert 2 * unit.multiply_adds * machine.cores * machine.hertz == nearly(989e12, rel=1e-3)
     bandwidth = machine.dram.bytes_per_cycle * machine.cores * machine.hertz
-    assert bandwidth == pytest.approx(4.8e12, rel=5e-3)
+    assert bandwidth == nearly(4.8e12, rel=5e-3)
 
 
 def test_all_machines_take_their_energies_from_one_table() -> None:
@@ -258,7 +259,7 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
         panels.ctypes.data,
         0,
     )
-    np.testing.assert_allclose(c, a.astype("float64") @ b, rtol=1e-5, atol=1e-5)
+    agree(c, exact_matmul(a, b))
 
 
 def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
