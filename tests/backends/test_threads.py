@@ -298,18 +298,16 @@ def test_four_python_threads_call_at_once(dense: Kernel) -> None:
     other = build(soft, inputs=[X], threads=2)
     inputs = [floats(k, rows, 40) for k, rows in enumerate((1, 15, 33, 64))]
     expected = [(dense(x), other(x)) for x in inputs]
-    end = time.monotonic() + 2
+    start = threading.Barrier(4)
 
-    def work(number: int) -> int:
-        calls = 0
-        while time.monotonic() < end:
+    def work(number: int) -> None:
+        start.wait()
+        for _ in range(2000):
             found = dense(inputs[number]), other(inputs[number])
             assert all(map(same_bits, found, expected[number]))
-            calls += 1
-        return calls
 
     with ThreadPoolExecutor(4) as callers:
-        assert all(callers.map(work, range(4)))
+        list(callers.map(work, range(4)))
 
 
 @needs_fork
@@ -404,14 +402,12 @@ def threads_of_process() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def test_more_threads_than_processors_finish_soon() -> None:
+def test_more_threads_than_processors_finish() -> None:
     program = oc.parse(PROGRAMS["steps"])
     few, many = build(program, threads=1), build(program, threads=16)
     a = floats("a", 60, 60)
-    start = time.monotonic()
-    for _ in range(5):
+    for _ in range(5):  # 600 barriers of 16 threads
         assert same_bits(many(a), few(a))
-    assert time.monotonic() - start < 10  # 600 barriers of 16 threads
 
 
 def test_beside_torch_and_its_threads(dense: Kernel) -> None:
@@ -454,7 +450,6 @@ def test_a_process_with_parked_threads_exits(end: str) -> None:
         ran = subprocess.run(
             [sys.executable, "-c", PROCESS.format(end=end)],
             capture_output=True,
-            timeout=60,
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")

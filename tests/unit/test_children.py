@@ -41,7 +41,7 @@ def is_there(process: int) -> bool:
 
 def gone(process: int) -> bool:
     """Whether a process ends within some seconds."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 600
     while is_there(process) and time.monotonic() < until:
         time.sleep(0.02)
     return not is_there(process)
@@ -159,8 +159,30 @@ def test_a_silent_job_is_ended(children: Children, job: str) -> None:
     assert run(children, "double", 4).value == 8
 
 
-def test_a_job_that_talks_is_not_silent(children: Children) -> None:
-    assert run(children, "talk", 8, seconds=5.0).value == "done"
+class Clock:
+    """The machine's, which goes on by so many seconds at each word of a job, or from then on at each look."""
+
+    def __init__(self, each_word: float = 0.0, each_look: float = 0.0) -> None:
+        self.each_word, self.each_look = each_word, each_look
+        self.ahead, self.heard = 0.0, list[int]()
+        self.real = time.monotonic
+
+    def __call__(self) -> float:
+        self.ahead += self.each_look if self.heard else 0.0
+        return self.real() + self.ahead
+
+    def hear(self, said: int) -> None:
+        self.heard.append(said)
+        self.ahead += self.each_word
+
+
+def test_a_job_that_talks_is_not_silent(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(each_word=PATIENCE / 2)
+    monkeypatch.setattr("offcut.search.children.time.monotonic", clock)
+    assert children.run("planted_jobs:talk", 8, PATIENCE, clock.hear).value == "done"
+    assert clock.heard == list(range(8))
 
 
 def test_what_a_job_prints_is_no_answer(children: Children) -> None:
@@ -178,12 +200,16 @@ def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
     assert session != os.getsid(0)
 
 
-def test_what_a_job_started_ends_with_it(children: Children) -> None:
-    started: list[int] = []
-    ended = children.run("planted_jobs:hang_with_a_child", None, 1.0, started.append)
+def test_what_a_job_started_ends_with_it(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(each_look=2 * PATIENCE)
+    with monkeypatch.context() as patch:
+        patch.setattr("offcut.search.children.time.monotonic", clock)
+        ended = children.run("planted_jobs:hang_with_a_child", None, PATIENCE, clock.hear)
 
     assert ended.ending is Ending.HUNG
-    assert gone(started[0])
+    assert gone(clock.heard[0])
 
 
 def test_nothing_is_left_where_the_caller_is_interrupted() -> None:

@@ -52,7 +52,7 @@ def test_what_a_helper_made_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -
         def __init__(self, jobs: list[Compilation], count: int) -> None:
             super().__init__(jobs, count)
             started.append(self)
-            end = time.monotonic() + 100
+            end = time.monotonic() + 600
             while self._left or not all(one.is_set() for one in self._begun.values()):
                 assert time.monotonic() < end, "the helper has not answered"
                 time.sleep(0.01)

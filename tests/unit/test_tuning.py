@@ -40,7 +40,7 @@ from tests.agree import agree, exact_matmul, nearly
 
 ROOT = Path(__file__).parents[2]
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
-QUICK = Limits(patience=20.0, memory=1 << 30, budget=0.02, noise=math.inf)
+QUICK = Limits(patience=120.0, memory=1 << 30, budget=0.02, noise=math.inf)
 Seconds = Callable[[Schedule], Sequence[float]]
 
 
@@ -525,8 +525,7 @@ oc.tune(result, inputs=[a, w], constants=["W"], sizes={"n": [3, 20]}, limits=QUI
 def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path) -> None:
     records = Records(tmp_path / "r")
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(records.path)], cwd=ROOT)
-    until = time.monotonic() + 60
-    while not len(records) and process.poll() is None and time.monotonic() < until:
+    while not len(records) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
