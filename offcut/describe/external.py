@@ -32,7 +32,7 @@ from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
 from offcut.core.sizes import MAX_SIZE, Dim
 from offcut.describe.microkernel import Microkernel, TileShape
 from offcut.describe.tensor import Compute, Tensor
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError, TargetError, trim_traceback
 
 CONVENTIONS: Mapping[str, frozenset[str]] = {
     "tile": frozenset(DTYPES),
@@ -88,6 +88,7 @@ class Foreign:
         return _foreign, (self.convention, self.types, self.function, self.measured)
 
 
+@trim_traceback
 def external_microkernel(
     name: str,
     computes: Tensor,
