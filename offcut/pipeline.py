@@ -38,7 +38,14 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, InternalError, OffcutError, PartitionError, TargetError
+from offcut.errors import (
+    DescribeError,
+    InternalError,
+    OffcutError,
+    PartitionError,
+    TargetError,
+    trim_traceback,
+)
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
     LESS_TO_COMPARE,
@@ -88,6 +95,7 @@ for _name in ("vta", "vta-osdi18", "gemmini", "accelerator"):
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
 
+@trim_traceback
 def partition(
     output: Tensor | Sequence[Tensor] | Program,
     tile: Mapping[str, Tiles] | None = None,
@@ -161,6 +169,7 @@ def partition(
     )
 
 
+@trim_traceback
 def prove_equal(source: Program, emitted: Program, reassociate: bool = False) -> Certificate:
     """The proof that one loop program computes what another one does, at every allowed size.
 
@@ -224,6 +233,7 @@ def _copies(asked: int | None, program: Program, machine: Device) -> int:
     return count
 
 
+@trim_traceback
 def compile(
     output: Tensor | Sequence[Tensor] | Program,
     inputs: Sequence[Tensor] | None = None,
@@ -436,6 +446,7 @@ def _check_covers(program: Program, target: Target, options: Options, op: str) -
             )
 
 
+@trim_traceback
 def target(name: str, machine: str | os.PathLike[str] | Device | None = None) -> Target:
     """A target, for the machine that it finds or for another.
 

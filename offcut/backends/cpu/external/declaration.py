@@ -8,9 +8,10 @@ from offcut.backends.cpu.external.verification import check_external
 from offcut.describe.external import declare
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 
 
+@trim_traceback
 def external_microkernel(
     name: str,
     computes: Tensor,
