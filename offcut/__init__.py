@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from offcut import ir as ir
     from offcut import ops as ops
+    from offcut.backends.cpu.external.declaration import (
+        external_microkernel as external_microkernel,
+    )
     from offcut.backends.plan import Plan as Plan
     from offcut.backends.target import Target as Target
     from offcut.core.program import Program as Program
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from offcut.core.text.parser import parse as parse
     from offcut.costmodel import Cost as Cost
     from offcut.describe import external as external
-    from offcut.describe.external import external_microkernel as external_microkernel
     from offcut.describe.functions import absolute as absolute
     from offcut.describe.functions import ceil as ceil
     from offcut.describe.functions import cos as cos
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "offcut.costmodel": ("Cost",),
-    "offcut.describe.external": ("external_microkernel",),
+    "offcut.backends.cpu.external.declaration": ("external_microkernel",),
     "offcut.describe.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.backends.plan": ("Plan",),
     "offcut.backends.target": ("Target",),

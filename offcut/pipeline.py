@@ -32,6 +32,7 @@ from offcut.core.text.shown import shown
 from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
+from offcut.describe.external import unverified_notes
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
@@ -159,8 +160,10 @@ def partition(
         made = replace(made, notes=(*made.notes, note))
     made = settled(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
+    covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
     return replace(
         made,
+        notes=(*made.notes, *unverified_notes(options.microkernels, covers)),
         schedule=schedule_of(program.name, wanted, most),
         measure=lambda cut: chosen.code_bytes(cut.loops),
     )
