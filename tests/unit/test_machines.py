@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, processor, shipped
 from offcut.costmodel.description import SHIPPED
 from tests.agree import agree, exact_matmul, nearly
 
@@ -114,6 +115,39 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
         assert (found.memory[0].bytes, found.memory[0].ways) == (40960, machine.memory[0].ways)
         assert (found.memory[1].bytes, found.memory[1].ways) == (machine.memory[1].bytes, 20)
     isa.own_machine.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["avx2", "cascade-lake", "sapphire-rapids", "zen4", "zen5"])
+def test_the_host_may_be_described_as_a_shipped_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OFFCUT_MACHINE", raising=False)
+    machine, own = processor(load(name)), isa.host()
+    if own.machine.architecture != "x86_64":
+        pytest.skip("the descriptions are of x86-64")
+    monkeypatch.setenv("OFFCUT_MACHINE", name)
+    host = isa.host()
+    assert host.machine == replace(machine, name="host")
+    assert host.here
+    assert not host.lacking
+    stated = frozenset(map(in_llvm, machine.features))
+    assert host.features <= own.features
+    assert {"avx512f", "amx-tile", "avx512vnni", "avx512bf16"} & host.features <= stated
+    assert host.isa.name == ("avx2" if name == "avx2" else own.isa.name)
+    assert oc.target("cpu").machine == host.machine
+
+
+def test_a_description_in_a_file_describes_the_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = isa.host().machine
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f'name = "mine"\nlike = "cascade-lake"\narchitecture = "{own.architecture}"\n'
+        "[core]\ncode_bytes = 12345\n"
+    )
+    monkeypatch.setenv("OFFCUT_MACHINE", str(path))
+    assert isa.host().machine.core.code_bytes == 12345
 
 
 ZEN3 = "sse4a sha avx2 fma f16c bmi bmi2 lzcnt vaes vpclmulqdq movbe popcnt aes pclmul"
