@@ -138,7 +138,7 @@ def test_trees_as_arrays_give_what_the_boosters_do() -> None:
     asked = beside(rows(seed=3).features, rows().centre).astype(np.float32)
     wanted = [one.inplace_predict(asked, predict_type="margin") for one in members]
 
-    agree(Trees.of(members)(asked), of_peer(np.array(wanted)))
+    agree(Trees.of(members)(asked), of_peer(np.array(wanted)), sums="float32")
 
 
 def test_the_same_rows_and_seed_teach_the_same() -> None:
