@@ -18,7 +18,7 @@ from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.text.expressions import count
 from offcut.core.whole import whole
 from offcut.describe.request import Array
-from offcut.errors import CallError, DescribeError, InternalError, OffcutError
+from offcut.errors import CallError, DescribeError, InternalError, OffcutError, trim_traceback
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node, Value
@@ -160,6 +160,7 @@ class Model:
         self._lock = threading.Lock()
         self._as_written: Model | None = None
 
+    @trim_traceback
     def __call__(self, *given: Any, **sizes: int) -> Any:
         """The outputs.
 
@@ -363,6 +364,7 @@ class Model:
 
 
 @old_objects_aside()
+@trim_traceback
 def compiled(
     bound: Bound,
     threads: int | None = None,
