@@ -97,8 +97,8 @@ def agree(
         close = (got == value) | (np.abs(got - value) <= bound) | (np.isnan(got) & np.isnan(value))
         close &= np.isfinite(value) | (got == value) | np.isnan(value)
     if not close.all():
-        off = np.where(close, 0, np.abs(got - value) / bound)
-        off = np.nan_to_num(off, nan=np.inf)
+        with np.errstate(all="ignore"):
+            off = np.where(close, 0, np.nan_to_num(np.abs(got - value) / bound, nan=np.inf))
         place = np.unravel_index(int(off.argmax()), off.shape)
         raise AssertionError(
             f"{np.count_nonzero(~close)} of {close.size} elements are off; at {tuple(map(int, place))}"

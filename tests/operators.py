@@ -9,7 +9,7 @@ from compiled import Array, build, poisoned
 
 from offcut import Kernel, Program, Tensor
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
-from tests.agree import agree
+from tests.agree import agree, of_peer
 
 SUMMED = 64
 """What the terms of an element add up to, at most: some dozens of terms near 1."""
@@ -30,7 +30,7 @@ def wide(*arrays: Array) -> list[Array]:
 
 def near(found: Array, exact: Array) -> None:
     """`found` is `exact` but for rounding in its type; integers are equal."""
-    agree(found, exact, terms=SUMMED)
+    agree(found, of_peer(exact, scale=SUMMED, units=4))
 
 
 EDGES = (0, 1, 15, 16, 17, 63, 64, 65, 197)
