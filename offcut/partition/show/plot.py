@@ -135,13 +135,14 @@ def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def _part(piece: Piece, plane: Sequence[str], found: Sequence[TileShape]) -> _Part:
-    """The tiles of a piece; what other parts ran before is not known here."""
+def _part(
+    piece: Piece, plane: Sequence[str], found: Sequence[TileShape], ran: Sequence[TileShape]
+) -> _Part:
+    """The tiles of a piece, by the instances that are wanted and by those that run; what other parts ran before is not known here."""
     segments = [segment for axis, segment in piece.segments if axis in plane]
-    pads = any(segment.form is Form.PAD for segment in segments)
     boxes = strips_of(tile.box for tile in found if tile.lanes)
     wanted = strips_of(strip for tile in found for strip in tile.shape)
-    run = strips_of((*boxes, *wanted)) if pads else wanted
+    run = strips_of(strip for tile in ran for strip in tile.shape)
     return _Part(
         role=_role(segments),
         label=_describe(piece, segments, len(plane), found),
@@ -165,7 +166,6 @@ def _describe(
     each = [{extent for tile in found for extent in tile.extents[k]} for k in (0, 1)]
     extents = " × ".join(_extents(one) for one in each[2 - axes :])
     form = "" if piece.form is Form.FULL else f" {piece.form.value}"
-    form += " guard" if any(segment.guarded for segment in segments) else ""
     return f"{_role(segments)} {extents}{form}: {piece.microkernel or 'loops'}"
 
 
@@ -199,11 +199,14 @@ class _Panel:
         seen: set[tuple[str | None, tuple[TileShape, ...]]] = set()
         for piece in nest.pieces:
             found = tuple(tiles(piece, nest.plane, values, self.at))
+            ran: Sequence[TileShape] = found
+            if any(segment.form is Form.PAD for _, segment in piece.segments):
+                ran = tiles(piece, nest.plane, values, self.at, kept=False)
             operator = piece.store.reduce
             if not found or (operator, found) in seen:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn
             seen.add((operator, found))
-            part = _part(piece, nest.plane, found)
+            part = _part(piece, nest.plane, found, ran)
             if any(s.form is Form.SHIFT for axis, s in piece.segments if axis in nest.plane):
                 part = replace(part, owned=minus(part.owned, before))
             others = [strip for one, area in met.items() if one != operator for strip in area]
