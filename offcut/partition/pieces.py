@@ -24,6 +24,7 @@ from offcut.core.program import (
 )
 from offcut.core.remembered import kept_property
 from offcut.core.text.expressions import count
+from offcut.core.text.html import html_table
 from offcut.core.walking import around, bound
 from offcut.partition.strategies.placing import Segment, leading_form
 from offcut.polyhedral import Set, Space, instances
@@ -325,5 +326,18 @@ class Partition:
         return f"<partition {self.loops.name}: {pieces}, {covered} by microkernels>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{html.escape(str(piece))}</td></tr>" for piece in self.pieces)
-        return f"<table>{rows}</table><pre>{html.escape(str(self.loops))}</pre>"
+        axes = tuple(dict.fromkeys(axis for piece in self.pieces for axis in piece.tile))
+        rows = [["stores", "role", *axes, "microkernel"]]
+        rows += [
+            [
+                piece.store.buffer,
+                piece.role,
+                *(
+                    f"{piece.roles[a].value} by {piece.tile[a]}" if a in piece.tile else ""
+                    for a in axes
+                ),
+                piece.microkernel or "loops",
+            ]
+            for piece in self.pieces
+        ]
+        return f"{html_table(rows)}<pre>{html.escape(str(self.loops))}</pre>"

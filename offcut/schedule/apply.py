@@ -266,8 +266,11 @@ class Applying:
         self.check_cuts(lead, way.splits, free)
         self.check_units(way)
         # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
-        tiled = [cut for cut in way.splits if cut.axis not in reduced and not cut.by_height]
-        guarded = any(cut.strategy.stepped(cut.heights).guards(cut.tile) for cut in tiled)
+        guarded = False
+        for cut in way.splits:
+            if cut.axis not in reduced and not cut.by_height:
+                with self.line(cut):
+                    guarded = guarded or cut.strategy.stepped(cut.heights).guards(cut.tile)
         found: Match | None = None
         before: tuple[GroupCut, ...] = ()
         if way.cover is not None:

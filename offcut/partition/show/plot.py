@@ -22,7 +22,7 @@ from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, PartitionError
 from offcut.partition.pieces import Piece
 from offcut.partition.show.drawn import Nest, nests
-from offcut.partition.show.picture import check_drawable, write
+from offcut.partition.show.picture import check_drawable, new_figure, write
 from offcut.partition.show.rectangles import Area, Line, minus, outline, points, strips_of
 from offcut.partition.show.tile_shapes import TileShape, TooMany, first, tiles
 from offcut.partition.strategies.placing import Segment
@@ -105,12 +105,8 @@ def plot(
             because="more than 200,000 tiles, or rows of them, have a shape of their own",
             help=("a smaller size shows the same pieces",),
         ) from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     heights = [panel.height for panel in panels]
-    figure = Figure(figsize=(_SIDE + 3.2, sum(heights) + 0.3), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(_SIDE + 3.2, sum(heights) + 0.3)
     grid = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
     names = [panel.nest.label for panel in panels]
     for panel, place in zip(panels, grid[:, 0], strict=True):

@@ -366,7 +366,9 @@ def runs_of(segment: Segment) -> tuple[tuple[Expr, Expr], ...]:
         if segment.when is None:
             return runs
         when, none = segment.when, ix.const(0)
-        return tuple((Select(when, count, none), Select(when, height, none)) for count, height in runs)
+        return tuple(
+            (Select(when, count, none), Select(when, height, none)) for count, height in runs
+        )
     return (_run(segment),)
 
 
