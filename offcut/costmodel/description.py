@@ -105,7 +105,7 @@ def _shipped(name: str) -> Device:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         because = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
         raise TargetError(

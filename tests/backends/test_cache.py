@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -167,15 +168,37 @@ def test_an_entry_under_the_name_of_another_is_none(home: Path) -> None:
     assert cache.read(one) == b"one"
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(
+def test_what_cannot_be_written_leaves_nothing_behind_and_is_warned_of_once(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    cache.write("1" * 64, b"one")
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        cache.write("1" * 64, b"one")
+        cache.write("2" * 64, b"one")
     assert list(home.iterdir()) == []
+    assert [str(one.message) for one in warned] == [
+        f"offcut: compiled code is not cached in {home}: No space left on device; each process "
+        "compiles again (OFFCUT_CACHE=another folder, or off)"
+    ]
+
+
+def test_a_default_folder_that_cannot_be_made_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.delenv("OFFCUT_CACHE")
+    monkeypatch.setattr(
+        cache.platformdirs, "user_cache_dir", lambda _: str(tmp_path / "file" / "offcut")
+    )
+    with warnings.catch_warnings(record=True, action="always") as warned:
+        cache.write("1" * 64, b"one")
+        cache.write("2" * 64, b"one")
+    assert len(warned) == 1
+    assert "is not cached in" in str(warned[0].message)
+    assert ": Not a directory; " in str(warned[0].message)
 
 
 def test_an_entry_that_cannot_be_read_is_built_again(home: Path) -> None:

@@ -286,7 +286,7 @@ def test_a_call_for_several_threads_runs_an_external_function_on_its_own() -> No
     request: dict[str, Any] = {"inputs": case.inputs, "threads": 2}
     arrays = floats("a", 200, 64), floats("b", 64, 300)
     with host_threads(**EAGER):
-        kernel = build(case.result, microkernels=[own.declared()], **request)
+        kernel = build(case.result, microkernels=[own.declared(verify=True)], **request)
         dear = build(case.result, microkernels=[own.declared(cycles=DEAR)], **request)
 
     case.check(kernel(*arrays), arrays)

@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from compiled import needs_fork
 
 from offcut.errors import OffcutError
-from offcut.search.children import Children, Ended, Ending
+from offcut.search.children import Children, Ended, Ending, run_in_fork
 
 PATIENCE = 60.0
 MEMORY = 1 << 30
@@ -233,3 +234,44 @@ def test_what_cannot_be_sent_is_refused(children: Children) -> None:
     )
     assert refused.value.help == ("functions and classes of an importable module can be sent",)
     assert run(children, "double", 4).value == 8
+
+
+@needs_fork
+def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> None:
+    seen: list[int] = []
+
+    def job(say: Callable[[object], None]) -> tuple[int, list[int]]:
+        seen.append(1)
+        say("in")
+        return os.getpid(), seen
+
+    ended = run_in_fork(job, PATIENCE, PATIENCE, MEMORY)
+
+    assert ended.ending is Ending.RETURNED
+    assert ended.value[0] != os.getpid()
+    assert (ended.value[1], ended.said, seen) == ([1], "in", [])
+    assert not is_there(ended.value[0])
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("job", "ending", "because"),
+    [
+        (lambda say: os._exit(0), Ending.CRASHED, "it left with status 0"),
+        (lambda say: os.abort(), Ending.CRASHED, "ended by SIGABRT"),
+        (lambda say: time.sleep(60), Ending.HUNG, "silent for 0.3 s"),
+        (lambda say: [*iter(int, 1)], Ending.HUNG, "busy for 0.1 s of the processor's time"),
+        (lambda say: bytearray(8 << 30), Ending.OUT_OF_MEMORY, "MemoryError"),
+        (lambda say: lambda: 0, Ending.RAISED, "Can't pickle"),
+        (lambda say: 1 // 0, Ending.RAISED, "ZeroDivisionError"),
+    ],
+)
+def test_how_a_fork_ends_is_said(
+    job: Callable[[object], object], ending: Ending, because: str
+) -> None:
+    silent = 0.3 if "silent" in because else PATIENCE
+
+    ended = run_in_fork(job, silent, 0.1 if "busy" in because else PATIENCE, MEMORY)
+
+    assert ended.ending is ending
+    assert because in ended.because

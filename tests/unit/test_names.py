@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 
@@ -113,3 +114,14 @@ def test_every_public_name_is_there() -> None:
     for name in oc.__all__:
         assert name in dir(oc)
         assert callable(getattr(oc, name)) or name in ("errors", "external", "ir", "ops")
+
+
+def test_dir_lists_the_public_names_alone():
+    assert dir(oc) == sorted([*oc.__all__, "__version__"])
+
+
+def test_help_of_partition_says_what_its_arguments_are():
+    text = pydoc.plain(pydoc.render_doc(oc.partition))
+    assert "tile    the largest tile by axis" in text
+    assert "tail    a strategy by axis" in text
+    assert len(text.splitlines()) < 40

@@ -221,3 +221,22 @@ def test_triangles_are_solved() -> None:
         right = random.uniform(-1, 1, size)
         found = rows.run({"L": lower, "x": right})
         np.testing.assert_allclose(found, np.linalg.solve(lower, right), atol=1e-12)
+
+
+def test_a_compiled_recurrence_takes_arrays_by_name() -> None:
+    kernel = oc.compile(
+        oc.recurrence(
+            steps,
+            lambda t: [oc.update(y, lambda i: y[i] - x[i]), oc.update(x, lambda i: x[i] * 2.0)],
+        ),
+        target="interpret",
+    )
+    first, second = np.arange(5.0), np.full(5, 7.0)
+    expected = kernel(first, second, steps=2)
+    assert [each.name for each in kernel.signature.inputs] == ["y", "x"]
+    for results in (
+        kernel(x=second, y=first, steps=2),
+        kernel(first, x=second, steps=2),
+    ):
+        for result, value in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, value)

@@ -598,3 +598,35 @@ def test_any_schedule_that_is_accepted_computes_the_product(
         s[AL].compute_at(stage, stage.loops[then % len(stage.loops)])
     for sizes in [(0, 3, 4), (1, 1, 1), (3, 4, 5), (4, 8, 12), (13, 9, 3), (5, 5, 0)]:
         check_product(s, *sizes)
+
+
+def test_a_stage_knows_its_loops_by_the_names_of_its_own_axes() -> None:
+    n = oc.dim("n", max=64)
+    A = oc.placeholder((n, 8), name="A")
+    C = oc.compute((n, 8), lambda y, x: A[y, x] * 2.0, name="C")
+    D = oc.compute((n, 8), lambda i, j: C[i, j] + 1.0, name="D")
+    by_axis, by_loop = oc.create_schedule(D), oc.create_schedule(D)
+    by_axis["D"].split("j", 4)
+    by_loop["D"].split("x", 4)
+    assert by_axis.schedule == by_loop.schedule
+    assert by_axis.lower() == by_loop.lower()
+
+
+@pytest.mark.parametrize("change", ["split yo", "parallel yo", "reorder xo yo"])
+def test_loops_around_an_instruction_may_change_after_it(change: str) -> None:
+    n = oc.dim("n", max=64)
+    A, k = oc.placeholder((n, 8), name="A"), oc.reduce_axis(8, name="k")
+    B = oc.placeholder((8, 8), name="B")
+    C = oc.compute((n, 8), lambda y, x: oc.sum(A[y, k] * B[k, x], axis=k), name="C")
+    w, v = oc.placeholder((4, 8), name="w"), oc.placeholder((8, 4), name="v")
+    q, whole = oc.reduce_axis(8, name="q"), oc.hardware_intrinsic("gemm4")
+    block = oc.compute((4, 4), lambda i, j: oc.sum(w[i, q] * v[q, j], axis=q), name="block")
+    intrinsic = oc.decl_tensor_intrin(block, lambda inputs, outputs: whole)
+    s = oc.create_schedule(C)
+    s["C"].tile("y", "x", 4, 4)
+    s["C"].tensorize("yi", intrinsic)
+    op, *axes = change.split()
+    {"split": lambda: s["C"].split(axes[0], 2), "parallel": lambda: s["C"].parallel(axes[0])}.get(
+        op, lambda: s["C"].reorder(*axes)
+    )()
+    assert "@microkernel(gemm4)" in str(s.lower())
