@@ -125,15 +125,15 @@ def _levels(machine: Machine) -> Iterator[Fault]:
         *(("memory", str(position)) for position in range(len(machine.memory))),
         ("dram",),
     ]
-    for at, (closer, farther) in zip(where[1:], pairwise(machine.levels), strict=True):
+    for place, (closer, farther) in zip(where[1:], pairwise(machine.levels), strict=True):
         if farther.latency_cycles < closer.latency_cycles:
             yield (
-                (*at, "latency_cycles"),
+                (*place, "latency_cycles"),
                 f"{farther.name} answers in {farther.latency_cycles:g} cycles, and {closer.name}, which is nearer, in {closer.latency_cycles:g}",
             )
         if farther.bytes_per_cycle > _RATE_NOISE * closer.bytes_per_cycle:
             yield (
-                (*at, "bytes_per_cycle"),
+                (*place, "bytes_per_cycle"),
                 f"{farther.name} streams {farther.bytes_per_cycle:g} bytes per cycle, and {closer.name}, which is nearer, {closer.bytes_per_cycle:g}",
             )
 
