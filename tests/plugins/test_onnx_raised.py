@@ -89,7 +89,8 @@ def test_lengths_are_those_of_sequences() -> None:
         refused(model, x=x, l=np.array([2, length]))
 
 
-@pytest.mark.parametrize("larger", ["", slow(", s")])
+@pytest.mark.slow
+@pytest.mark.parametrize("larger", ["", ", s"])
 def test_places_of_maxima_are_in_the_image(larger: str) -> None:
     text = (
         "(float[n, 1, 1, 1] x, int64[n, 1, 1, 1] i) => (float[n, 1, h, w] y) <int64[4] s = {1, 1, 3, 3}>"
@@ -114,7 +115,8 @@ def test_regions_are_of_images_that_are_there() -> None:
         refused(model, x=x, b=box, i=np.array([image]))
 
 
-@pytest.mark.parametrize("mode", ["linear", slow("circular")])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["linear", "circular"])
 def test_rows_are_written_where_a_cache_has_them(mode: str) -> None:
     model = model_of(
         "(float[b, t, 1] x, float[b, u, 1] v, int64[b] i) => (float[b, t, 1] y)"

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 import onnx
+from conftest import slow
 
 import offcut as oc
 
@@ -45,7 +46,7 @@ from_onnx: cannot take one node of g
     assert [model(np.ones((n, 1), np.float32))["y"].shape for n in (0, 1)] == [(0,), (2,)]
 
 
-@pytest.mark.parametrize("sizes", [{}, {"n": (4, 7)}, {"n": 6}])
+@pytest.mark.parametrize("sizes", [{}, slow({"n": (4, 7)}), slow({"n": 6})])
 def test_an_extent_that_must_be_1_is_where_it_is_in_the_range_of_a_size(sizes: Any) -> None:
     """A size that nobody bounded has that range."""
     model = oc.from_onnx(parsed(STRIDED), sizes, threads=1)
@@ -85,7 +86,7 @@ def test_an_extent_that_has_one_value_is_a_number_to_what_follows() -> None:
     assert model(np.ones((3, 1, 5), np.float32))["y"].shape == (3, 2)
 
 
-@pytest.mark.parametrize("name", ["?", "-1", "None", "unk"])
+@pytest.mark.parametrize("name", ["?", slow("-1"), slow("None"), slow("unk")])
 def test_axes_that_an_exporter_does_not_know_vary_apart(name: str) -> None:
     proto = parsed("g (float[N, h, w] x) => (float[N, h, w] y) { y = Relu (x) }")
     for value in (*proto.graph.input, *proto.graph.output):
