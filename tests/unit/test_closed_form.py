@@ -594,7 +594,7 @@ def test_a_gather_touches_as_many_rows_as_it_reads() -> None:
     assert max(found.bytes.values()) < 4 * 3000 * 40 * 4 * 2
 
 
-@pytest.mark.isa("avx2")  # lanes that are a half of a line or more
+@pytest.mark.isa("avx512f")  # whose lanes are a whole line
 def test_lanes_of_a_column_come_together() -> None:
     n, m = oc.dim("n", max=4096), oc.dim("m", max=4096)
     x, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(n, name="r")
