@@ -75,7 +75,7 @@ def export(
         "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
     )
     for text in (*tiles, declared + "\n\n".join(glue)):
-        entry.link_in(jit.parsed(text))
+        entry.link_in(jit.parsed(text, entry))
     provided = _only_exported(entry, name)
     code = jit.position_independent(entry, host.triple, features)
     facts = Facts(name, host.triple, features, len(data), provided)

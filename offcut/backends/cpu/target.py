@@ -158,9 +158,11 @@ class Cpu(Target):
         modules = tiles.modules_of(low, host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]
+            parts += [("the call from Python", low.fastcall)]
             parts += (("a microkernel", text) for text in modules)
             return "\n\n".join(f"; module of {name}\n{text}" for name, text in parts if text)
-        entry = jit.assembly(low.text, host, passes=True, loops=low.loops)
+        own = {"loops": low.loops, "fastcall": low.fastcall}
+        entry = jit.assembly(low.text, host, passes=True, **own)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in modules)])
 
     def vectors(self, options: Options) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from offcut.backends.cpu.machine.isa import Host
 from offcut.core import forks
@@ -62,33 +63,42 @@ def _machine(host: Host, effort: int = 1) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _emitting(host: Host) -> Any:
+def _emitting(host: Host) -> _Builders:
     """`_machine`, which makes one module after the other into code; a module that is loaded takes its machine over."""
-    return _machine(host)
+    return _Builders(_machine(host))
 
 
-def parsed(text: str) -> Any:
-    """The module of LLVM IR, verified."""
+def parsed(text: str, beside: Any = None) -> Any:
+    """Return the module of some LLVM IR, verified, in an LLVM context of its own.
+
+    beside   a module that it is to be linked with: it shares the context of that
+
+    A context keeps every type, constant and name of its modules for as long as it lives, and LLVM's global one lives as long as the
+    process. A module holds its context: they go together.
+    """
+    context = llvm.create_context() if beside is None else beside._context
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"the generated code is not valid: {str(error)[:2000]}") from error
     return module
 
 
-def _module(text: str, host: Host, passes: bool, loops: str) -> tuple[Any, Any]:
+def _module(text: str, host: Host, passes: bool, loops: str, fastcall: str) -> tuple[Any, Any]:
     """A module and the machine that it is for, after the scalar passes where they are wanted.
+
+    fastcall  a module of functions that call it, which becomes part of it as it stands: no pass sees it
 
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
     more than they gain. The functions of `loops` get them: what does not change in a loop leaves it. They
     take longer by the line the more lines there are, so a module of very many does without them.
     """
-    module, machine = parsed(text), _emitting(host)
+    module, builders = parsed(text), _emitting(host)
     if passes:
-        _scalar_passes(module, machine)
+        _scalar_passes(module, builders.get(text))
     if loops:
-        theirs = _of_loops(loops, machine)
+        theirs = _of_loops(loops, builders, module)
         called = [
             f.name
             for f in theirs.functions
@@ -97,11 +107,52 @@ def _module(text: str, host: Host, passes: bool, loops: str) -> tuple[Any, Any]:
         module.link_in(theirs)
         for name in called:  # by this module, and by no other
             module.get_function(name).linkage = llvm.Linkage.internal
-    return module, machine
+    if fastcall:
+        module.link_in(parsed(fastcall, module))
+    return module, builders.machine
 
 
-def _scalar_passes(module: Any, machine: Any) -> None:
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+_CHECKED_LLVM = range(20, 23)
+"""The versions of LLVM of which it is known what a builder of passes keeps of a run: one callback, which reads what was on the stack of
+the run, and that for functions marked ``optnone`` alone."""
+
+_MAX_RUNS = 32
+"""Times that a builder is used. llvmlite frees the builder but not its list of callbacks, 1.5 KiB, to which each run adds one."""
+
+
+class _Builders:
+    """LLVM's builders of passes for a machine: one for `_MAX_RUNS` modules."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self._builder: Any = None
+        self._runs_left = 0
+
+    def get(self, text: str) -> Any:
+        """Return the builder for one run of passes on a module with this text."""
+        if llvm.llvm_version_info[0] not in _CHECKED_LLVM or "optnone" in text:
+            return self._make()
+        if self._runs_left <= 0:
+            self._builder, self._runs_left = self._make(), _MAX_RUNS
+        self._runs_left -= 1
+        return self._builder
+
+    def _make(self) -> Any:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False
+        return llvm.create_pass_builder(self.machine, options)
+
+
+def _run(manager: Any, module: Any, builder: Any) -> None:
+    """Run passes on a module, then free them: llvmlite leaves that to a base class, which frees nothing (86 KiB)."""
+    try:
+        manager.run(module, builder)
+    finally:
+        NewPassManager._dispose(manager)
+        manager.detach()
+
+
+def _scalar_passes(module: Any, builder: Any) -> None:
     manager = llvm.create_new_module_pass_manager()
     manager.add_always_inliner_pass()  # exp, tanh, erf
     manager.add_sroa_pass()  # stack slots to registers
@@ -110,34 +161,34 @@ def _scalar_passes(module: Any, machine: Any) -> None:
     manager.add_new_gvn_pass()  # the same address computed for every tile
     manager.add_dead_code_elimination_pass()
     manager.add_global_dead_code_eliminate_pass()  # functions that the other module has, too
-    manager.run(module, builder)
+    _run(manager, module, builder)
 
 
-def _of_loops(text: str, machine: Any) -> Any:
-    """The module of functions of loops, after the passes for these."""
-    module = parsed(text)
+def _of_loops(text: str, builders: _Builders, beside: Any) -> Any:
+    """The module of functions of loops, to be linked with another, after the passes for these."""
+    module, builder = parsed(text, beside), builders.get(text)
     if text.count("\n") > _MOST_LINES:
-        _scalar_passes(module, machine)
-        return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
+        _scalar_passes(module, builder)
+    else:
+        _run(builder.getModulePassManager(), module, builder)
     return module
 
 
-def object_code(text: str, host: Host, *, passes: bool, loops: str = "") -> bytes:
+def object_code(
+    text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
+) -> bytes:
     """The object file of a module; without `passes` its functions stay as they were written.
 
-    loops   a module of functions that it calls, which become part of it
+    loops     a module of functions that it calls, which become part of it
+    fastcall  a module of functions that call it, which become part of it as they are written
     """
-    module, machine = _module(text, host, passes, loops)
+    module, machine = _module(text, host, passes, loops, fastcall)
     return bytes(machine.emit_object(module))
 
 
 def optimized(text: str, host: Host, *, passes: bool, loops: str = "") -> Any:
     """A module after its passes, to be linked with others."""
-    return _module(text, host, passes, loops)[0]
+    return _module(text, host, passes, loops, "")[0]
 
 
 def without_unused(module: Any) -> None:
@@ -147,7 +198,7 @@ def without_unused(module: Any) -> None:
     manager.add_global_dead_code_eliminate_pass()
     machine = llvm.Target.from_default_triple().create_target_machine()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    manager.run(module, builder)
+    _run(manager, module, builder)
 
 
 def position_independent(module: Any, triple: str, features: Sequence[str]) -> bytes:
@@ -169,9 +220,9 @@ def text_bytes(code: bytes) -> int:
     return sum(section.size() for section in sections if section.is_text())
 
 
-def assembly(text: str, host: Host, *, passes: bool, loops: str = "") -> str:
+def assembly(text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = "") -> str:
     """The assembly of a module, likewise."""
-    module, machine = _module(text, host, passes, loops)
+    module, machine = _module(text, host, passes, loops, fastcall)
     return str(machine.emit_assembly(module))
 
 
