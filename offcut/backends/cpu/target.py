@@ -187,11 +187,11 @@ class Cpu(Target):
         check_name(name)
         made, host = _own(planned), self.host(options)
         low = build.lowered(made, signature, replace(host, threads=1))
-        entry = jit.optimized(low.text, host, passes=True, loops=low.loops)
         packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
         modules = tiles.modules_of(low, host)
         data = (bytes(one.owner) for one in packed)
-        return export(signature, entry, modules, data, host, folder, name)
+        with jit.optimized(low.text, host, passes=True, loops=low.loops) as entry:
+            return export(signature, entry, modules, data, host, folder, name)
 
 
 def target(machine: Device | None) -> Cpu:

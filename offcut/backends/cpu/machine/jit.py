@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -68,48 +69,84 @@ def _emitting(host: Host) -> _Builders:
     return _Builders(_machine(host))
 
 
-def parsed(text: str, beside: Any = None) -> Any:
-    """Return the module of some LLVM IR, verified, in an LLVM context of its own.
-
-    beside   a module that it is to be linked with: it shares the context of that
-
-    A context keeps every type, constant and name of its modules for as long as it lives, and LLVM's global one lives as long as the
-    process. A module holds its context: they go together.
-    """
-    context = llvm.create_context() if beside is None else beside._context
+def _parse(text: str, context: Any) -> Any:
+    """Return the module of some LLVM IR, verified."""
+    module = None
     try:
         module = llvm.parse_assembly(text, context)
         module.verify()
     except RuntimeError as error:
+        if module is not None:
+            module.close()
         raise InternalError(f"the generated code is not valid: {str(error)[:2000]}") from error
     return module
 
 
-def _module(text: str, host: Host, passes: bool, loops: str, fastcall: str) -> tuple[Any, Any]:
-    """A module and the machine that it is for, after the scalar passes where they are wanted.
+@contextmanager
+def parsed(text: str) -> Iterator[Any]:
+    """The module of some LLVM IR, verified, as long as the context lasts.
 
-    fastcall  a module of functions that call it, which becomes part of it as it stands: no pass sees it
+    It has an LLVM context of its own, which keeps every type, constant and name of its modules: the global one of LLVM lives as long as
+    the process. Both are freed at the end, the module first; left to Python's collector, they would be freed in any order.
+    """
+    context = llvm.create_context()
+    try:
+        module = _parse(text, context)
+        try:
+            yield module
+        finally:
+            module.close()
+    finally:
+        context.close()
+
+
+def link(module: Any, text: str, prepare: Callable[[Any], None] = lambda theirs: None) -> None:
+    """Make some LLVM IR part of a module that `parsed` gave.
+
+    prepare  what is done first to the module of that IR
+    """
+    theirs = _parse(text, module._context)
+    try:
+        prepare(theirs)
+        module.link_in(theirs)
+    finally:
+        theirs.close()  # nothing, where it is part of the other
+
+
+@contextmanager
+def optimized(
+    text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
+) -> Iterator[Any]:
+    """A module after its passes, as long as the context lasts.
+
+    passes    whether it gets the scalar passes; else its functions stay as they are written
+    loops     a module of functions that it calls, which become part of it
+    fastcall  a module of functions that call it, which become part of it as they are written
 
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
     more than they gain. The functions of `loops` get them: what does not change in a loop leaves it. They
     take longer by the line the more lines there are, so a module of very many does without them.
     """
-    module, builders = parsed(text), _emitting(host)
-    if passes:
-        _scalar_passes(module, builders.get(text))
-    if loops:
-        theirs = _of_loops(loops, builders, module)
-        called = [
+    builders, called = _emitting(host), list[str]()
+
+    def prepare(theirs: Any) -> None:
+        _loop_passes(theirs, loops, builders.get(loops))
+        called.extend(
             f.name
             for f in theirs.functions
             if f.linkage == llvm.Linkage.external and not f.is_declaration
-        ]
-        module.link_in(theirs)
-        for name in called:  # by this module, and by no other
-            module.get_function(name).linkage = llvm.Linkage.internal
-    if fastcall:
-        module.link_in(parsed(fastcall, module))
-    return module, builders.machine
+        )
+
+    with parsed(text) as module:
+        if passes:
+            _scalar_passes(module, builders.get(text))
+        if loops:
+            link(module, loops, prepare)
+            for name in called:  # by this module, and by no other
+                module.get_function(name).linkage = llvm.Linkage.internal
+        if fastcall:
+            link(module, fastcall)
+        yield module
 
 
 _CHECKED_LLVM = range(20, 23)
@@ -164,31 +201,26 @@ def _scalar_passes(module: Any, builder: Any) -> None:
     _run(manager, module, builder)
 
 
-def _of_loops(text: str, builders: _Builders, beside: Any) -> Any:
-    """The module of functions of loops, to be linked with another, after the passes for these."""
-    module, builder = parsed(text, beside), builders.get(text)
+def _loop_passes(module: Any, text: str, builder: Any) -> None:
+    """Run the passes for functions of loops; text  of the module."""
     if text.count("\n") > _MOST_LINES:
         _scalar_passes(module, builder)
     else:
         _run(builder.getModulePassManager(), module, builder)
-    return module
 
 
 def object_code(
     text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
 ) -> bytes:
-    """The object file of a module; without `passes` its functions stay as they were written.
-
-    loops     a module of functions that it calls, which become part of it
-    fastcall  a module of functions that call it, which become part of it as they are written
-    """
-    module, machine = _module(text, host, passes, loops, fastcall)
-    return bytes(machine.emit_object(module))
+    """The object file of a module, as `optimized` has it."""
+    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+        return bytes(_emitting(host).machine.emit_object(module))
 
 
-def optimized(text: str, host: Host, *, passes: bool, loops: str = "") -> Any:
-    """A module after its passes, to be linked with others."""
-    return _module(text, host, passes, loops, "")[0]
+def assembly(text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = "") -> str:
+    """The assembly of a module, likewise."""
+    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+        return str(_emitting(host).machine.emit_assembly(module))
 
 
 def without_unused(module: Any) -> None:
@@ -220,12 +252,6 @@ def text_bytes(code: bytes) -> int:
     return sum(section.size() for section in sections if section.is_text())
 
 
-def assembly(text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = "") -> str:
-    """The assembly of a module, likewise."""
-    module, machine = _module(text, host, passes, loops, fastcall)
-    return str(machine.emit_assembly(module))
-
-
 @dataclass(frozen=True)
 class Loaded:
     """Machine code in memory, as long as this object lives."""
@@ -251,10 +277,11 @@ def load(
     """
     # It makes code of a module without functions; what is loaded is code already.
     machine = _machine(host, effort=0)
-    empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
+    everywhere = llvm.get_global_context()  # what has no content leaves nothing there
+    empty = _parse(f'target triple = "{host.triple}"', everywhere)
     engine = llvm.create_mcjit_compiler(empty, machine)
     for symbol, address in (functions or {}).items():
-        declared = parsed(f"declare void @{symbol}()").get_function(symbol)
+        declared = _parse(f"declare void @{symbol}()", everywhere).get_function(symbol)
         engine.add_global_mapping(declared, address)
     for code in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
