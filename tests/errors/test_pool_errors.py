@@ -135,8 +135,11 @@ def test_the_configuration_of_dask_names_certificates_too(tmp_path: Path) -> Non
 
     folder = certificates_in(tmp_path)
     pair = {"cert": str(folder / "cert.pem"), "key": str(folder / "key.pem")}
-    names = {"ca-file": pair["cert"], "client": pair, "worker": pair}
-    with dask.config.set({"distributed.comm.tls": names}):
+    tls = "distributed.comm.tls"
+    names = {f"{tls}.ca-file": pair["cert"]}
+    for role in ("client", "worker"):
+        names |= {f"{tls}.{role}.{kind}": path for kind, path in pair.items()}
+    with dask.config.set(names):
         security = pool_of("tls://rack:8786", "tune").security()
 
     assert security is not None

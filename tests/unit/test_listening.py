@@ -48,6 +48,8 @@ COMMANDS = {
     "target": "target show cpu",
     "sweep": "sweep dense --sizes n=3",
     "learn": "learn r",
+    "run": "run model.onnx",
+    "machine": "machine",
 }
 FAST = ("tune in the rounds of a pool",)
 
@@ -56,32 +58,28 @@ needs_proc = pytest.mark.skipif(
 )
 
 
-def bound_by(command: str, folder: Path) -> list[str]:
-    """The addresses that a command of offcut binds sockets to, and whatever it starts."""
+def bound_by(program: str, folder: Path, *arguments: str) -> list[str]:
+    """The addresses that a program of Python binds sockets to, and whatever it starts."""
     (folder / "p.offcut").write_text(DOUBLED, encoding="utf-8")
     (folder / "sitecustomize.py").write_text(NOTING, encoding="utf-8")
     log = folder / "bound"
     log.write_text("")
     paths = [str(folder), str(Path(oc.__file__).parents[1])]
     subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"{SELF_TEST}; from offcut.cli import main; main()",
-            *command.split(),
-        ],
+        [sys.executable, "-c", program, *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "BOUND": str(log)},
         capture_output=True,
         check=False,
     )
-    first, *others = log.read_text().splitlines()
-    assert first == "('127.0.0.1', 0)"
-    return others
+    return log.read_text().splitlines()
 
 
-# What is bound is really noted.
-SELF_TEST = "import socket; socket.socket().bind(('127.0.0.1', 0))"
+def test_what_a_child_binds_is_noted(tmp_path: Path) -> None:
+    bind = "import socket; socket.socket().bind(('127.0.0.1', 0))"
+    start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {bind!r}])"
+
+    assert bound_by(start, tmp_path) == ["('127.0.0.1', 0)"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,9 @@ SELF_TEST = "import socket; socket.socket().bind(('127.0.0.1', 0))"
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS],
 )
 def test_a_command_waits_for_no_connection(name: str, tmp_path: Path) -> None:
-    assert bound_by(COMMANDS[name], tmp_path) == []
+    command = "from offcut.cli import main; main()"
+
+    assert bound_by(command, tmp_path, *COMMANDS[name].split()) == []
 
 
 @contextmanager
