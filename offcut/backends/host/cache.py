@@ -62,6 +62,13 @@ def _own(path: Path, named: bool = False) -> Path | None:
         debug.note(1, f"cache: {path} cannot be used: {error}")
         return None
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        if named:
+            raise TargetError(
+                "OFFCUT_CACHE",
+                f"cannot keep code in {path}",
+                because="it belongs to another user, and code that is kept is run",
+                help=("OFFCUT_CACHE=another folder, or off",),
+            )
         debug.note(1, f"cache: {path} belongs to another user, not used")
         return None
     by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone_in(status.st_gid)
