@@ -32,13 +32,17 @@ class DataUnpickler(pickle.Unpickler):
             value = getattr(import_module(module), name, None)
             if module in _MODULES_OF_NUMPY and (name in _REBUILD or value is np.ndarray):
                 return value
-            if isinstance(value, type) and value.__module__ == module:
-                if module.startswith("offcut.") or issubclass(value, np.dtype | np.generic):
-                    return value
+            if isinstance(value, type) and value.__module__ == module and _is_data(module, value):
+                return value
         for plain in _PLAIN:
             if (plain.__module__, plain.__qualname__) == (module, name):
                 return plain
         raise pickle.UnpicklingError(f"{module}.{name} is no class of data")
+
+
+def _is_data(module: str, kind: type) -> bool:
+    """Whether a class is offcut's own, or a type of elements of numpy."""
+    return module.startswith("offcut.") or issubclass(kind, np.dtype | np.generic)
 
 
 def unpickle(data: bytes) -> Any:
