@@ -343,7 +343,8 @@ def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]
 
 
 def runs(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
-    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of.
+    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of. Rows of a masked tile that
+    are off do not run, those of a padded one do.
 
     extent   at least 0, in iterations
     """
@@ -356,6 +357,8 @@ def _run(segment: Segment) -> tuple[Expr, Expr]:
     height, when = segment.height, segment.when
     if segment.guarded is not None:
         count, height = ix.sub(segment.owned[1], segment.owned[0]), ix.const(1)
+    elif segment.form is Form.MASK and segment.on is not None:
+        height = segment.on
     elif segment.lets:
         # Where a bounded value is out of its range there are no tiles, of whatever height.
         values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}

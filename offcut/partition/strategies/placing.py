@@ -41,6 +41,7 @@ class Segment:
     predicate instances run only where ``x < hi`` of `owned`
     asked     the part of `when` without which `count` is not 0 by itself; of balanced tiles
     guarded   not a tile but single instances, in tiles of this many, each under its own `if`
+    on        of a tile that is masked or padded, how many of its instances are in the domain
     """
 
     role: Role
@@ -55,6 +56,7 @@ class Segment:
     predicate: bool = False
     asked: Expr | None = None
     guarded: int | None = None
+    on: Expr | None = None
 
     @property
     def executed(self) -> tuple[Expr, Expr]:
@@ -157,6 +159,7 @@ class _Place:
             owned=(self.start, self.extent),
             when=both(*self.when, ix.compare("<", self.start, self.extent)),
             predicate=True,
+            on=ix.minimum(self.left, height),
         )
 
     def moved_back(self) -> Segment:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
-from offcut.backends.cpu.lowering.extents import begun, limits, unlimited
+from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
 from offcut.core.accesses import indices

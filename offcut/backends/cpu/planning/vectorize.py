@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.extents import at_most
+from offcut.core.tile_limits import at_most
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.planning.nests import alone
