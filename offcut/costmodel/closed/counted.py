@@ -80,8 +80,15 @@ _BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
 
 
-def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
+def counted(
+    program: Program,
+    hardware: Hardware,
+    sizes: Mapping[str, int],
+    options: Mapping[int, int] | None = None,
+) -> Counted:
     """`program`, counted at these sizes, and over those that are not given.
+
+    options  by the number of a `choose`, the option that is counted; of others the cheapest, or all where sizes are open
 
     Sums that have no closed form are added up where all sizes are given. Where some are not, or that is too much work, the
     piece is counted as if all conditions around it held, which is a bound.
@@ -90,7 +97,7 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
     body = all_mapped(substituted(program.body, fixed), by_quotients)
     ways: dict[int, Sequence[Summing]] = {}
     while True:
-        counter = _Counter(program, hardware, fixed, ways)
+        counter = _Counter(program, hardware, fixed, ways, options or {})
         found = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
@@ -156,6 +163,7 @@ class _Counter:
     """One walk over a program.
 
     ways  to count pieces; those that are not named: by adding up, where all sizes are known, else in closed form
+    options  that are counted, by the number of a `choose`
     sums  that the counts of each piece are made of, and bytes
     """
 
@@ -165,8 +173,9 @@ class _Counter:
         hardware: Hardware,
         fixed: Mapping[str, Expr],
         ways: Mapping[int, Sequence[Summing]],
+        options: Mapping[int, int],
     ) -> None:
-        self.program, self.hardware, self.ways = program, hardware, ways
+        self.program, self.hardware, self.ways, self.options = program, hardware, ways, options
         self.known = Known.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
@@ -378,8 +387,10 @@ class _Counter:
         self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
         number = len(self.choices) - 1
         taken = [one for one in known if one is not None]
-        if len(taken) == len(known):
-            best = known.index(min(taken))
+        if number in self.options or len(taken) == len(known):
+            best = self.options.get(number, 0)
+            if number not in self.options:
+                best = known.index(min(taken))
             return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
         parts = [
             self.block(option.body, replace(scope, way=(number, at)))
