@@ -42,6 +42,16 @@ def counted(make: Make, extent: Extent, dtype: str) -> Ref:
     return make("reshape", last, ())
 
 
+def required(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
+    """`x`, where a condition holds of each element: a call in which it does not is refused, as one whose index leaves an array.
+
+    dtype  of `x`; numbers
+    """
+    beyond = make("cast", make("logical_not", condition), "int32")
+    alone = make("iota", 1, dtype)  # an array of one element, which 0 is inside of
+    return make("where", condition, x, make("take", alone, beyond, axis=0, from_end=False))
+
+
 def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent]) -> Ref:
     """All of `x`, as often as sizes say along each axis: new axes that are merged with the next.
 

@@ -25,6 +25,7 @@ from offcut.core.program import (
 from offcut.core.remembered import kept_property
 from offcut.core.text.expressions import count
 from offcut.core.walking import around, bound
+from offcut.errors import trim_tracebacks
 from offcut.partition.strategies.placing import Segment
 from offcut.polyhedral import Set, Space, instances
 from offcut.proof import Certificate, check_equal
@@ -236,6 +237,7 @@ class Size:
         )
 
 
+@trim_tracebacks
 @dataclass(frozen=True)
 class Partition:
     """A program cut into pieces, with its proof.

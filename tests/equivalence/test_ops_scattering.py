@@ -12,6 +12,7 @@ from operators import Operator, integers
 import offcut as oc
 from offcut import ops
 from offcut.core.dtypes import numpy_dtype
+from offcut.errors import CallError
 
 b, m, n = (oc.dim(name, max=512) for name in "bmn")
 SIZES = [(1, 0), (1, 1), (15, 3), (17, 17), (16, 53)]
@@ -109,3 +110,24 @@ def test_an_operand_that_is_computed_is_refused() -> None:
     updates = oc.placeholder((m,), name="U")
     with pytest.raises(oc.DescribeError, match="computed, and a program reads placeholders"):
         ops.scatter_elements(ops.relu(x), ids, updates)
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["elements", "rows"])
+@pytest.mark.parametrize("from_end", [True, False])
+@pytest.mark.parametrize("drop", [True, False])
+def test_an_index_outside_is_dropped_or_refused(rows: bool, from_end: bool, drop: bool) -> None:
+    x, ids = oc.placeholder((n, 3), name="X"), oc.placeholder((m, 1), "int64", "I")
+    updates = oc.placeholder((m, 3 if rows else 1), name="U")
+    put = ops.scatter_nd if rows else ops.scatter_elements
+    kernel = oc.compile(put(x, ids, updates, from_end=from_end, drop=drop))
+    a, u = np.zeros((4, 3), "f4"), np.ones((1, 3 if rows else 1), "f4")
+    for index in (-(2**63), -8, -5, -4, -1, 0, 3, 4, 2**63 - 1):
+        inside = (-4 if from_end else 0) <= index < 4
+        if not inside and not drop:
+            with pytest.raises(CallError, match="leads outside of an array"):
+                kernel(a, np.array([[index]]), u)
+            continue
+        wanted = a.copy()
+        if inside:
+            wanted[index, : u.shape[1]] = 1
+        np.testing.assert_array_equal(kernel(a, np.array([[index]]), u), wanted)

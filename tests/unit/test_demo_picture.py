@@ -6,6 +6,7 @@ import pytest
 from examples.sentences.picture import Layer, contenders, measured, picture, spread
 from examples.sentences.plain import dense
 from examples.sentences.weights import Linear
+from tests.agree import agree, computed
 
 LAYER = Linear(np.ones((4, 6), np.float32), np.zeros(6, np.float32))
 
@@ -22,8 +23,8 @@ def test_every_contender_computes_the_layer() -> None:
         for name, compute in contenders(layer).items():
             out = np.full((n, 40), np.nan, np.float32)
             compute(x, out)
-            expected = x.astype(np.float64) @ layer.weight + layer.bias
-            np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5, err_msg=name)
+            exact = computed(lambda x, w, b: x @ w + b, x, layer.weight, layer.bias)
+            agree(out, exact, what=name)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 9])

@@ -9,7 +9,7 @@ from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, index_dtype
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
-from offcut.ops.given.arguments import is_one_of
+from offcut.ops.given.arguments import flag, is_one_of
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import (
     axis_letters,
@@ -30,17 +30,21 @@ def scatter_elements(
     updates: Tensor,
     axis: int = 0,
     reduction: str | None = None,
+    from_end: bool = True,
+    drop: bool = True,
     *,
     name: str | None = None,
 ) -> Program:
     """A program of `x`, but ``result[…, indices[…, k, …], …] = updates[…, k, …]``, in ascending order of k.
 
     x           of any element type, with at least one axis of n elements along `axis`
-    indices     integers of the rank of `x`, -n … n - 1, those below 0 counted from the end; one that is no
-                place changes nothing. On other axes it has at most the extents of `x`, else a call is refused
+    indices     integers of the rank of `x`, -n … n - 1, those below 0 counted from the end; the update of
+                any other changes nothing. On other axes it has at most the extents of `x`, else a call is refused
     updates     of the shape of `indices` and the type of `x`
     reduction   None: of several updates of one place the last stays; "add", "mul", "max" or "min": all of
                 them and the element of `x`, small types in the type that `sum` takes
+    from_end    False: an index below 0 is no place
+    drop        False: a call with an index that is no place is refused when the kernel is called
 
     Raises DescribeError where there is no such axis, ranks, shapes or element types do not fit, or an operand is computed.
     """
@@ -49,13 +53,16 @@ def scatter_elements(
     position, rank = axis_number(op, x, axis), len(x.shape)
     check_tensor(op, "indices", indices, rank)
     _check_updates(op, x, indices, updates, indices.shape, reduction)
-    name = named(op, name, [x, indices, updates], ("axis", position, 0), ("", reduction, None))
+    places = _Places(op, from_end, drop)
+    options = (("axis", position, 0), ("", reduction, None), *places.options)
+    name = named(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
     letters = axis_letters(rank)
     own = [f"${letter}" for letter in letters]
-    condition, place = into.place(f"[{', '.join(own)}]", x.shape[position])
+    condition, place = into.place(f"[{', '.join(own)}]", x.shape[position], places)
     to = [*own[:position], place, *own[position + 1 :]]
-    body = (f"if {condition}", "  " + into.put(to, own))
+    put = into.put(to, own)
+    body = (f"if {condition}", f"  {put}") if drop else (put,)
     into.text.nest(0, letters, indices.shape, *body)
     return into.made()
 
@@ -65,6 +72,8 @@ def scatter_nd(
     indices: Tensor,
     updates: Tensor,
     reduction: str | None = None,
+    from_end: bool = True,
+    drop: bool = True,
     *,
     name: str | None = None,
 ) -> Program:
@@ -73,7 +82,7 @@ def scatter_nd(
     x           of any element type, with at least q axes
     indices     (m, q) of integers, q an int of at least 1; as in `scatter_elements`
     updates     (m, …), of the axes of `x` from axis q on, and of its type
-    reduction   as in `scatter_elements`
+    reduction, from_end, drop   as in `scatter_elements`
 
     Raises DescribeError where ranks, shapes or element types do not fit, or an operand is computed.
     """
@@ -90,17 +99,26 @@ def scatter_nd(
         )
     count = int(columns)
     _check_updates(op, x, indices, updates, (indices.shape[0], *x.shape[count:]), reduction)
-    name = named(op, name, [x, indices, updates], ("", reduction, None))
+    places = _Places(op, from_end, drop)
+    options = (("", reduction, None), *places.options)
+    name = named(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
-    found = [into.place(f"[$update, {n}]", x.shape[n]) for n in range(count)]
-    into.text.nest(
-        0, ("update",), indices.shape[:1], f"if {' and '.join(condition for condition, _ in found)}"
-    )
+    found = [into.place(f"[$update, {n}]", x.shape[n], places) for n in range(count)]
+    asked = f"if {' and '.join(condition for condition, _ in found)}"
+    into.text.nest(0, ("update",), indices.shape[:1], *([asked] if drop else []))
     letters = axis_letters(rank - count)
     rest = [f"${letter}" for letter in letters]
     put = into.put([*(place for _, place in found), *rest], ["$update", *rest])
-    into.text.nest(2, letters, x.shape[count:], put)
+    into.text.nest(1 + drop, letters, x.shape[count:], put)
     return into.made()
+
+
+class _Places:
+    """Which indices are places, and whether the updates of others are dropped."""
+
+    def __init__(self, op: str, from_end: bool, drop: bool) -> None:
+        self.from_end, self.drop = flag(op, "from_end", from_end), flag(op, "drop", drop)
+        self.options = (("within", not from_end, False), ("all", not drop, False))
 
 
 class _Copy:
@@ -131,7 +149,7 @@ class _Copy:
         """What the program calls an operand."""
         return self.text.given[label]
 
-    def place(self, at: str, extent: Any) -> tuple[str, str]:
+    def place(self, at: str, extent: Any, places: _Places) -> tuple[str, str]:
         """Whether an index is a place along an axis, and which."""
         number, count = f"{self.given('indices')}{at}", self.text.shown(extent)
         wide = index_dtype(self.index)
@@ -140,6 +158,8 @@ class _Copy:
         condition = f"{number} < {wide}({count})"
         if self.index in UNSIGNED:
             return condition, f"index({number})"
+        if not places.from_end:
+            return f"{number} >= {wide}(0) and {condition}", f"index({number})"
         from_end = f"{number} + {wide}({count})"
         return (
             f"{from_end} >= {wide}(0) and {condition}",

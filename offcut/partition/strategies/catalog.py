@@ -20,7 +20,7 @@ from offcut.core.expr import Binary, Const, Expr, Select, substitute
 from offcut.core.nearest import nearest
 from offcut.core.program import Form
 from offcut.core.whole import whole
-from offcut.errors import DescribeError, PartitionError
+from offcut.errors import DescribeError, PartitionError, trim_traceback
 from offcut.partition.strategies.placing import Segment, placed
 from offcut.partition.strategies.tiled_axis import (
     EXTENT,
@@ -113,6 +113,7 @@ StrategyLike: TypeAlias = str | tuple[str, tuple[int, ...]] | Strategy  # what a
 _F = TypeVar("_F", bound=Give)
 
 
+@trim_traceback
 def strategy(name: str) -> Callable[[_F], _F]:
     """A decorator that makes a function of a `TiledAxis` the strategy `name`, wherever one is taken.
 
