@@ -211,17 +211,17 @@ class Loops:
 class Call:
     """A call of a kernel, beside what its loops take.
 
-    seconds      from Python, with arrays of numpy: arguments are read and checked, a result is allocated, the code is entered
-    way_seconds  of each way that competes in the call: its cost is evaluated and compared
+    call_seconds  from Python, with arrays of numpy: arguments are read and checked, a result is allocated, the code is entered
+    way_seconds   of each way that competes in the call: its cost is evaluated and compared
     """
 
-    seconds: float
+    call_seconds: float
     way_seconds: float
     source: str
 
     def of(self, ways: Sequence[int]) -> float:
         """Seconds of a call in which so many ways compete at each choice."""
-        return self.seconds + self.way_seconds * sum(count for count in ways if count > 1)
+        return self.call_seconds + self.way_seconds * sum(count for count in ways if count > 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -14,16 +13,17 @@ from conftest import slow
 
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
-from offcut.core.expr import walk as nodes
 from offcut.core.interpret.interpreter import _Machine, poisoned
 from offcut.core.interpret.values import evaluate, lane_of
 from offcut.core.program import Form, Program, Store, Tile, walk
+from offcut.core.tile_limits import limits
 from offcut.costmodel import Cost, Machine, processor
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.operations import operations
 from offcut.partition import STRATEGIES
 from offcut.partition.strategies.catalog import strategy_named
+from tests.agree import nearly
 
 MACHINES = ("zen5", "cascade-lake", "avx2", "neoverse-n1", "zen4", "sapphire-rapids")
 
@@ -47,12 +47,12 @@ class Counting(_Machine):
             self.block(program.body, lane_of(dict(sizes)))
 
     def rectangle(self, stmt: Tile, starts: Any, extents: Any, offsets: Any, lanes: Any) -> None:
-        if stmt.form is Form.PAD and stmt.microkernel is not None and len(stmt.axes) == 2:
-            rows = stmt.axes[0]
-            first = starts[0] + offsets[0]
-            inside = self.value(stmt.where, lanes.let(rows.iter, first)) if _on(stmt) else None
-            if inside is not None:
-                self.more = len(offsets[0]) / int(np.sum(inside))
+        rows, columns = stmt.axes if len(stmt.axes) == 2 else (None, None)
+        padded = stmt.form is Form.PAD and stmt.microkernel is not None and rows is not None
+        if padded and any(limits(stmt, rows.iter)):
+            first = lanes.let(columns.iter, starts[1]).let(rows.iter, starts[0] + offsets[0])
+            inside = np.broadcast_to(self.value(stmt.where, first), offsets[0].shape)
+            self.more = len(offsets[0]) / int(np.sum(inside))
         super().rectangle(stmt, starts, extents, offsets, lanes)
         self.more = 1.0
 
@@ -64,12 +64,6 @@ class Counting(_Machine):
     def flop(self) -> int:
         """Operations of all that ran."""
         return sum(count * operations(self.statements[key]) for key, count in self.ran.items())
-
-
-def _on(stmt: Tile) -> bool:
-    """Whether a tile has a condition on its rows alone."""
-    names = {n.name for n in nodes(stmt.where) if hasattr(n, "name")} if stmt.where else set()
-    return stmt.axes[0].iter in names and stmt.axes[1].iter not in names
 
 
 def dense(dtype: str) -> Any:
@@ -122,7 +116,7 @@ def planned(operator: str, machine: str, cut: str) -> tuple[Any, ...]:
 def strategies(asked: Any) -> Any:
     """Strategies by the names that a user gives."""
     if isinstance(asked, dict):
-        return {axis: strategies(name) for axis, name in asked.items()}
+        return tuple((axis, strategies(name)) for axis, name in asked.items())
     return asked if asked == "auto" else strategy_named(asked, at="")
 
 
@@ -147,21 +141,23 @@ def check(operator: str, machine: str, cut: str, sizes: tuple[int, ...]) -> None
         assert isinstance(found, Cost)
         counting = Counting(made.program, given)
         executed = sum(piece.flop for piece in found.pieces)
-        assert found.exactness.flop is Exactness.EXACT
+        exact = (
+            Exactness.BOUND if cut == "terms padded" else Exactness.EXACT
+        )  # of two sides of a `where`
+        assert found.exactness.flop is exact
         assert executed == counting.flop, f"{size}: {executed}, and {counting.flop} run"
         if not whole.choices and whole.exactness is Exactness.EXACT:
             values = dict(given)
             for name, value in whole.values.items():
                 values[name] = int(evaluate(value, values))
             assert executed == sum(int(evaluate(one.flop, values)) for one in whole.counts)
-        assert executed >= found.flop * (cut != "auto" and 0.99)
+        assert executed >= found.flop
         for piece in found.pieces:
             assert piece.flop <= 1.0001 * most * piece.cycles, piece
-        plan = target.plan_of(made, request, options, at)
-        for seconds in (plan.seconds, found.seconds):
-            assert executed <= most * described.hertz * seconds
-        assert math.isclose(plan.seconds, found.seconds, rel_tol=1e-9)
-        assert found.seconds >= described.call.seconds
+        assert executed <= most * (found.cycles - found.call)
+        assert found.seconds >= described.call.call_seconds
+    plan = target.plan_of(made, request, options, at)
+    assert plan.seconds == nearly(found.seconds)
 
 
 def tile_of(operator: str, machine: str) -> int:
@@ -174,7 +170,7 @@ def tile_of(operator: str, machine: str) -> int:
 
 
 def edges(tile: int) -> tuple[int, ...]:
-    return (1, 2, tile - 1, tile, tile + 1, 2 * tile)
+    return 1, tile - 1, tile + 1
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -182,7 +178,7 @@ def test_what_a_strategy_executes_is_what_runs(cut: str) -> None:
     check("dense", "zen5", cut, edges(tile_of("dense", "zen5")))
 
 
-FEW = ("mask", "pad", "balance", "shift")
+FEW = ("mask", "pad")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +201,7 @@ def test_what_strategies_execute_on_other_machines(operator: str, machine: str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("machine", ["zen5", "neoverse-n1"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_every_size_up_to_two_tiles(machine: str, cut: str) -> None:
     tile = tile_of("dense", machine)
     check("dense", machine, cut, tuple(range(1, 2 * tile + 1)))

@@ -15,8 +15,8 @@ from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
-from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.conditions import all_of
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -528,7 +528,9 @@ class _Counter:
         lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
         rows, columns, found = _along(tile, kernel)
         padded = tile.form is Form.PAD and any(limits(tile, rows))
-        full = {rows: folded(axis.extent) for axis in tile.axes if padded and axis.iter == rows}
+        full = {}
+        if padded:
+            full[rows] = next(folded(axis.extent) for axis in tile.axes if axis.iter == rows)
         sums, others = _sums_of(tile)
         done = self.instances(tile, sums, {**lengths, **full}, inside)
         after = self.instances(tile, others, lengths, inside)
@@ -559,7 +561,7 @@ class _Counter:
             once = operations_issued(kernel, height, width, depth, lanes)
             issued = ix.mul(THOUSANDTHS, ix.mul(once, again))
         counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
-        if any(limit for name in (rows, columns) for limit in limits(tile, name)):
+        if any(any(limits(tile, name)) for name in (rows, columns)):
             some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
             counts = counts.mapped(lambda count: chosen(some, count, ZERO))
         staged: dict[int, _Staged] = {}
@@ -622,9 +624,7 @@ class _Counter:
         times = 1 if begins_with_store(store.buffer, tile.body) else 2
         return copy_counts(ix.mul(times, vectors), self.hardware.machine)
 
-    def staged(
-        self, tile: Tile, found: Match, active: Expr, height: Expr, depth: Expr
-    ) -> _Staged:
+    def staged(self, tile: Tile, found: Match, active: Expr, height: Expr, depth: Expr) -> _Staged:
         """The copy of the rows that a padded tile reads, with zeros past the last one."""
         load = found.by_rows
         inner = {s.iter for s in statements(tile.body) if isinstance(s, For)}
@@ -679,6 +679,7 @@ def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
 
 def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:
     """The sums of a tile with the zeros that they start from, which its microkernel computes; the other statements."""
+
     def is_sum(stmt: Stmt) -> bool:
         zero = isinstance(stmt, Store) and isinstance(stmt.value, Const) and stmt.reduce is None
         return zero or isinstance(stmt, For)
@@ -689,7 +690,10 @@ def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:
 def _left(limit: Expr, start: Expr) -> Expr:
     """``limit - start``, as a remainder where it is one."""
     match ix.sub(limit, start):
-        case Binary("-", a, Binary("*", Const(by), Binary("//", b, Const(of)))) if (a, by) == (b, of):
+        case Binary("-", a, Binary("*", Const(by), Binary("//", b, Const(of)))) if (a, by) == (
+            b,
+            of,
+        ):
             return ix.mod(a, int(of))
         case other:
             return other

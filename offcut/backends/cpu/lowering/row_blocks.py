@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.covers import CoveredSum, Parts, is_multiple, is_run
-from offcut.core.tile_limits import begun, limits
 from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
@@ -18,6 +17,7 @@ from offcut.core.expr import Expr, Load, Var, variables
 from offcut.core.program import For, Form, Kind, Panels, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
+from offcut.core.tile_limits import begun, limits
 from offcut.errors import InternalError
 from offcut.partition import Match
 from offcut.polyhedral import coefficient

@@ -15,7 +15,6 @@ from math import gcd
 from offcut.backends.cpu.lowering import unroll_and_jam
 from offcut.backends.cpu.lowering.accesses import streams
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
-from offcut.core.tile_limits import at_most, limits, unlimited
 from offcut.backends.cpu.lowering.interleave import interleaved, interleaves, swapped
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.lowering.statements import Instances
@@ -27,6 +26,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import STATUS, For, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
+from offcut.core.tile_limits import at_most, limits, unlimited
 from offcut.polyhedral import BACK, NEXT, SAME, coefficient
 
 TILE_SCRATCH = "%tile_scratch"

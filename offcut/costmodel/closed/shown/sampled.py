@@ -83,7 +83,7 @@ class Sampled:
     def by_resource(self) -> dict[str, Numbers]:
         """Cycles of a call that each resource takes by itself."""
         parts = [np.where(self.taken(way), each, 0.0) for way, each in self._stages]
-        return {**dict(zip(self.resources, np.sum(parts, axis=0), strict=True)), **self.own}
+        return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
 
     @kept_property
     def by_piece(self) -> list[Numbers]:
