@@ -303,17 +303,17 @@ class _Counter:
                 written=_written(tile.body),
             )
             seen = self.tile(tile, rest, inside)
+        loops, guarded = self.hardware.machine.loops, tile.form is Form.GUARD
         if across is None:
             seen = self.loop(axis.iter, start, stop, seen, scope.known)
         else:
             each = {
-                piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece)
+                piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece, guarded)
                 for piece, one in seen.counts.items()
             }
             seen = _Seen(self.traffic.at_once(seen.touched, *across), each)
         if rest:
-            return seen
-        loops = self.hardware.machine.loops
+            return self.begun(seen, loops.bind_cycles * (run or 0), scope) if guarded else seen
         return self.begun(seen, loops.begin_cycles if run is None else loops.tile_cycles, scope)
 
     def asked(self, seen: _Seen, conditions: Sequence[Expr]) -> _Seen:
@@ -428,14 +428,25 @@ class _Counter:
         return each.mapped(lambda term: self.sums[piece].over(name, lo, hi, term, known))
 
     def lanes(
-        self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known, piece: int
+        self,
+        name: str,
+        lo: Expr,
+        hi: Expr,
+        stop: Expr,
+        each: Counts,
+        known: Known,
+        piece: int,
+        guarded: bool = False,
     ) -> Counts:
         """Of all lanes of a tile up to `stop`: those past it compute nothing, and issue and take time as far as their vector
-        has lanes before it.
+        has lanes before it, or all of them where each vector asks which are to run.
         """
         every = self.over(name, lo, stop, each, known, piece)
         if stop == hi:
             return every
+        if guarded:
+            all_ = self.over(name, lo, hi, each, known, piece)
+            return replace(every, instructions=all_.instructions, cycles=all_.cycles)
         lanes = self.hardware.lanes
         vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
         # From 0 on: how many there are says more than where they end.

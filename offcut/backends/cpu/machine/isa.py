@@ -120,16 +120,16 @@ def host() -> Host:
     features = _visible(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
     named = os.environ.get("OFFCUT_MACHINE", "")
     if named:
-        machine, lacking = _stated_machine(named, architecture)
-        features -= _with_what_needs(lacking, _host_features())
-    else:
-        machine = own_machine(architecture, features)
-    return Host(triple, features, isa_of(features, machine))
+        features -= _not_stated(named, architecture)
+    return Host(triple, features, isa_of(features, own_machine(architecture, features, named)))
 
 
 @cache
-def _stated_machine(named: str, architecture: str) -> tuple[Machine, frozenset[str]]:
-    """The description that stands for this host, and the features that others state and it does not."""
+def _not_stated(named: str, architecture: str) -> frozenset[str]:
+    """Return the features of this host that other descriptions state and this one does not, with all that needs them.
+
+    Raises TargetError for a description of no processor of this architecture.
+    """
     machine = processor(load(named))
     if machine.architecture != architecture:
         others = (name for name in shipped() if (features_of(name) or ("",))[0] == architecture)
@@ -140,7 +140,7 @@ def _stated_machine(named: str, architecture: str) -> tuple[Machine, frozenset[s
             help=(", ".join(others), 'target("cpu", machine=…) plans for another architecture'),
         )
     stated = frozenset(map(in_llvm, machine.features))
-    return replace(machine, name="host"), _stated_features(architecture) - stated
+    return _with_what_needs(_stated_features(architecture) - stated, _host_features())
 
 
 def _stated_features(architecture: str) -> frozenset[str]:
@@ -159,8 +159,13 @@ def described(machine: Machine) -> Host:
 
 
 @cache
-def own_machine(architecture: str, features: frozenset[str]) -> Machine:
-    """This machine: the description that is nearest, with what the system says of cores and caches."""
+def own_machine(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+    """This machine: the description that is nearest, with what the system says of cores and caches.
+
+    named   the description that is taken instead, as it is: a shipped name, or a path
+    """
+    if named:
+        return replace(processor(load(named)), name="host")
     near = _kept_nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)
