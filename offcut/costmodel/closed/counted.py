@@ -292,7 +292,10 @@ class _Counter:
             stop = end
             for limit in limits(tile, axis.iter):
                 stop = ix.minimum(stop, folded(limit))
-            across = None if rest or run is None else (axis.iter, start, ix.sub(stop, 1))
+            reach = stop
+            for other in _ends_of(axis.iter, unlimited(tile)):
+                reach = ix.minimum(reach, folded(other))
+            across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(
                 scope,
                 known=known,
@@ -673,6 +676,14 @@ class _Counter:
             if isinstance(node, Load):
                 add(node.buffer, box(node.index, written=False))
         return found
+
+
+def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:
+    """The ends of an iterator that conditions say, past which lanes touch nothing."""
+    for one in conditions:
+        match one:
+            case Compare("<", Var(iterator), end) if iterator == name and not reads_memory(end):
+                yield end
 
 
 def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
