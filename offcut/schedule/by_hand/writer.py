@@ -95,10 +95,18 @@ def replayed(
 
 
 def applied(nests: Nests, step: Primitive) -> Nests:
-    """`nests` after one primitive.
+    """Return `nests` after one primitive.
 
-    Raises PartitionError where it names what is not there, or its theorem fails.
+    Raises PartitionError if it names what is not there, if its theorem fails, or if it changes loops
+    that an instruction runs.
     """
+    changed = _applied(nests, step)
+    if not isinstance(step, Tensorize):
+        tensorize.check_covers_stand(nests, changed, step)
+    return changed
+
+
+def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
         case CacheRead():
             return graph.cache_read(nests, step)
