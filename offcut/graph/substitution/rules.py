@@ -286,10 +286,10 @@ def _numbers(graph: Graph) -> Iterator[float]:
 def _in_float64(made: Rule) -> Rule:
     """The rule with all floats in float64; as it is where an operator does not take them."""
     try:
-        graphs = (
+        before, after = (
             parse_graph(_FLOATS.sub("float64", str(graph))) for graph in (made.before, made.after)
         )
-        return Rule(made.name, *graphs)
+        return Rule(made.name, before, after)
     except OffcutError:
         return made
 

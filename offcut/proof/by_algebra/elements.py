@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import combinations, count
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
@@ -205,14 +205,14 @@ class Elements:
             case Load(buffer) if self.is_written_out(buffer):
                 return self.condition(self.written_out(expr), at)
             case Compare(op, a, b):
-                one, two = _as_index(self.written_out(a)), _as_index(self.written_out(b))
-                if one is not None and two is not None:
-                    asked = Compare(op, self.index(one, at), self.index(two, at))
-                    decided = at.decide(asked)
-                    if decided is None and at.expresses(asked):
-                        raise Undecided(asked)
+                first, second = _as_index(self.written_out(a)), _as_index(self.written_out(b))
+                if first is not None and second is not None:
+                    compared = Compare(op, self.index(first, at), self.index(second, at))
+                    decided = at.decide(compared)
+                    if decided is None and at.expresses(compared):
+                        raise Undecided(compared)
                     if decided is None:
-                        return ("compared", op, tm.linear(asked.a), tm.linear(asked.b))
+                        return ("compared", op, tm.linear(compared.a), tm.linear(compared.b))
                     return decided
                 left_side, right_side = self.value(a, at), self.value(b, at)
                 if op in (">", ">="):
@@ -325,7 +325,7 @@ class Elements:
         """Return a reduction with its coordinates counted from 0."""
         if op == "sum" and not inner:
             return inner
-        lows = {name: [ix.const(0)] for name in extents}
+        lows: dict[str, list[Expr]] = {name: [ix.const(0)] for name in extents}
         highs = {name: [extent] for name, extent in extents.items()}
         left = list[Expr]()
         for condition in conditions:
@@ -338,15 +338,15 @@ class Elements:
             highs[name] += [high] if high is not None else []
         shift, sizes = dict[str, tm.Atom](), dict[str, Expr]()
         for name in extents:
-            low = self.furthest("max", lows[name], at)
-            size = ix.simplify(ix.sub(self.furthest("min", highs[name], at), low))
+            first = self.furthest("max", lows[name], at)
+            size = ix.simplify(ix.sub(self.furthest("min", highs[name], at), first))
             if at.holds(Compare("<=", size, ix.const(0))):
                 return identity(op, dtype)
             if at.holds(Compare("<=", size, ix.const(1))):
                 _check_there(size, at)
-                shift[name] = tm.linear(low)
+                shift[name] = tm.linear(first)
             else:
-                shift[name] = tm.linear(ix.add(Var(name), low))
+                shift[name] = tm.linear(ix.add(Var(name), first))
                 sizes[name] = size
         body = tm.replaced(inner, shift)
         kept = frozenset(
@@ -359,16 +359,17 @@ class Elements:
         if op != "sum":
             several = _alternatives(op, body)
             if len(several) > 1:
-                parts = [
+                each = [
                     self.closed(op, one, extents, conditions, at, dtype)
                     for one in _alternatives(op, inner)
                 ]
-                return extreme(op, parts, dtype)
-            if not tm.coordinates(body) & sizes.keys() and not kept:
-                for size in sizes.values():
-                    _check_there(size, at)
-                return body
-            return tm.atom(*tm.bound(op, _linear(sizes), kept, body))
+                return extreme(op, each, dtype)
+            if tm.coordinates(body) & sizes.keys() or kept:
+                return tm.atom(*tm.bound(op, _linear(sizes), kept, body))
+            for size in sizes.values():
+                _check_there(size, at)
+            constant: Polynomial = body
+            return constant
         modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
         parts = (self.summed(m, c, sizes, kept, modulus, at) for m, c in body)
         return tm.add(*parts, modulus=modulus)
@@ -387,11 +388,10 @@ class Elements:
         factors = list[tuple[tm.Atom, Fraction]]()
         for one, exponent in monomial:
             if one[0] == "sum" and exponent == 1 and tm.coordinates(one) & extents.keys():
-                names = [f"k@{next(self.fresh)}" for _ in one[1]]
-                inner_level = {name for name in tm.coordinates(one[1:]) if name.startswith("#")}
-                own = _bound_names(one, inner_level)
-                renamed = {old: tm.coordinate(new) for old, new in zip(own, names, strict=True)}
-                extents |= dict(zip(names, one[1], strict=True))
+                new_names = [f"k@{next(self.fresh)}" for _ in one[1]]
+                pairs = zip(tm.bound_names(one), new_names, strict=True)
+                renamed = {old: tm.coordinate(new) for old, new in pairs}
+                extents |= dict(zip(new_names, one[1], strict=True))
                 conditions |= tm.replaced(one[2], renamed)
                 factors += tm.replaced(one[3], renamed)
             else:
@@ -408,45 +408,39 @@ class Elements:
                     _check_there(sizes[name], at)
                     made = tm.multiply(made, _number_of(extents[name], modulus), modulus)
             else:
-                own = {name: extents[name] for name in names}
-                inside = tm.bound("sum", own, frozenset(holding), frozenset(some))
+                mine = {name: extents[name] for name in names}
+                inside = tm.bound("sum", mine, frozenset(holding), frozenset(some))
                 made = tm.multiply(made, tm.atom(*inside), modulus)
         return made
 
 
-def _bound_names(one: tm.Atom, names: set[str]) -> list[str]:
-    """The names that a reduction binds: those of its level, the greatest in it."""
-    level = max(int(name[1:].split(".")[0]) for name in names)
-    return [f"#{level}.{place}" for place in range(len(one[1]))]
+_Group: TypeAlias = tuple[frozenset[str], list[tuple[tm.Atom, Fraction]], list[Any]]
 
 
 def _components(
     extents: Mapping[str, tm.Atom],
     factors: Sequence[tuple[tm.Atom, Fraction]],
     conditions: frozenset[Any],
-) -> list[tuple[set[str], list[tuple[tm.Atom, Fraction]], list[Any]]]:
-    """Factors and conditions in groups that share no coordinate."""
-    groups: list[tuple[set[str], list[tuple[tm.Atom, Fraction]], list[Any]]] = []
-    for name in extents:
-        groups.append(({name}, [], []))
-    outside: list[tuple[tm.Atom, Fraction]] = []
-    for one, is_factor in [*((f, True) for f in factors), *((c, False) for c in conditions)]:
+) -> list[_Group]:
+    """Factors and conditions in groups that share no coordinate; those of none first."""
+    outside: _Group = (frozenset(), [], [])
+    groups: list[_Group] = [(frozenset({name}), [], []) for name in extents]
+    for one, is_factor in (*((f, True) for f in factors), *((c, False) for c in conditions)):
         names = tm.coordinates(one) & extents.keys()
-        touched = [group for group in groups if group[0] & names]
-        if not touched:
-            if is_factor:
-                outside.append(one)
-                continue
-            raise NotShown("a reduction is cut by a condition that is not followed")
-        groups = [group for group in groups if not group[0] & names]
-        joined = (
-            set().union(*(group[0] for group in touched)),
+        touched = [group for group in groups if group[0] & names] or [outside]
+        joined: _Group = (
+            frozenset().union(*(group[0] for group in touched)),
             [f for group in touched for f in group[1]],
             [c for group in touched for c in group[2]],
         )
-        joined[1 if is_factor else 2].append(one)
-        groups.append(joined)
-    return [(set(), outside, []), *groups] if outside else groups
+        (joined[1] if is_factor else joined[2]).append(one)
+        if touched == [outside]:
+            outside = joined
+        else:
+            groups = [*(group for group in groups if not group[0] & names), joined]
+    if outside[2]:
+        raise NotShown("a reduction is cut by a condition that is not followed")
+    return [outside, *groups]
 
 
 def extreme(op: str, parts: Sequence[Polynomial], dtype: str) -> Polynomial:

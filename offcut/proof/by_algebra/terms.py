@@ -232,6 +232,8 @@ def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], bo
     names = list(extents)
     if len(names) > MAX_BOUND:
         raise NotShown(f"a reduction over {len(names)} axes")
+    if coordinates(tuple(extents.values())) & extents.keys():
+        raise NotShown("a reduction whose extent depends on another of its coordinates")
     level = 1 + max((_level(name) for name in coordinates(body) - extents.keys()), default=0)
     level = max(level, 1 + _inner_level(body))
     made = list[tuple[str, Atom]]()
@@ -245,6 +247,11 @@ def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], bo
         )
         made.append((text(one), one))
     return min(made, key=lambda pair: pair[0])[1]
+
+
+def bound_names(one: Atom) -> list[str]:
+    """Return the names that a reduction binds: of the greatest level in it, in the order of its extents."""
+    return [f"#{_inner_level(one)}.{place}" for place in range(len(one[1]))]
 
 
 def _level(name: str) -> int:
