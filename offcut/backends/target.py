@@ -25,6 +25,7 @@ from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.memo import forget
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas, Hardware, Level, cost, formulas, processor
 from offcut.describe.computation import Computation
@@ -33,7 +34,6 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.polyhedral import forget
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of

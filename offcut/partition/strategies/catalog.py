@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
+from offcut.core.memo import memo
 from offcut.core.nearest import nearest
 from offcut.core.program import Form
 from offcut.core.whole import whole
@@ -31,7 +32,6 @@ from offcut.partition.strategies.tiled_axis import (
     TiledAxis,
     taken,
 )
-from offcut.polyhedral import kept
 
 KNOWN = range(1, 257)  # tile sizes of which a compiled kernel takes a user's strategy along
 
@@ -329,7 +329,7 @@ def _recorded(
     return tuple(found)
 
 
-@kept(1024)
+@memo(1024)
 def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]:
     """The segments of an axis; those that a constant extent leaves empty are left out.
 

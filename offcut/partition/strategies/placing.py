@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.memo import memo
 from offcut.core.program import Form, Role
 from offcut.partition.strategies.tiled_axis import EXTENT, NotTaken, Take, Takes, at
-from offcut.polyhedral import Space, kept, smallest
+from offcut.polyhedral import Space, smallest
 
 ITER = Var("#t")  # the number of a tile; no user can name a size so, nor q below
 
@@ -241,7 +242,7 @@ def _literal(height: Expr) -> int:
     return known
 
 
-@kept(1024)
+@memo(1024)
 def _heights(height: Expr, when: tuple[Expr, ...], tile: int) -> tuple[int, int]:
     """The least and the greatest value of a height over all extents; raises NotTaken above `tile`."""
     names, space = {EXTENT.name: "x0"}, Space(())
