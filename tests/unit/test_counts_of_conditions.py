@@ -134,6 +134,7 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
     assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
 
 
+@pytest.mark.isa("avx512f")  # of lanes that are a whole line
 def test_bytes_of_a_piece_that_never_runs_are_of_the_one_that_does() -> None:
     """Each row has less than a whole tile: what comes over is the first to touch the band."""
     at, in_one_piece = band("guard", "cut").cost(n=4000), band("cut", "guard").cost(n=4000)

@@ -186,7 +186,8 @@ class Vectors(Instances):
                 ends.append(ir.add(self.f, start, extent))
             for end in ends:
                 left = ir.minimum(self.f, left, ir.sub(self.f, end, at))
-            mask = self.first_lanes(width, ir.maximum(self.f, left, "0"))
+            # Not 0: of a count that may be negative, the comparison is one signed instruction on every processor.
+            mask = self.first_lanes(width, ir.maximum(self.f, left, "-1"))
             multiple = gcd(ix.multiple_of(axis.start), width)
             with self.bound(axis.iter, at):
                 self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
