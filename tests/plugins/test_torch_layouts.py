@@ -1,0 +1,134 @@
+"""Torch's own samples of its operators through ``torch.compile``: arguments by rows, transposed, with gaps and repeated, results in the
+order that torch says, everything between pages that may not be touched.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import unittest
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is an extra")
+
+import torch
+import torch._dynamo
+from torch.utils import _pytree as pytree
+
+from offcut.backends.host import arrays as host
+from offcut.errors import OffcutError
+from offcut.graph import Model
+from offcut.plugins.torch.program import Program
+from tests.guarded import Memory
+
+LAYOUTS = ("transposed", "sliced", "expanded", "rows")
+SAMPLES = 3
+"""Of each operator, of different shapes."""
+
+RANDOM = frozenset({"bernoulli", "multinomial", "normal", "randn", "rand_like", "randint"})
+
+
+@cache
+def operators() -> dict[str, Any]:
+    """Torch's descriptions of its operators, by name."""
+    if "expecttest" not in sys.modules:  # torch's tests alone need it
+        module: Any = types.ModuleType("expecttest")
+        module.TestCase = unittest.TestCase
+        sys.modules["expecttest"] = module
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {
+        f"{one.name}{f'.{one.variant_test_name}' * bool(one.variant_test_name)}": one
+        for one in op_db
+    }
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+    """What is allocated meanwhile lies between walls, and what is no refusal is raised."""
+    found, refuse = Memory(), Program._refused
+
+    def refused(self: Program, region: Any, failed: Exception) -> None:
+        if not isinstance(failed, OffcutError):
+            raise failed
+        refuse(self, region, failed)
+
+    monkeypatch.setattr(Program, "_refused", refused)
+    monkeypatch.setattr(host, "allocated", found.allocated)
+    monkeypatch.setattr(Model, "_memory", lambda _, count: found.arena(count))
+    torch._dynamo.reset()
+    yield found
+    torch._dynamo.reset()
+
+
+def samples(name: str) -> list[Any]:
+    """Samples of an operator, of different shapes, in float32 where it takes that."""
+    operator = operators()[name]
+    kinds = [torch.float32, torch.int64, torch.bool]
+    dtype = next((kind for kind in kinds if kind in operator.supported_dtypes("cpu")), None)
+    if dtype is None:
+        return []
+    torch.manual_seed(0)
+    found = dict[object, Any]()
+    for one in operator.sample_inputs("cpu", dtype, requires_grad=False):
+        tensors = [
+            x
+            for x in pytree.tree_leaves((one.input, one.args, one.kwargs))
+            if isinstance(x, torch.Tensor)
+        ]
+        shapes = tuple(x.shape for x in tensors)
+        if tensors and any(x.dim() > 1 and x.numel() > 1 for x in tensors):
+            found.setdefault(shapes, one)
+    kept = sorted(found.items(), key=lambda item: -max(len(shape) for shape in item[0]))
+    return [one for _, one in kept[:SAMPLES]]
+
+
+def laid(x: Any, layout: str, memory: Memory) -> Any:
+    """A tensor of these values, in that layout, between walls."""
+    if (
+        not isinstance(x, torch.Tensor)
+        or x.layout is not torch.strided
+        or x.is_complex()
+        or not x.dim()
+    ):
+        return x
+    if layout == "expanded" and x.shape[0] > 1:
+        x = x[:1].expand(x.shape)
+    made = torch.from_numpy(
+        memory.lying(layout, tuple(x.shape), str(x.dtype).removeprefix("torch."))
+    )
+    if layout == "expanded":
+        made[:1] = x[:1]
+    else:
+        made.copy_(x)
+    return made
+
+
+@pytest.mark.every(60)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", operators())
+def test_an_operator_gives_what_torch_does(name: str, layout: str, memory: Memory) -> None:
+    run = operators()[name].op
+    for sample in samples(name):
+        try:
+            given = pytree.tree_map(
+                lambda x: laid(x, layout, memory), (sample.input, sample.args, sample.kwargs)
+            )
+            x, args, kwargs = given
+            expected = run(x, *args, **kwargs)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError, IndexError):
+            continue
+
+        def one(*tensors: Any) -> Any:
+            x, args, kwargs = pytree.tree_unflatten(list(tensors), spec)
+            return run(x, *args, **kwargs)
+
+        leaves, spec = pytree.tree_flatten(given)
+        with torch.no_grad():
+            found = torch.compile(one, backend="offcut", dynamic=True)(*leaves)
+        memory.check()
+        torch.testing.assert_close(found, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
