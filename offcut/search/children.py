@@ -38,6 +38,12 @@ _STARTING = 60.0  # seconds until a job has imported what it needs, at most
 _SOON = 5.0
 _NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
 _UNASKED = "; the system sends it where memory is short"
+_FROM_OUTSIDE = {
+    getattr(signal, name)
+    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGPWR")
+    if hasattr(signal, name)
+}
+"""Signals that others send to a process; what it does itself ends it by others, or by leaving."""
 
 
 class Ending(Enum):
@@ -58,6 +64,7 @@ class Ended:
     because  why it did not, in a line
     told     all that is known of it: a traceback, the last words on standard error
     said     the last that it said; None where it said nothing
+    signal   that ended its process; 0 where none did
     """
 
     ending: Ending
@@ -65,6 +72,7 @@ class Ended:
     because: str = ""
     told: str = field(default="", repr=False)
     said: Any = None
+    signal: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +175,25 @@ class Children:
 
         function  ``module:name``, importable from this process's `sys.path`
         seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
-        said      called here with each value
+        said      called here with each value, those of both runs where there are two
+
+        A job whose child is ended from outside, by the killer of a system that is short of memory, say, runs once
+        more, in another child: only what ends it twice is taken to be its own.
 
         Raises OffcutError for an argument that cannot be pickled.
         """
         job = (function, _pickled(argument), seconds, self.memory)
+        return _once_more(lambda: self._run_once(job, said))
+
+    def _run_once(self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]) -> Ended:
+        """Return what becomes of a job in one child."""
         with self._interrupted():
             child = self._child or self._start()
             assert child.jobs is not None
             before = child.written()
             with suppress(BrokenPipeError):  # it is dead: there will be no answer
                 send(child.jobs, job)
-            return _follow(child, seconds, said, before, self.close)
+            return _follow(child, job[2], said, before, self.close)
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
@@ -250,13 +265,24 @@ def _follow(
         told = child.last_words(before)
         short = any(sign in told for sign in _NO_MEMORY)
         ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-        return Ended(ending, None, _status(close()), told, last)
+        status = close()
+        return Ended(ending, None, _status(status), told, last, max(-status, 0))
     if kind == Ending.RETURNED.value:
         return Ended(Ending.RETURNED, value, said=last)
     if kind == Ending.OUT_OF_MEMORY.value:
         close()
     because, told = value
     return Ended(Ending(kind), None, because, told, last)
+
+
+def _once_more(run: Callable[[], Ended]) -> Ended:
+    """Return what becomes of a job, by a second run where its process was ended from outside in the first."""
+    ended = run()
+    if ended.signal in _FROM_OUTSIDE:
+        ended = run()
+        if ended.signal in _FROM_OUTSIDE:
+            return replace(ended, because=f"{ended.because}, and so was a second run")
+    return ended
 
 
 _forking = Lock()
@@ -274,7 +300,19 @@ def run_in_fork(
     seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
     processor_seconds   likewise, of the processor's time
     memory    bytes of address space that it may take beside what this process has
+
+    A fork that is ended from outside is followed by one more, as with `Children.run`.
     """
+    return _once_more(lambda: _run_in_one_fork(work, seconds, processor_seconds, memory))
+
+
+def _run_in_one_fork(
+    work: Callable[[Callable[[Any], None]], Any],
+    seconds: float,
+    processor_seconds: float,
+    memory: int,
+) -> Ended:
+    """Return what becomes of a job in one fork."""
     with (
         _forking,
         tempfile.TemporaryFile() as errors,
