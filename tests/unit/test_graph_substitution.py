@@ -125,6 +125,7 @@ def heads() -> Bound:
     return made.bound
 
 
+@pytest.mark.isa("avx512f")  # where both rules pay by its prices
 def test_products_of_one_operand_become_one() -> None:
     found = substituted(heads(), joined_products(), sizes={"b": 1, "n": 8})
     assert len(found.rules) == 2
