@@ -18,6 +18,7 @@ from offcut.core.expr import Binary, variables
 from offcut.graph import Builder, Model, Ref, compiled, interpreted
 from offcut.graph.programs import PROGRAMS
 from offcut.graph.views import VIEWS
+from tests.agree import agree, of_peer
 from tests.compiled import Array
 from tests.guarded import LAYOUTS, Memory
 from tests.operator_cases import CASES, SIZES, Case, Input
@@ -65,7 +66,7 @@ def same(found: Array, expected: Array) -> None:
     if found.dtype.kind in "biu":
         np.testing.assert_array_equal(found, expected)
     else:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+        agree(found, of_peer(expected))
 
 
 def test_every_operator_has_a_case() -> None:

@@ -25,6 +25,7 @@ from offcut.graph import Model
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.table import TABLE
 from tests.guarded import Memory
+from tests.plugins.torch_models import like
 
 LAYOUTS = ("transposed", "sliced", "expanded")
 SAMPLES = 2
@@ -152,7 +153,7 @@ def calls(name: str, memory: Memory) -> list[tuple[Any, Any]]:
             )
             try:
                 once, again = (run(given[0], *given[1], **given[2]) for _ in range(2))
-                torch.testing.assert_close(once, again, equal_nan=True, rtol=0, atol=0)
+                like(once, again, each=True)
             except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
                 continue
             found.append((given, once))
@@ -174,7 +175,7 @@ def difference(name: str, memory: Memory) -> str:
             found = torch.compile(together, backend="offcut", dynamic=True)(*leaves)
         memory.check()
         for result, (_, expected) in zip(found, every, strict=True):
-            torch.testing.assert_close(result, expected, equal_nan=True, rtol=1e-4, atol=1e-4)
+            like(result, expected)
     except torch._dynamo.exc.TorchDynamoException:
         return ""
     except Exception as wrong:
