@@ -76,7 +76,8 @@ def test_formulas_have_a_value_where_nothing_runs() -> None:
     A, W = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 32), name="W")
     kernel = oc.compile(oc.ops.matmul(A, W), inputs=[A, W])
     cycles = kernel.cost().cycles
-    assert cycles.subs(dict.fromkeys(cycles.free_symbols, 0)) == kernel.cost(n=0).cycles == 0
+    at = kernel.cost(n=0)
+    assert cycles.subs(dict.fromkeys(cycles.free_symbols, 0)) == at.cycles == at.call
 
 
 TRIANGLE = """program gram
@@ -95,7 +96,7 @@ def test_a_triangle_in_guarded_tiles_is_counted() -> None:
     kernel = oc.compile(cut.loops)
     for n in (7, 70):
         at = kernel.cost(n=n)
-        assert at.flop == 2 * 32 * sum(i // 32 + 1 for i in range(n))
+        assert at.flop == 2 * sum(i + 1 for i in range(n))
         assert at.exactness.flop == "exact"
 
 
@@ -126,7 +127,7 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
         at = kernel.cost(n=n)
         assert at.exactness.flop == "exact"
         assert sum(piece.flop for piece in at.pieces) == in_band(n)
-        assert (at.seconds > 0) == (n > 0)
+        assert (at.cycles > at.call) == (n > 0)
     formulas = kernel.cost()
     assert formulas.exactness.flop == "bound"
     pieces = formulas.prediction.pieces
