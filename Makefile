@@ -22,12 +22,13 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-hosts net lint style types imports format bench bench-track clean
+.PHONY: help demo test test-all test-machines test-hosts net lint style types imports format bench bench-track clean
 
 help:
 	@echo 'make demo      a sentence encoder over a real text, wholly in offcut'
 	@echo 'make test      the tests, but for the slow ones'
 	@echo 'make test-all  all tests'
+	@echo 'make test-machines  the tests that a machine can change, as on other machines; ARGS="--only zen5", ARGS=--turn'
 	@echo 'make test-hosts  what lives inside TVM, which it installs beside (100 MB)'
 	@echo 'make net       random programs, cut and compiled; ARGS="--seeds :1000 --state net.jsonl"'
 	@echo 'make lint      style, types and imports; each is a target of its own'
@@ -40,10 +41,13 @@ demo: .venv-demo/installed .venv-demo/weights
 	$(DEMO) -m examples.sentences $(ARGS)
 
 test: .venv/installed
-	$(DEV) -m pytest -q -n $(JOBS) -m 'not slow' $(ARGS)
+	$(DEV) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(ARGS)
 
 test-all: .venv/installed
-	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
+	$(DEV) -m pytest -q -n $(JOBS) --dist worksteal -m '' $(ARGS)
+
+test-machines: .venv/installed
+	$(DEV) -m tests.variants -n $(JOBS) $(ARGS)
 
 test-hosts: .venv/hosts
 	PYTHONPATH=.venv/hosts $(DEV) -m pytest -q tests/plugins tests/unit/test_docs.py -k tvm $(ARGS)

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from offcut import ir as ir
     from offcut import ops as ops
+    from offcut.backends.cpu.external.declaration import (
+        external_microkernel as external_microkernel,
+    )
     from offcut.backends.plan import Plan as Plan
     from offcut.backends.target import Target as Target
     from offcut.core.program import Program as Program
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from offcut.core.text.parser import parse as parse
     from offcut.costmodel import Cost as Cost
     from offcut.describe import external as external
-    from offcut.describe.external import external_microkernel as external_microkernel
     from offcut.describe.functions import absolute as absolute
     from offcut.describe.functions import ceil as ceil
     from offcut.describe.functions import cos as cos
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "offcut.costmodel": ("Cost",),
-    "offcut.describe.external": ("external_microkernel",),
+    "offcut.backends.cpu.external.declaration": ("external_microkernel",),
     "offcut.describe.intrinsic": ("decl_tensor_intrin", "hardware_intrinsic"),
     "offcut.backends.plan": ("Plan",),
     "offcut.backends.target": ("Target",),
@@ -137,31 +139,63 @@ if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too
             raise AttributeError(f"module 'offcut' has no attribute {name!r}{meant(name, __all__)}")
         loaded = importlib.import_module(_MODULE_OF[name])
         if name in _CALLED:
-            return importlib.import_module(f"offcut.{name}")
-        globals()[name] = getattr(loaded, name)
+            importlib.import_module(f"offcut.{name}")  # which sets the attribute, as `_Face` has it
+        else:
+            globals()[name] = getattr(loaded, name)
         return globals()[name]
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_MODULE_OF, *_PACKAGES]
+    return sorted([*__all__, "__version__"])
 
 
-class _Called(ModuleType):
-    """A package that is the function of its name as well: ``oc.partition(…)``, and
-    ``import offcut.partition.strategies.catalog``.
-    """
+def _public(name: str) -> Any:
+    return getattr(sys.modules[__name__], name)
+
+
+class _CallablePackage:
+    # A package that is the function of its name as well: ``oc.partition(…)``, and
+    # ``import offcut.partition.strategies.catalog``. Its docstring is the function's, for `help`.
+
+    __slots__ = ("_package",)
+    _package: ModuleType
+
+    def __init__(self, package: ModuleType) -> None:
+        object.__setattr__(self, "_package", package)
 
     @property
     def __wrapped__(self) -> Any:
-        """The function, for those that ask for a signature."""
-        name = self.__name__.rpartition(".")[2]
+        """The function, for `inspect.signature`."""
+        name = self._package.__name__.rpartition(".")[2]
         return getattr(importlib.import_module(_MODULE_OF[name]), name)
 
-    def __call__(self, *args: Any, **named: Any) -> Any:
-        return self.__wrapped__(*args, **named)
+    __call__ = __wrapped__  # the function itself is called: no frame is added
+
+    @property
+    def __doc__(self) -> Any:  # type: ignore[override]
+        return self.__wrapped__.__doc__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._package, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._package, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._package, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self._package)
+
+    def __get__(self, instance: object, owner: type | None = None) -> _CallablePackage:
+        """Return the package itself; `inspect` takes what has `__get__` for a routine."""
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return importlib.import_module, (self.__name__,)
+        return _public, (self._package.__name__.rpartition(".")[2],)
+
+    def __repr__(self) -> str:
+        return f"<function and package {self._package.__name__}>"
 
 
 class _Face(ModuleType):
@@ -169,7 +203,7 @@ class _Face(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _CALLED and isinstance(value, ModuleType):
-            value.__class__ = _Called
+            value = _CallablePackage(value)
         super().__setattr__(name, value)
 
 

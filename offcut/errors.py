@@ -6,9 +6,14 @@ A bare `assert` is for facts the type checker cannot see, never for user input.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from types import FunctionType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 LONGEST = 400
 """Characters of a line that says what was refused, or where: an expression may have thousands."""
@@ -110,3 +115,56 @@ def blamed_on_another(
         raise
     except Exception as error:
         raise refused(f"raised {type(error).__name__}: {error}") from error
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=type)
+_OWN_FILES = (str(Path(__file__).parent) + os.sep, contextlib.__file__, functools.__file__)
+
+
+def trim_traceback(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a public function: an `OffcutError` leaves it with the user's frames alone.
+
+    A user's function that offcut calls stays in the traceback, and so does the decorator's own
+    frame. With ``OFFCUT_DEBUG`` set nothing is trimmed.
+    """
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except OffcutError as error:
+            if os.environ.get("OFFCUT_DEBUG", "0") not in ("", "0"):
+                raise
+            _drop_own_frames(error)
+            _drop_own_frames(error.__cause__)
+            raise error from error.__cause__
+
+    return call
+
+
+def trim_tracebacks(cls: _C) -> _C:
+    """Decorate a public class: each public method is decorated with `trim_traceback`."""
+    for name, member in list(vars(cls).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(member, FunctionType):
+            setattr(cls, name, trim_traceback(member))
+        elif isinstance(member, (staticmethod, classmethod)):
+            setattr(cls, name, type(member)(trim_traceback(member.__func__)))
+    return cls
+
+
+def _drop_own_frames(error: BaseException | None) -> None:
+    if error is not None:
+        error.__traceback__ = _users_frames(error.__traceback__)
+
+
+def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
+    if traceback is None:
+        return None
+    rest = _users_frames(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        return rest
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)

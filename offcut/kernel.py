@@ -22,7 +22,7 @@ from offcut.core.remembered import kept_property
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
-from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.errors import DescribeError, PartitionError, TargetError, trim_tracebacks
 from offcut.partition import Partition
 from offcut.schedule import Schedule
 
@@ -134,11 +134,12 @@ class KernelCode:
         return made
 
 
+@trim_tracebacks
 class Kernel:
     """A compiled computation: call it with arrays of any allowed size.
 
-    ``kernel(a, b, out=None, n=12)``: the inputs that are not constant, in order; sizes that no shape
-    determines by keyword. Results are of the first input's kind. Calls are reentrant, and a kernel
+    ``kernel(a, b, out=None, n=12)``: the inputs that are not constant, in order or by name
+    (``kernel(a, B=b)``); sizes that no shape determines by keyword. Results are of the first input's kind. Calls are reentrant, and a kernel
     can be pickled: it is rebuilt from the cache.
     """
 

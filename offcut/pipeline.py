@@ -32,12 +32,20 @@ from offcut.core.text.shown import shown
 from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
+from offcut.describe.external import unverified_notes
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, InternalError, OffcutError, PartitionError, TargetError
+from offcut.errors import (
+    DescribeError,
+    InternalError,
+    OffcutError,
+    PartitionError,
+    TargetError,
+    trim_traceback,
+)
 from offcut.kernel import Kernel, kernel_of
 from offcut.partition import (
     LESS_TO_COMPARE,
@@ -87,6 +95,7 @@ for _name in ("vta", "vta-osdi18", "gemmini", "accelerator"):
 _SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
 
 
+@trim_traceback
 def partition(
     output: Tensor | Sequence[Tensor] | Program,
     tile: Mapping[str, Tiles] | None = None,
@@ -151,13 +160,16 @@ def partition(
         made = replace(made, notes=(*made.notes, note))
     made = settled(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
+    covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
     return replace(
         made,
+        notes=(*made.notes, *unverified_notes(options.microkernels, covers)),
         schedule=schedule_of(program.name, wanted, most),
         measure=lambda cut: chosen.code_bytes(cut.loops),
     )
 
 
+@trim_traceback
 def prove_equal(source: Program, emitted: Program, reassociate: bool = False) -> Certificate:
     """The proof that one loop program computes what another one does, at every allowed size.
 
@@ -221,6 +233,7 @@ def _copies(asked: int | None, program: Program, machine: Device) -> int:
     return count
 
 
+@trim_traceback
 def compile(
     output: Tensor | Sequence[Tensor] | Program,
     inputs: Sequence[Tensor] | None = None,
@@ -433,6 +446,7 @@ def _check_covers(program: Program, target: Target, options: Options, op: str) -
             )
 
 
+@trim_traceback
 def target(name: str, machine: str | os.PathLike[str] | Device | None = None) -> Target:
     """A target, for the machine that it finds or for another.
 

@@ -35,6 +35,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 from offcut.core.garbage import old_objects_aside
+from tests.variants import depends_on_machine
 
 # Every run of `make test` draws the same examples, however busy the machine is. A slow test draws
 # fresh ones by ``derandomize=False``, and prints what repeats a failure.
@@ -111,19 +112,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files, remove the orphans"
     )
+    parser.addoption(
+        "--machine-part",
+        default="",
+        help="STEP/TURN: of the tests that a machine can change, one of so many (tests/variants.py)",
+    )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("isa"):
-        host = llvm.get_host_cpu_features()
-        lacking = [feature for feature in marker.args if not host.get(feature, False)]
+        from offcut.backends.cpu.machine.isa import host
+
+        lacking = sorted(set(marker.args) - host().features)
         if lacking:
-            pytest.skip(f"{llvm.get_host_cpu_name()} lacks {', '.join(lacking)}")
+            pytest.skip(f"{llvm.get_host_cpu_name()} lacks, or hides, {', '.join(lacking)}")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave one case of `step` of a test to `make test`, drawn by their names, and the others to all."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave one case of `step` of a test to `make test`, drawn by their names, and the others to all.
+
+    On another machine each case has its turn.
+    """
+    if part := config.getoption("--machine-part"):
+        leave_machine_part(config, items, *map(int, part.split("/")))
+        return
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("every") and not item.get_closest_marker("slow"):
@@ -134,6 +147,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         assert marker is not None
         for item in drawn[-(-len(drawn) // marker.args[0]) :]:
             item.add_marker("slow")
+
+
+def leave_machine_part(
+    config: pytest.Config, items: list[pytest.Item], step: int, turn: int
+) -> None:
+    """Leave one test of `step`, of those that a machine can change."""
+    depends = {path: depends_on_machine(path) for path in {item.path for item in items}}
+    drawn = [
+        depends[item.path] and crc32(item.nodeid.encode()) % step == turn % step for item in items
+    ]
+    config.hook.pytest_deselected(
+        items=[item for item, kept in zip(items, drawn, strict=True) if not kept]
+    )
+    items[:] = [item for item, kept in zip(items, drawn, strict=True) if kept]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

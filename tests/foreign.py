@@ -53,6 +53,7 @@ def gemm(dtype: str = "float32", cycles: float = CHEAP) -> Microkernel:
         cycles=cycles,
         copying=0.0,
         measured=False,
+        verify=False,
     )
 
 
@@ -89,9 +90,15 @@ class Own:
         cycles: float = CHEAP,
         computes: Tensor | None = None,
         measured: bool = False,
+        verify: bool = False,
     ) -> Microkernel:
         return oc.external_microkernel(
-            name, computes or product(), self.function, cycles=cycles, measured=measured
+            name,
+            computes or product(),
+            self.function,
+            cycles=cycles,
+            measured=measured,
+            verify=verify,
         )
 
 

@@ -9,11 +9,10 @@ from compiled import Array, build, poisoned
 
 from offcut import Kernel, Program, Tensor
 from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
+from tests.agree import agree, of_peer
 
-# Half a unit in the last place of a result near 1, and what a sum of some dozens of terms near 1 may
-# be off in the type that it is accumulated in.
-ROUNDING = {"float64": 2.0**-50, "float32": 2.0**-21, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-SUMMING = {"float64": 1e-13, "float32": 3e-5, "float16": 1e-4, "bfloat16": 1e-4}
+SUMMED = 64
+"""What the terms of an element add up to, at most: some dozens of terms near 1."""
 
 
 def integers(seed: object, dtype: str, *shape: int) -> Array:
@@ -31,14 +30,7 @@ def wide(*arrays: Array) -> list[Array]:
 
 def near(found: Array, exact: Array) -> None:
     """`found` is `exact` but for rounding in its type; integers are equal."""
-    assert found.shape == exact.shape
-    if np.issubdtype(found.dtype, np.integer):
-        np.testing.assert_array_equal(found, exact)
-        return
-    name = found.dtype.name
-    np.testing.assert_allclose(
-        found.astype("float64"), exact, rtol=ROUNDING[name], atol=SUMMING[name]
-    )
+    agree(found, of_peer(exact, scale=SUMMED, units=4))
 
 
 EDGES = (0, 1, 15, 16, 17, 63, 64, 65, 197)

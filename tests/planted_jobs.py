@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,21 @@ def abort(given: Any, say: Say) -> None:
     os.abort()
 
 
+def abort_by_name(given: Any, say: Say) -> None:
+    say(os.getpid())
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def wait_where_first(given: Path, say: Say) -> str:
+    """Wait to be ended in the first process that runs it, by a file in a folder; in the next one, return."""
+    first = not (given / "first").exists()
+    (given / "first").touch()
+    say(os.getpid())
+    if first:
+        ctypes.PyDLL(None).pause()
+    return "done"
+
+
 def read_nowhere(given: Any, say: Say) -> None:
     ctypes.string_at(8)
 
@@ -56,7 +72,6 @@ def spin(given: Any, say: Say) -> None:
 
 def talk(given: Any, say: Say) -> str:
     for part in range(given):
-        time.sleep(0.1)
         say(part)
     return "done"
 

@@ -19,6 +19,16 @@ In = Annotated[
 Text = Annotated[Path, typer.Argument(help="A file of JSON lines (.jsonl) or a table (.csv).")]
 
 
+def kept_trials(records: Path | None) -> str:
+    """Return what an interrupted campaign has kept in `records`, and how it goes on, for `interruptible`."""
+    from offcut.search import Records
+
+    path = Records(records).path
+    if path is None:
+        return "no records are kept, so it starts again (--records FILE keeps them)"
+    return f"each measured trial is in {path}, and the same command goes on from there"
+
+
 @records_app.command("list")
 def list_command(records: In = None) -> None:
     """A row for each program, machine and version."""

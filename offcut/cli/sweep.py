@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,9 +11,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from offcut.cli.app import app, refusals
+from offcut.cli.app import app, interruptible, refusals
 from offcut.cli.options import read_number
-from offcut.cli.records import In
+from offcut.cli.records import In, kept_trials
 from offcut.errors import DescribeError
 
 
@@ -140,22 +141,24 @@ def sweep_command(
             from offcut.tuning.oracle.report import report
             from offcut.tuning.problem import Limits
 
-            report(
-                *(read_program(Path(text), "sweep"), tuple(constants or ()), read_sizes(sizes)),
-                *(csv, png),
-                limit=LIMIT if limit is None else limit,
-                most=most,
-                ways=ways,
-                records=records,
-                seed=seed,
-                seeds=SEEDS if seeds is None else seeds,
-                threads=threads,
-                limits=Limits(budget=budget),
-            )
+            with interruptible("sweep", lambda: kept_trials(records)):
+                report(
+                    *(read_program(Path(text), "sweep"), tuple(constants or ()), read_sizes(sizes)),
+                    *(csv, png),
+                    limit=LIMIT if limit is None else limit,
+                    most=most,
+                    ways=ways,
+                    records=records,
+                    seed=seed,
+                    seeds=SEEDS if seeds is None else seeds,
+                    threads=threads,
+                    limits=Limits(budget=budget),
+                )
             return
     from offcut.experiment.sweep import sweep
 
-    with refusals():
+    begun = time.time()
+    with refusals(), interruptible("sweep", lambda: _kept_sizes(csv, begun)):
         status = sweep(
             text,
             context.meta["extents"],
@@ -171,6 +174,12 @@ def sweep_command(
         )
     if status:
         raise typer.Exit(status)
+
+
+def _kept_sizes(csv: Path, begun: float) -> str:
+    if not csv.exists() or csv.stat().st_mtime < begun:
+        return "no size is measured, so run it again"
+    return f"the sizes that were measured are in {csv}; --sizes with the others and another --csv go on"
 
 
 def _check_mode(context: typer.Context, oracle: bool) -> None:

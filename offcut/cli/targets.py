@@ -63,24 +63,30 @@ def show(
 @target.command()
 def probe(
     out: Annotated[Path | None, typer.Option(help="Where the description goes, as TOML.")] = None,
+    loaded: Annotated[
+        bool, typer.Option("--loaded", help="Take what is measured on a machine with other work.")
+    ] = False,
 ) -> None:
     """Measure this machine, in under 30 seconds, and write its description.
 
     Clock, peaks of its units, bandwidths of its memories, throughputs of its microkernels; without --out
-    the description is printed. A machine that is too loaded to be measured is said to be so.
+    the description is printed. On a machine that is too loaded to be measured, nothing is written and the
+    status is 2, unless --loaded is given.
 
     Example: offcut target probe --out mine.toml
     """
     with refusals():
         from offcut.experiment.outputs import check_writable
         from offcut.experiment.probe import measured
-        from offcut.experiment.probed import check_path, complaints, described, written
+        from offcut.experiment.probed import check_idle, check_path, complaints, described, written
         from offcut.experiment.table import wide_console
 
         if out is not None:
             check_path(out)
             check_writable(out, "probe")
         found = measured()
+        if not loaded:
+            check_idle(found)
         text = described(found, "host" if out is None else out.stem)
         if out is None:
             typer.echo(text)

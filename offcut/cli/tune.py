@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from offcut.cli.app import app, refusals
-from offcut.cli.records import In
+from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.records import In, kept_trials
 from offcut.errors import DescribeError, OffcutError
 
 
@@ -51,7 +51,7 @@ def tune_command(
     from offcut.tuning.distribution import read_sizes
     from offcut.tuning.tune import tune
 
-    with refusals():
+    with refusals(), interruptible("tune", lambda: kept_trials(records)):
         source = read_program(program, "tune")
         if source.sizes and not sizes:
             names = [size.name for size in source.sizes]

@@ -9,7 +9,6 @@ Source: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing inpu
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -43,7 +42,7 @@ from offcut.core.walking import free
 from offcut.errors import OffcutError
 
 T = TypeVar("T")
-MOST_CHECKS, MOST_SECONDS = 300, 30.0
+MOST_CHECKS = 300
 _SIMPLER_TYPES = {
     "bfloat16": "float32",
     "float16": "float32",
@@ -61,7 +60,6 @@ def reduced(
     fails: Callable[[T], bool],
     key: Callable[[T], Hashable] = str,
     checks: int = MOST_CHECKS,
-    seconds: float = MOST_SECONDS,
 ) -> T:
     """`failing` made simpler step by step, while it fails as it does.
 
@@ -69,11 +67,11 @@ def reduced(
     fails     whether one of these fails in the same way
     key       equal for two that need not both be tried
     checks    calls of `fails`, at most
-    seconds   of wall time after which no other one is tried
 
-    A search that found something goes on where it was, so that each part is tried in turn.
+    A search that found something goes on where it was, so that each part is tried in turn. No clock ends it: the same
+    failure is made as small on each machine.
     """
-    end, place, seen = time.monotonic() + seconds, 0, {key(failing)}
+    place, seen = 0, {key(failing)}
     while True:
         later = islice(enumerate(simpler(failing)), place, None)
         ahead = chain(later, islice(enumerate(simpler(failing)), place))
@@ -81,7 +79,7 @@ def reduced(
             name = key(one)
             if name in seen:
                 continue
-            if checks <= 0 or time.monotonic() > end:
+            if checks <= 0:
                 return failing
             seen.add(name)
             checks -= 1

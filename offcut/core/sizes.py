@@ -19,7 +19,7 @@ from sympy.core.relational import Relational
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
 from offcut.core.whole import whole
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 
 MAX_SIZE = 2**31 - 1
 _POWERS = (*range(-8, 0), *range(1, 9))  # that are written as products
@@ -186,6 +186,7 @@ class Residue:
         return str(self.value)
 
 
+@trim_traceback
 def dim(name: str, min: int = 0, max: int = MAX_SIZE, multiple_of: int = 1) -> Dim:
     """A symbolic size, known only when a kernel is called.
 
@@ -252,6 +253,7 @@ class Assumption:
                 _facts.remove(fact)
 
 
+@trim_traceback
 def assume(*facts: Any) -> Assumption:
     """Promise affine facts between sizes, such as ``n <= m`` or ``n % 8 == 0``.
 

@@ -23,6 +23,7 @@ from offcut.core.dtypes import DTYPES
 from offcut.costmodel.accelerator import Accelerator
 from offcut.costmodel.device import Device
 from offcut.costmodel.machine import Machine
+from offcut.costmodel.plausible import implausible
 from offcut.costmodel.workable import faults
 from offcut.errors import TargetError
 
@@ -105,7 +106,7 @@ def _shipped(name: str) -> Device:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         because = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
         raise TargetError(
@@ -182,6 +183,8 @@ class _File:
         capacities = [one.bytes for one in made.energy.sram] if made.energy else []
         if capacities != sorted(capacities):
             raise self.refused(("energy", "sram"), "the smallest memory comes first")
+        for where, because, *help in implausible(made):
+            raise self.refused(where, because, *help)
         return made
 
     def merged(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ conventions:
 tile
     ``void f(const A *a, int64_t lda, const B *b, int64_t ldb, C *c, int64_t ldc, int64_t m, int64_t n,
     int64_t k, int64_t accumulate)``. Row r of a matrix begins ``ld * r`` elements after its first
-    one, and lies next to each other; ld may be less than a row where all rows are one. C is
+    one, and its elements are contiguous; lda and ldb may be less than a row, 0 too, where the rows of A or of B
+    overlap or are one. Arrays are aligned to their elements, no further. C is
     added to where accumulate is not 0, and written without being read where it is. k may be 0.
 blas_gemm
     ``void f(char *transa, char *transb, int *m, int *n, int *k, T *alpha, T *a, int *lda, T *b, int *ldb,
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import ctypes
 from _ctypes import CFuncPtr
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
@@ -69,6 +70,7 @@ class Foreign:
     function    an address, or what has one and must live as long as kernels that call it
     measured    whether its cost is measured when it is first used, and what is declared only the
                 fallback
+    verified    whether it was compared with what it is declared to compute
     """
 
     convention: str
@@ -76,6 +78,7 @@ class Foreign:
     function: Any = field(repr=False, compare=False)
     address: int = field(repr=False)
     measured: bool = True
+    verified: bool = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not isinstance(self.function, Routine):
@@ -85,37 +88,23 @@ class Foreign:
                 because="its function is an address of this process",
                 help=('external.blas("sgemm") is found again by its name', "compile it there"),
             )
-        return _foreign, (self.convention, self.types, self.function, self.measured)
+        claims = self.measured, self.verified
+        return _foreign, (self.convention, self.types, self.function, *claims)
 
 
-def external_microkernel(
+def declare(
     name: str,
     computes: Tensor,
     address: Any,
     *,
     cycles: float,
-    startup: float = 100.0,
-    copying: float | None = None,
-    convention: str = "tile",
-    measured: bool = True,
+    startup: float,
+    copying: float | None,
+    convention: str,
+    measured: bool,
+    verified: bool,
 ) -> Microkernel:
-    """A microkernel that calls a C function, for ``microkernels=`` of `compile` and `partition`.
-
-    computes    ``C[i, j] = sum over p of A[i, p] * B[p, j]``, casts allowed, of three symbolic sizes:
-                the maxima of the first two bound a tile, and no tile passes 256 × 4096
-    address     of the function: an int, a ctypes function, or `blas`
-    cycles      predicted cycles of one multiply–add in a large tile, above 0, at most 1e12
-    startup     predicted cycles of a call, 0…1e12
-    copying     predicted cycles of a call for each element of its B, 0…1e12, which the fewer rows
-                share, the more they cost; None: 0 of "tile", 0.2 a byte of "blas_gemm"
-    convention  "tile" or "blas_gemm", as this module says
-    measured    whether calls are timed when it is first used, for some milliseconds, on operands of
-                zeros, and the three costs are only for where that is not possible; False: they are
-                taken as they are
-
-    A kernel takes the cheapest by these costs of all microkernels that compute a sum, of A with its
-    terms and B with its columns next to each other, in tiles as large as a call has. The function is called by the thread that calls
-    the kernel, whatever its `threads`; one that is written in Python takes the interpreter's lock.
+    """Return the microkernel that `offcut.external_microkernel` declares, which is not verified yet.
 
     Raises DescribeError for what is no such declaration.
     """
@@ -161,18 +150,30 @@ def external_microkernel(
         tiles=tiles_of(rows, columns, cycles, copying, startup),
         predicates=frozenset(axis.name for axis in (*axes, *reduced)),
         panel=min(_PANEL, columns),
-        lowering=_foreign(convention, types, address, measured),
+        lowering=_foreign(convention, types, address, measured, verified),
     )
 
 
 def tiles_of(
     rows: int, columns: int, cycles: float, copying: float, startup: float
 ) -> tuple[TileShape, ...]:
-    """The tiles of a function of up to `rows` × `columns`, whose calls cost as `external_microkernel` says."""
+    """The tiles of a function of up to `rows` × `columns`, whose calls cost as `offcut.external_microkernel` says."""
     return tuple(
         TileShape(height, columns, (cycles * height + copying) * columns, startup)
         for height in range(1, rows + 1)
     )
+
+
+def unverified_notes(
+    microkernels: Iterable[Microkernel], covers: Collection[str]
+) -> tuple[str, ...]:
+    """Return a line of a plan for each function that nothing was compared with, of those that cover a tile.
+
+    covers   names of the microkernels that cover tiles
+    """
+    foreign = (one for one in microkernels if isinstance(one.lowering, Foreign))
+    believed = (one.name for one in foreign if one.name in covers and not one.lowering.verified)
+    return tuple(f"{name} is not verified: it was declared with verify=False" for name in believed)
 
 
 def blas(name: str) -> Routine:
@@ -222,7 +223,7 @@ def _check_routine(
 
 
 def _foreign(
-    convention: str, types: tuple[str, str, str], function: Any, measured: bool
+    convention: str, types: tuple[str, str, str], function: Any, measured: bool, verified: bool
 ) -> Foreign:
     """`function`, wherever its address is found."""
     value: Any = function
@@ -237,7 +238,7 @@ def _foreign(
             because="it is no address of a function",
             help=("an int that is not 0", "a ctypes function", 'external.blas("sgemm")'),
         )
-    return Foreign(convention, types, function, value, measured)
+    return Foreign(convention, types, function, value, measured, verified)
 
 
 def _shape(name: str, computes: Any) -> tuple[int, int, tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut.describe.microkernel import Microkernel, TileShape
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 
 _MODES = ("r", "w", "rw")
 
@@ -67,6 +67,7 @@ def declare(kernel: Microkernel) -> Microkernel:
     return kernel
 
 
+@trim_traceback
 def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
     """The instruction of that name on operands, as a lowering returns it.
 
@@ -89,6 +90,7 @@ def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
     return Instruction(name, pointers)
 
 
+@trim_traceback
 def decl_tensor_intrin(
     computation: Tensor, lowering: Lowering, *, cycles: float = 1.0, startup: float = 0.0
 ) -> Microkernel:

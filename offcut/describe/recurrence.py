@@ -38,7 +38,7 @@ from offcut.describe.computation import Names, rename
 from offcut.describe.reads import sizes_of
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.value import Axis, Value, cast, size_var
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -61,6 +61,7 @@ class Update:
         return f"an update of {self.tensor.name}"
 
 
+@trim_traceback
 def update(
     tensor: Tensor,
     fn: Callable[..., Any],
@@ -126,6 +127,7 @@ def update(
     )
 
 
+@trim_traceback
 def recurrence(
     steps: Any, body: Callable[[Value], Update | Sequence[Update]], name: str = "recurrence"
 ) -> Program:
@@ -135,7 +137,8 @@ def recurrence(
     body    called once; its parameter names the steps, and it gives an update or a list of them
 
     Tensors that are updated are in place (`Kind.INOUT`), the others are inputs; both are in the
-    order in which the updates name them, an update its own tensor first.
+    order in which the updates name them, an update its own tensor first. The compiled kernel takes
+    arrays by name too (``kernel(A=a, B=b, steps=9)``): tensors of one shape are easily swapped.
 
     >>> from offcut import dim, placeholder, recurrence, update
     >>> n, steps = dim("n", max=64), dim("steps", max=9)

@@ -17,7 +17,7 @@ from offcut.core.text.printer import format_expr
 from offcut.describe.axes import axis_names, checked_name, checked_shape
 from offcut.describe.refusals import NoOperand
 from offcut.describe.value import Axis, Value, combine, size_value
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ def _index_value(part: Any, at: str) -> Value:
     return value
 
 
+@trim_traceback
 def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -> Tensor:
     """An input of the computation.
 
@@ -101,6 +102,7 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
     return Tensor(name, checked_shape("placeholder", name, shape), kind)
 
 
+@trim_traceback
 def compute(
     shape: Sequence[Any],
     fn: Callable[..., Any],

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 
 import offcut
 from offcut.backends.cpu.machine import isa
+from offcut.core.extras import is_installed
 
 CPU_INFO = Path("/proc/cpuinfo")
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -42,7 +43,7 @@ class Machine:
     l1, l2, l3    bytes of the data cache and the second-level cache of one core, and of the third
                   level; 0 if unknown
     python, numpy, offcut   versions
-    blas          numpy's matrix library and its version
+    blas          numpy's matrix library, its version, and the kernels that it chose
     """
 
     cpu: str
@@ -128,7 +129,21 @@ def _size(count: int) -> str:
 
 
 def _blas() -> str:
-    """Return the name and version of the matrix library that numpy was built with."""
+    """Return the name and version of the matrix library that numpy was built with, and the kernels that it chose here."""
     built = np.show_config(mode="dicts")
     found = (built or {}).get("Build Dependencies", {}).get("blas", {})
-    return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+    name = f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+    return ", ".join((name, *_blas_kernels()))
+
+
+def _blas_kernels() -> Iterator[str]:
+    """Yield what the loaded matrix library says of its kernels: OpenBLAS and BLIS name an architecture."""
+    if not is_installed("threadpoolctl"):
+        yield "kernels unknown: threadpoolctl is not installed"
+        return
+    from threadpoolctl import threadpool_info
+
+    for library in threadpool_info():
+        if library.get("user_api") == "blas" and library.get("architecture"):
+            yield f"{library['architecture']} kernels"
+            return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.costmodel import Machine, load, shipped
-from offcut.errors import TargetError
+from offcut.errors import BusyError, TargetError
 from offcut.experiment.probe import Measured, Reading
 
 LOADED = 0.9
@@ -51,14 +51,26 @@ def written(text: str, path: Path) -> None:
         raise TargetError("probe", f"cannot write {path}", because=because, help=help) from None
 
 
-def complaints(found: Measured) -> tuple[str, ...]:
-    """What is wrong with the measurement, in words; nothing where it can be used."""
-    told = []
-    if found.given < LOADED:
-        told.append(
-            f"this machine is too loaded to be measured: this process had its core "
-            f"{100 * found.given:.0f} % of the time; measure again when nothing else runs"
+def check_idle(measured: Measured) -> None:
+    """Check that this process had its core while it measured.
+
+    Raises BusyError if it had it less than `LOADED` of the time.
+    """
+    if measured.given < LOADED:
+        raise BusyError(
+            "probe",
+            "cannot describe this machine",
+            because=f"it is too loaded to be measured: this process had its core {100 * measured.given:.0f} % of the time",
+            help=(
+                "offcut target probe, when nothing else runs",
+                "--loaded takes these numbers, and the description says so",
+            ),
         )
+
+
+def complaints(found: Measured) -> tuple[str, ...]:
+    """Return what makes numbers of the measurement unsure, a line each; empty if they are sure."""
+    told = []
     readings = {"the clock": found.clock, **found.units, **found.memories}
     readings |= {f"{kernel} {rows}×{n}": it for (kernel, rows, n), it in found.tiles.items()}
     apart = {name: it.spread for name, it in readings.items() if it.spread > APART}
@@ -74,6 +86,8 @@ def complaints(found: Measured) -> tuple[str, ...]:
 def _lines(found: Measured, name: str, day: date) -> Iterator[str]:
     near, own = found.near, found.host.machine
     by = f"measured by offcut target probe on {day.isoformat()}"
+    if found.given < LOADED:
+        by += f" under load (this process had its core {100 * found.given:.0f} % of the time)"
     yield f"name = {_text(name)}"
     yield f"title = {_text(found.cpu)}"
     yield f"architecture = {_text(own.architecture)}"

@@ -19,6 +19,9 @@ from offcut.experiment.plots import plot_lines
 
 _NONE = "–"
 
+MISS = 1.5
+"""The ratio of a predicted rate to the measured one, or its inverse, from which `sheet` names the row."""
+
 
 def sheet(device: Device) -> Group:
     """What is known of a machine: its units, its memories with what they bind, its microkernels, and where
@@ -132,15 +135,28 @@ def _memories(device: Device, units: Sequence[Unit]) -> Table:
 
 
 def _microkernels(machine: Machine) -> Table:
-    made = _table("microkernel", "tile", "predicted, multiply–adds/cycle", "measured")
+    made = _table("microkernel", "tile", "predicted, multiply–adds/cycle", "measured", "ratio")
+    missed = []
     known = {family.microkernel.name: family.microkernel for family in families(_host(machine))}
     for one in machine.microkernel:
-        predicted, kernel = _NONE, known.get(one.name)
+        predicted, ratio, kernel = _NONE, None, known.get(one.name)
         if kernel is not None and kernel.columns_for(one.rows) >= one.columns:
             tile = kernel.tile(one.rows, one.columns)
-            predicted = f"{one.rows * one.columns / tile.cycles:.3g}"
+            rate = one.rows * one.columns / tile.cycles
+            predicted, ratio = f"{rate:.3g}", rate / one.multiply_adds
         tile_name = f"{one.rows}×{one.columns}"
-        made.add_row(escape(one.name), tile_name, predicted, f"{one.multiply_adds:.3g}")
+        if ratio is not None and not 1 / MISS <= ratio <= MISS:
+            times = max(ratio, 1 / ratio)
+            missed.append(
+                f"{one.name} {tile_name}, {times:.2g} × too {'fast' if ratio > 1 else 'slow'}"
+            )
+        shown = _NONE if ratio is None else f"{ratio:.2f}"
+        made.add_row(escape(one.name), tile_name, predicted, f"{one.multiply_adds:.3g}", shown)
+    if missed:
+        made.caption = escape(
+            f"predicted and measured differ by more than {MISS:g} × in {len(missed)} of "
+            f"{len(machine.microkernel)} rows:\n" + "\n".join(missed)
+        )
     return made
 
 

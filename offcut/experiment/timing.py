@@ -39,6 +39,9 @@ THREADS = (
 )
 """What the mathematics libraries read, once, when they are loaded."""
 
+KERNELS = ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+"""Variables that hold a library back to the kernels of another processor: a baseline is measured without them."""
+
 
 def restart_single_threaded() -> None:
     """Start this program again with one thread per mathematics library, unless it has that already."""
@@ -46,16 +49,18 @@ def restart_single_threaded() -> None:
 
 
 def restart_with_threads(threads: int) -> None:
-    """Start this program again with that many threads per mathematics library, unless it has them.
+    """Start this program again with that many threads per mathematics library, and with the kernels that a library chooses itself.
 
-    The variables count only if they are set before numpy or torch is loaded.
+    The variables count only if they are set before numpy or torch is loaded. A program that has them already goes on.
     """
     wanted = dict.fromkeys(THREADS, str(threads))
-    if any(os.environ.get(name) != value for name, value in wanted.items()):
+    forced = {name for name in KERNELS if name in os.environ}
+    if forced or any(os.environ.get(name) != value for name, value in wanted.items()):
         sys.stdout.flush()
         sys.stderr.flush()
         program = [sys.executable, *sys.orig_argv[1:]]
-        os.execve(sys.executable, program, {**os.environ, **wanted})
+        kept = {name: value for name, value in os.environ.items() if name not in forced}
+        os.execve(sys.executable, program, {**kept, **wanted})
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from offcut.core.expr import Expr
 from offcut.core.hashed import Hashed
 from offcut.core.program import Execution, Panels
+from offcut.errors import trim_tracebacks
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
 
@@ -332,6 +333,7 @@ Primitive = (
 Step = Scratch | Copy | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark | Primitive
 
 
+@trim_tracebacks
 @dataclass(frozen=True, slots=True)
 class Schedule(Hashed):
     """Decisions about the program `name`, in order; ``str`` is its text, which `parse` reads back."""

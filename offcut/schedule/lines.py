@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
+from offcut.core.text.tokens import BYTE_ORDER_MARK
 from offcut.errors import ParseError
 
 _MOST = 2**31 - 1
@@ -22,7 +23,7 @@ def lines_in_blocks(text: str) -> LineBlock:
         raise ParseError("parse", "cannot read a schedule", because=because)
     lines = [
         Line(number, len(code) - len(code.lstrip()), code.strip())
-        for number, raw in enumerate(text.split("\n"), 1)
+        for number, raw in enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1)
         if (code := raw.partition("#")[0].rstrip())
     ]
     if not lines:

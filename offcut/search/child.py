@@ -8,6 +8,7 @@ answers are ``started``, once what it needs is imported, ``said`` while it runs,
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import pickle
 import resource
@@ -18,7 +19,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 _LENGTH = struct.Struct("!Q")
 _PART = 1 << 20
@@ -64,42 +65,93 @@ def serve(jobs: int, answers: int) -> None:
                 name, argument, seconds, memory = receive(read.read)
             except EOFError:
                 return
-            answer = _answer(name, argument, _Say(written, seconds), partial(_limit, memory, most))
+            say, limit = _Say(written, seconds), partial(_limit, memory, most)
+            answer = _answer(partial(_call_by_name, name, argument), say, limit)
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
             signal.setitimer(signal.ITIMER_REAL, 0)
-            try:
-                send(written, answer)
-            except Exception as error:  # what is returned cannot be pickled
-                send(written, ("raised", _told(error)))
+            _send_answer(written, answer)
+
+
+def run_forked(
+    work: Callable[[Callable[[Any], None]], Any],
+    answers: int,
+    errors: int,
+    seconds: float,
+    processor_seconds: float,
+    memory: int,
+) -> NoReturn:
+    """Run one job in a process that was just forked, and leave: nothing of the parent is finalized here.
+
+    answers, errors   numbers of the pipe for answers, and of the file for what is printed
+    """
+    try:
+        gc.disable()  # what the parent would clean up is not for this process to clean up
+        os.setpgid(0, 0)  # what it starts is ended with it, and Ctrl-C is the parent's
+        for number in (1, 2):
+            os.dup2(errors, number)
+        faulthandler.disable()  # the words on standard error are those of the job
+        for number in (signal.SIGALRM, signal.SIGPROF):  # a profiler of the parent has its own
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        with os.fdopen(answers, "wb", closefd=False) as written:
+            say = _Say(written, seconds, processor_seconds)
+
+            def start() -> Callable[[Callable[[Any], None]], Any]:
+                return work
+
+            _send_answer(written, _answer(start, say, partial(_limit, memory, most)))
+    finally:
+        os._exit(0)
 
 
 class _Say:
-    """Tells the parent how far a job is, and puts the alarm off."""
+    """Tells the parent how far a job is, and puts the alarms off.
 
-    def __init__(self, file: BinaryIO, seconds: float) -> None:
+    seconds             that may pass between two calls, on the wall
+    processor_seconds   likewise of the processor; 0: any number
+    """
+
+    def __init__(self, file: BinaryIO, seconds: float, processor_seconds: float = 0.0) -> None:
         self.file, self.seconds = file, seconds
+        self.processor_seconds = processor_seconds
 
     def alarm(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 2 * self.seconds + 10)
+        signal.setitimer(signal.ITIMER_PROF, self.processor_seconds)
 
     def __call__(self, value: Any) -> None:
         self.alarm()
         send(self.file, ("said", value))
 
 
-def _answer(name: str, argument: bytes, say: _Say, limit: Callable[[], None]) -> tuple[str, Any]:
-    """What comes of a job; its limits hold from when all that it needs is imported."""
+def _call_by_name(name: str, argument: bytes) -> Callable[[_Say], Any]:
+    """The job ``module:function`` on a pickled argument, with all that it needs imported."""
+    module, _, function = name.partition(":")
+    return partial(getattr(import_module(module), function), pickle.loads(argument))
+
+
+def _answer(
+    job: Callable[[], Callable[[_Say], Any]], say: _Say, limit: Callable[[], None]
+) -> tuple[str, Any]:
+    """What comes of a job; its limits hold from when it is there, with all that it needs."""
     try:
-        module, _, function = name.partition(":")
-        run, given = getattr(import_module(module), function), pickle.loads(argument)
+        run = job()
         say.alarm()
         send(say.file, ("started", None))
         limit()
-        return "returned", run(given, say)
+        return "returned", run(say)
     except MemoryError as error:
         return "out_of_memory", _told(error)
     except Exception as error:
         return "raised", _told(error)
+
+
+def _send_answer(file: BinaryIO, answer: tuple[str, Any]) -> None:
+    try:
+        send(file, answer)
+    except Exception as error:  # what is returned cannot be pickled
+        send(file, ("raised", _told(error)))
 
 
 def _told(error: BaseException) -> tuple[str, str]:

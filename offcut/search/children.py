@@ -4,6 +4,8 @@ A child is a fresh interpreter in a session of its own, so that a signal of the 
 it and all that it starts is killed with it. It takes one job after the other, since imports last a
 second; after a failure there is another child. Only what is said crosses: the name of a function,
 a pickled argument, a pickled result.
+
+What cannot be named, such as an address, is called in a fork of this process (`run_in_fork`), where it is what it is here.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import IO, Any, BinaryIO
 
+from offcut.core.forks import Lock
 from offcut.errors import OffcutError
-from offcut.search.child import receive, send
+from offcut.search.child import receive, run_forked, send
 
 _SERVE = (
     "import sys; from offcut.search.child import serve; serve(int(sys.argv[1]), int(sys.argv[2]))"
@@ -34,6 +38,12 @@ _STARTING = 60.0  # seconds until a job has imported what it needs, at most
 _SOON = 5.0
 _NO_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "Cannot allocate memory")
 _UNASKED = "; the system sends it where memory is short"
+_FROM_OUTSIDE = {
+    getattr(signal, name)
+    for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGPWR")
+    if hasattr(signal, name)
+}
+"""Signals that others send to a process; what it does itself ends it by others, or by leaving."""
 
 
 class Ending(Enum):
@@ -54,6 +64,7 @@ class Ended:
     because  why it did not, in a line
     told     all that is known of it: a traceback, the last words on standard error
     said     the last that it said; None where it said nothing
+    signal   that ended its process; 0 where none did
     """
 
     ending: Ending
@@ -61,14 +72,29 @@ class Ended:
     because: str = ""
     told: str = field(default="", repr=False)
     said: Any = None
+    signal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Forked:
+    """A process that was forked."""
+
+    pid: int
+
+    def wait(self) -> int:
+        """Wait for its end; how it ended, as `subprocess` says it."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 @dataclass(slots=True)
 class _Child:
-    """A process with the pipes to it."""
+    """A process with the pipes to it.
 
-    process: subprocess.Popen[bytes]
-    jobs: BinaryIO
+    jobs   None: it has its one job already
+    """
+
+    process: subprocess.Popen[bytes] | _Forked
+    jobs: BinaryIO | None
     answers: int
     errors: IO[bytes]
 
@@ -101,8 +127,9 @@ class _Child:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         status = self.process.wait()
-        with suppress(OSError):
-            self.jobs.close()
+        if self.jobs is not None:
+            with suppress(OSError):
+                self.jobs.close()
         self.errors.close()
         os.close(self.answers)
         return status
@@ -148,42 +175,25 @@ class Children:
 
         function  ``module:name``, importable from this process's `sys.path`
         seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
-        said      called here with each value
+        said      called here with each value, those of both runs where there are two
+
+        A job whose child is ended from outside, by the killer of a system that is short of memory, say, runs once
+        more, in another child: only what ends it twice is taken to be its own.
 
         Raises OffcutError for an argument that cannot be pickled.
         """
         job = (function, _pickled(argument), seconds, self.memory)
-        last: Any = None
+        return _once_more(lambda: self._run_once(job, said))
+
+    def _run_once(self, job: tuple[str, bytes, float, int], said: Callable[[Any], None]) -> Ended:
+        """Return what becomes of a job in one child."""
         with self._interrupted():
             child = self._child or self._start()
-            before, until = child.written(), time.monotonic() + _STARTING + seconds
-            try:
-                with suppress(BrokenPipeError):  # it is dead: there will be no answer
-                    send(child.jobs, job)
-                while True:
-                    kind, value = child.answer(until)
-                    if kind not in ("started", "said"):
-                        break
-                    if kind == "said":
-                        last = value
-                        said(value)
-                    until = time.monotonic() + seconds
-            except TimeoutError:
-                told = child.last_words(before)
-                self.close()
-                return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last)
-            except (EOFError, pickle.UnpicklingError):
-                child.leave()
-                told = child.last_words(before)
-                short = any(sign in told for sign in _NO_MEMORY)
-                ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
-                return Ended(ending, None, _status(self.close()), told, last)
-        if kind == Ending.RETURNED.value:
-            return Ended(Ending.RETURNED, value, said=last)
-        if kind == Ending.OUT_OF_MEMORY.value:
-            self.close()
-        because, told = value
-        return Ended(Ending(kind), None, because, told, last)
+            assert child.jobs is not None
+            before = child.written()
+            with suppress(BrokenPipeError):  # it is dead: there will be no answer
+                send(child.jobs, job)
+            return _follow(child, job[2], said, before, self.close)
 
     @contextmanager
     def _interrupted(self) -> Iterator[None]:
@@ -216,11 +226,122 @@ class Children:
         finally:
             for number in (theirs_in, theirs_out):
                 os.close(number)
-        child = _Child(process, os.fdopen(jobs, "wb"), answers, errors)
+        to_child = os.fdopen(jobs, "wb")
+        child = _Child(process, to_child, answers, errors)
         self._child, self._end = child, weakref.finalize(self, child.end)
         with suppress(BrokenPipeError):
-            send(child.jobs, sys.path)
+            send(to_child, sys.path)
         return child
+
+
+def _follow(
+    child: _Child,
+    seconds: float,
+    said: Callable[[Any], None],
+    before: int,
+    close: Callable[[], int],
+) -> Ended:
+    """Return what becomes of the job of a child, which is closed unless it can take another.
+
+    before   bytes that the child had written to standard error before the job
+    """
+    last: Any = None
+    until = time.monotonic() + _STARTING + seconds
+    try:
+        while True:
+            kind, value = child.answer(until)
+            if kind not in ("started", "said"):
+                break
+            if kind == "said":
+                last = value
+                said(value)
+            until = time.monotonic() + seconds
+    except TimeoutError:
+        told = child.last_words(before)
+        close()
+        return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last)
+    except (EOFError, pickle.UnpicklingError):
+        child.leave()
+        told = child.last_words(before)
+        short = any(sign in told for sign in _NO_MEMORY)
+        ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
+        status = close()
+        return Ended(ending, None, _status(status), told, last, max(-status, 0))
+    if kind == Ending.RETURNED.value:
+        return Ended(Ending.RETURNED, value, said=last)
+    if kind == Ending.OUT_OF_MEMORY.value:
+        close()
+    because, told = value
+    return Ended(Ending(kind), None, because, told, last)
+
+
+def _once_more(run: Callable[[], Ended]) -> Ended:
+    """Return what becomes of a job, by a second run where its process was ended from outside in the first."""
+    ended = run()
+    if ended.signal in _FROM_OUTSIDE:
+        ended = run()
+        if ended.signal in _FROM_OUTSIDE:
+            return replace(ended, because=f"{ended.because}, and so was a second run")
+    return ended
+
+
+_forking = Lock()
+
+
+def run_in_fork(
+    work: Callable[[Callable[[Any], None]], Any],
+    seconds: float,
+    processor_seconds: float,
+    memory: int,
+) -> Ended:
+    """Return what becomes of ``work(say)`` in a fork of this process, which has one thread.
+
+    work      any callable; what it needs should be imported already, and what it returns can be pickled
+    seconds   that the job may be silent, on the wall: from its start, and after each ``say(value)``
+    processor_seconds   likewise, of the processor's time
+    memory    bytes of address space that it may take beside what this process has
+
+    A fork that is ended from outside is followed by one more, as with `Children.run`.
+    """
+    return _once_more(lambda: _run_in_one_fork(work, seconds, processor_seconds, memory))
+
+
+def _run_in_one_fork(
+    work: Callable[[Callable[[Any], None]], Any],
+    seconds: float,
+    processor_seconds: float,
+    memory: int,
+) -> Ended:
+    """Return what becomes of a job in one fork."""
+    with (
+        _forking,
+        tempfile.TemporaryFile() as errors,
+    ):  # one at a time: a fork has the pipes of others
+        answers, theirs = os.pipe()
+        with warnings.catch_warnings():
+            # Python warns where there are threads: they may hold locks, for which the child waits in vain until its time is over.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            process = os.fork()
+        if not process:
+            run_forked(work, theirs, errors.fileno(), seconds, processor_seconds, memory)
+        os.close(theirs)
+        with suppress(OSError):  # the child does so as well, whichever is first
+            os.setpgid(process, process)
+        child, status = _Child(_Forked(process), None, answers, errors), list[int]()
+
+        def close() -> int:
+            if not status:
+                status.append(child.end())
+            return status[0]
+
+        try:
+            ended = _follow(child, seconds, lambda value: None, 0, close)
+        finally:
+            close()
+    if ended.because == _status(-signal.SIGPROF):
+        because = f"busy for {processor_seconds:g} s of the processor's time"
+        return replace(ended, ending=Ending.HUNG, because=because)
+    return ended
 
 
 def _status(status: int) -> str:
@@ -243,4 +364,4 @@ def _pickled(argument: Any) -> bytes:
         ) from error
 
 
-__all__ = ["Children", "Ended", "Ending"]
+__all__ = ["Children", "Ended", "Ending", "run_in_fork"]

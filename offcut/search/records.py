@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.errors import OffcutError
+from offcut.errors import OffcutError, trim_tracebacks
 from offcut.search import origins, transfer
 from offcut.search.default_file import OFF, default_file
 from offcut.search.origin import Origin
@@ -52,6 +52,7 @@ _FIELDS = ", ".join(transfer.NAMES)
 _INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(transfer.NAMES))})"
 
 
+@trim_tracebacks
 @dataclass(frozen=True, slots=True)
 class Records:
     """The records in a file; nothing is created before the first is added.

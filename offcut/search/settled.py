@@ -65,8 +65,7 @@ def settled_in(file: Path, program: str, machine: str) -> Settled:
     except (sqlite3.Error, OSError, OffcutError, ValueError, TypeError) as error:
         reason = error.because if isinstance(error, OffcutError) else str(error)
         return Settled(because=f"{file.name} cannot be used: {reason}")
-    verdict = _of_this_version(records)
-    return Settled(verdict, file.name)
+    return _settled(records, file.name)
 
 
 def settled_before(program: str, place: str) -> Settled:
@@ -81,7 +80,7 @@ def settled_before(program: str, place: str) -> Settled:
                 records += _read(lines, program)
     except (OSError, ValueError) as error:
         return Settled(because=f"shipped records cannot be used: {error}")
-    return Settled(_of_this_version(records), "shipped records")
+    return _settled(records, "shipped records")
 
 
 def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
@@ -94,9 +93,17 @@ def kind_of(target: str, machine: Device, threads: int, *facts: object) -> str:
     return digest_of(target, machine.architecture, sorted(machine.features), own, threads, *facts)
 
 
-def _of_this_version(records: Sequence[Record]) -> Verdict | None:
+def _settled(records: Sequence[Record], source: str) -> Settled:
+    """Return the last verdict of versions that plan as this one does, or the reason why one of another version is not taken."""
     alike = (one for one in records if plans_alike(one.version, offcut.__version__))
-    return last_word(verdicts_of(alike))
+    verdict = last_word(verdicts_of(alike))
+    if verdict is not None or not records:
+        return Settled(verdict, source)
+    versions = ", ".join(sorted({one.version for one in records}))
+    return Settled(
+        because=f"{source} has a verdict of offcut {versions}, which is not taken: this is "
+        f"{offcut.__version__}, and schedules may plan otherwise; tune again"
+    )
 
 
 def _read(lines: Iterator[str], program: str) -> Iterator[Record]:

@@ -76,7 +76,7 @@ def read(file: Path) -> tuple[list[Record], list[Origin]]:
     check_form(file, "import")
     data = file.read_bytes()
     try:
-        lines = io.StringIO(data.decode(), newline="")
+        lines = io.StringIO(data.decode("utf-8-sig"), newline="")
         made = [_taken(number, found) for number, found in _FORMS[file.suffix](lines)]
         records = [one for one in made if isinstance(one, Record)]
         return records, [one for one in made if not isinstance(one, Record)]

@@ -18,7 +18,7 @@ from offcut.core.whole import whole
 from offcut.costmodel.learned import Feature
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Expected, Records
@@ -42,6 +42,7 @@ each, pricing a round takes about as long as timing it.
 """
 
 
+@trim_traceback
 def tune(
     output: Tensor | Sequence[Tensor] | Program,
     inputs: Sequence[Tensor] | None = None,

@@ -22,6 +22,7 @@ from offcut.backends.cpu.microkernels import kernels
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
+from tests.agree import agree, exact_matmul
 
 Array = npt.NDArray[Any]
 
@@ -302,7 +303,7 @@ def test_rows_that_are_looked_up_are_multiplied_by_a_microkernel(threads: int) -
         rows = rng.integers(0, 100, size).astype("int32")
         result = np.full((size, 20), np.nan, "f")
         kernel(rows, t, w, out=result)
-        np.testing.assert_allclose(result, t[rows].astype("f8") @ w, rtol=1e-4, atol=1e-4)
+        agree(result, exact_matmul(t[rows], w))
     for outside in (-1, 100):
         with pytest.raises(oc.CallError, match="leads outside of an array"):
             kernel(np.array([3, outside], "int32"), t, w)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from tests.agree import agree, computed, of_program
 from tests.compiled import floats, poisoned
 
 EVEN: dict[str, Any] = {
@@ -41,7 +42,7 @@ def test_an_operand_is_held_to_the_expression(extent: str) -> None:
     kernel = oc.compile(C, inputs=[A, X])
     for n in (1, 2, 7, 30):
         a, x = floats("a", n), floats("x", EVEN[extent](n))
-        np.testing.assert_allclose(kernel(a, x), x * np.float32(2) + a[0], rtol=1e-6)
+        agree(kernel(a, x), computed(lambda a, x: x * 2 + a[0], a, x))
         with pytest.raises(oc.CallError, match="X disagrees on n"):
             kernel(a, floats("x", EVEN[extent](n) + 1))
 
@@ -72,4 +73,4 @@ def test_phases_of_a_transposed_convolution_behind_a_strided_one_are_one_kernel(
     for rows in (4, 5, 9):
         given = [floats("u", 1, 3, rows, 8), floats("w", 4, 3, 3, 3), floats("v", 4, 2, 2, 2)]
         named = dict(zip("xwv", given, strict=True))
-        np.testing.assert_allclose(kernel(*given), kernel.loops.run(named), rtol=1e-4, atol=1e-4)
+        agree(kernel(*given), of_program(kernel.loops, named))

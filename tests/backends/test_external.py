@@ -22,6 +22,7 @@ from foreign import CHEAP, DEAR, ROWS, Own, gemm, product, taken
 
 import offcut as oc
 from offcut.backends.cpu.threads import pool
+from tests.agree import agree, computed, exact_matmul
 from tests.machines import EAGER, host_threads
 
 _COMPILER = shutil.which("cc")
@@ -105,9 +106,8 @@ def test_stages_after_the_product_run_on_its_tiles() -> None:
     kernel = build(y, inputs=[x, w, b], microkernels=[gemm()])
     for size in edge_sizes(ROWS):
         arrays = floats("x", size, 40), floats("w", 40, 50), floats("b", 50)
-        wide = [array.astype("float64") for array in arrays]
-        expected = np.maximum(wide[0] @ wide[1] + wide[2], 0)
-        np.testing.assert_allclose(poisoned(kernel, (size, 50), *arrays), expected, atol=1e-4)
+        expected = computed(lambda x, w, b: np.maximum(x @ w + b, 0), *arrays)
+        agree(poisoned(kernel, (size, 50), *arrays), expected)
 
 
 def test_outer_axes_are_loops_around_the_function() -> None:
@@ -155,7 +155,7 @@ def test_a_program_that_is_a_product_takes_it_too() -> None:
     )
     a, b = floats("a", 30, 9), floats("b", 9, 5)
 
-    np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-5, atol=1e-5)
+    agree(kernel(a, b), exact_matmul(a, b))
     assert own.calls
 
 
@@ -200,8 +200,7 @@ def test_two_products_of_one_kernel_call_one_function(tmp_path: Path) -> None:
     kernel = build(second, inputs=[x, w, v], microkernels=[own.declared()])
     arrays = floats("x", 30, 63), floats("w", 63, 64), floats("v", 64, 40)
 
-    expected = arrays[0].astype("float64") @ arrays[1] @ arrays[2]
-    np.testing.assert_allclose(kernel(*arrays), expected, atol=1e-3)
+    agree(kernel(*arrays), computed(lambda x, w, v: x @ w @ v, *arrays))
 
     assert {k for _, _, k, _ in own.calls} == {63, 64}
     assert "links   own" in kernel.export(tmp_path).header.read_text()
@@ -286,7 +285,7 @@ def test_a_call_for_several_threads_runs_an_external_function_on_its_own() -> No
     request: dict[str, Any] = {"inputs": case.inputs, "threads": 2}
     arrays = floats("a", 200, 64), floats("b", 64, 300)
     with host_threads(**EAGER):
-        kernel = build(case.result, microkernels=[own.declared()], **request)
+        kernel = build(case.result, microkernels=[own.declared(verify=True)], **request)
         dear = build(case.result, microkernels=[own.declared(cycles=DEAR)], **request)
 
     case.check(kernel(*arrays), arrays)

@@ -11,6 +11,7 @@ from compiled import Array, floats, same_bits
 import offcut as oc
 from offcut import Kernel
 from offcut.core.program import For, Tile, walk
+from tests.agree import agree, computed, of_program
 
 WIDTH = 24
 b, steps = oc.dim("b", max=512), oc.dim("steps", max=64)
@@ -82,8 +83,8 @@ def test_the_products_of_a_recurrence_run_by_microkernels() -> None:
                 strict=True,
             )
         )
-        for name, exact in zip("CH", run(p, u, h, c), strict=True):
-            np.testing.assert_allclose(found[name], exact, rtol=1e-4, atol=1e-5)
+        for name, exact in zip("CH", computed(run, p, u, h, c), strict=True):
+            agree(found[name], exact)
 
 
 def test_a_state_is_the_same_in_any_batch_and_as_interpreted() -> None:
@@ -97,9 +98,9 @@ def test_a_state_is_the_same_in_any_batch_and_as_interpreted() -> None:
     alone = kernel(*(np.ascontiguousarray(one[name]) for name in order))
     assert all(same_bits(a, b[4:5]) for a, b in zip(alone, together, strict=True))
     few = {name: array[:1, :2] if name == "P" else array[:2] for name, array in named.items()}
-    interpreted = LSTM.run({**few, "U": u})
+    interpreted = of_program(LSTM, {**few, "U": u})
     for found, exact in zip(kernel(*(few[name] for name in order)), interpreted, strict=True):
-        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+        agree(found, exact)
 
 
 def test_a_schedule_with_products_is_applied_again() -> None:
@@ -140,13 +141,16 @@ def test_two_products_in_one_step_are_cut_each() -> None:
     q, s = floats("q", 4, 17, 3 * n), floats("s", 17, n)
     named = {"Q": q, "R": np.zeros((17, 2 * n), "f4"), "S": s, "Z": np.zeros((17, n), "f4")}
     found = kernel(*(named[one.name] for one in kernel.signature.inputs))
-    state = s.astype("f8")
-    for one in q.astype("f8"):
-        r = 1 / (1 + np.exp(-(one[:, : 2 * n] + state @ w)))
-        state = (1 - r[:, n:]) * state + r[:, n:] * np.tanh(one[:, 2 * n :])
-    exact = {"S": state, "Z": state @ v, "R": r}
+
+    def states(q: Array, state: Array, w: Array, v: Array) -> dict[str, Array]:
+        for one in q:
+            r = 1 / (1 + np.exp(-(one[:, : 2 * n] + state @ w)))
+            state = (1 - r[:, n:]) * state + r[:, n:] * np.tanh(one[:, 2 * n :])
+        return {"S": state, "Z": state @ v, "R": r}
+
+    exact = computed(states, q, s, w, v)
     for output, array in zip(kernel.signature.outputs, found, strict=True):
-        np.testing.assert_allclose(array, exact[output.name], rtol=1e-4, atol=1e-5)
+        agree(array, exact[output.name])
 
 
 HEAD = "program p\nsize n in 0:64\nsize m in 0:64\n"

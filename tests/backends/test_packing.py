@@ -18,6 +18,7 @@ from offcut.backends.cpu.constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Panels
 from offcut.describe.request import own
+from tests.agree import agree, computed, exact_matmul
 
 # Around one panel and around two, of 16 columns and of 4.
 EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
@@ -83,7 +84,7 @@ def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner
     y = rng.standard_normal((31, 8), dtype=np.float32)
     for columns in (0, 1, 15, 17, 31, 33, 97):
         x = rng.standard_normal((columns, 31), dtype=np.float32)
-        np.testing.assert_allclose(kernel(x, y), (x @ y).T, rtol=1e-4, atol=1e-4)
+        agree(kernel(x, y), exact_matmul(x, y).map(np.transpose))
 
 
 def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
@@ -97,7 +98,7 @@ def test_rows_of_uneven_height_beside_a_padded_axis_are_not_copied() -> None:
     v = rng.standard_normal((5, 7), dtype=np.float32)
     for rows in (0, 1, 9, 17):
         u = rng.standard_normal((rows, 15, 5), dtype=np.float32)
-        np.testing.assert_allclose(kernel(u, v), u @ v, rtol=1e-4, atol=1e-4)
+        agree(kernel(u, v), exact_matmul(u, v))
 
 
 @pytest.mark.slow
@@ -122,7 +123,7 @@ def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
         thread.join()
     finally:
         threading.stack_size(before)
-    np.testing.assert_allclose(results[0], arrays[0] @ arrays[1] + arrays[2], rtol=1e-12)
+    agree(results[0], computed(lambda x, w, bias: x @ w + bias, *arrays))
 
 
 @pytest.mark.isa("avx512f")
@@ -137,9 +138,7 @@ def test_a_factor_of_any_float_type_is_multiplied_by_a_microkernel(dtype: str, b
     for size in (0, 1, 13, 14, 15, 45):
         a = rng.standard_normal((size, 33)).astype(dtype)
         found = kernel(a) if bound else kernel(a, w)
-        exact = a.astype("float64") @ w.astype("float64")
-        eps = float(np.finfo(dtype).eps)
-        np.testing.assert_allclose(found, exact, rtol=4 * eps, atol=50 * eps)
+        agree(found, exact_matmul(a, w), sums=dtype)
     sums = [piece for piece in kernel.plan(n=15).pieces if piece.stage.startswith("matmul")]
     assert any("fma" in piece.microkernel for piece in sums)
 
@@ -181,6 +180,7 @@ SIDES = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("dtype", "side"), SIDES)
 @pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)])
 def test_a_packed_constant_has_each_element_where_its_panel_says(

@@ -15,6 +15,7 @@ from offcut import Kernel, Tensor
 from offcut.backends.cpu.lowering.reductions import ACCUMULATORS
 from offcut.backends.cpu.machine.isa import host
 from offcut.core.program import Execution, For, Program, walk
+from tests.agree import agree, computed, exact_matmul, total
 
 LANES = host().isa.lanes("float32")
 BLOCK = ACCUMULATORS * LANES
@@ -108,8 +109,7 @@ def test_any_term_is_computed_in_lanes(case: str, extent: int) -> None:
     x = np.abs(values).astype(kind) if dtype == "uint8" else values.astype(kind)
 
     assert marked(kernel) == ["j"]
-    expected = reference(x.astype("float64"))
-    np.testing.assert_allclose(kernel(x), expected, rtol=1e-5, atol=1e-5 * max(extent, 1))
+    agree(kernel(x), computed(reference, x, units=max(extent, 64)))
     assert kernel(x[:0]).shape == (0,)
 
 
@@ -138,7 +138,7 @@ def test_nan_and_infinity_reach_the_result_of_their_row_alone(case: str, extent:
         if case == "positive":  # a comparison with NaN does not hold
             expected[[1, 3]] = np.delete(x, at, 1)[[1, 3]].astype("float64").sum(1)
         result = kernel(x)
-        np.testing.assert_allclose(result, expected.astype("float32"), rtol=1e-5)
+        agree(result, expected, units=extent + 8)  # of terms of one sign
         assert same_bits(result[:1], plain[:1])
 
 
@@ -170,7 +170,7 @@ def test_softmax_and_a_normalisation_take_lanes_along_their_rows() -> None:
     for extent in EXTENTS[1:]:
         x = floats("softmax", 70, extent)
         exact = special.softmax(x.astype("float64"), axis=1)
-        np.testing.assert_allclose(kernel(x), exact, rtol=3e-6, atol=1e-9)
+        agree(kernel(x), exact, units=32)  # of terms of one sign
         assert same_bits(kernel(x[3:4]), kernel(x)[3:4])
 
 
@@ -182,7 +182,7 @@ def test_a_product_of_a_matrix_and_a_vector_is_over_rows() -> None:
     a, v = floats("a", 37, BLOCK + 9), floats("v", BLOCK + 9)
 
     assert marked(kernel) == ["k"]
-    np.testing.assert_allclose(kernel(a, v), a.astype("float64") @ v, rtol=1e-4, atol=1e-4)
+    agree(kernel(a, v), exact_matmul(a, v))
 
 
 def test_columns_few_terms_and_steps_apart_keep_their_lanes_elsewhere() -> None:
@@ -238,7 +238,8 @@ def test_a_program_reduces_in_lanes_too_and_says_so() -> None:
     for extent in EXTENTS:
         x, y = floats("x", extent), floats("y", extent)
         s, t = kernel(x, y, np.array([0.5], "float32"), np.array([0.25], "float32"))
-        np.testing.assert_allclose(s, 0.5 + x.astype("float64") @ y, atol=1e-5 * (extent + 1))
+        exact = exact_matmul(np.append(x, 0.5), np.append(y, 1.0))
+        agree(s, exact.map(np.atleast_1d))
         assert t == x.max(initial=np.float32(0.25))
 
 
@@ -269,11 +270,10 @@ def test_several_sums_of_a_loop_run_side_by_side(mark: str, reassociate: bool) -
     for extent in EXTENTS:
         x = floats("several", ROWS, extent)
         s, q = kernel(x)
-        tolerance = {"rtol": 1e-5, "atol": 1e-5 * max(extent, 1)}
-        np.testing.assert_allclose(s, x.astype("float64").sum(1), **tolerance)
-        np.testing.assert_allclose(q, 1 + (x.astype("float64") ** 2).sum(1), **tolerance)
         reference = program.run({"A": x})
-        np.testing.assert_allclose(s, reference[0], **tolerance)
+        for found in (s, reference[0]):
+            agree(found, total(x, 1))
+        agree(q, 1 + (x.astype("float64") ** 2).sum(1), units=extent + 4)  # of terms of one sign
 
 
 def test_every_piece_of_a_cut_program_reduces_in_the_same_order() -> None:
@@ -353,5 +353,5 @@ def test_a_schedule_may_ask_for_the_lanes_of_a_sum() -> None:
     x = floats("schedule", ROWS, BLOCK + 3)
 
     assert marked(program) == ["j"]
-    np.testing.assert_allclose(build(program)(x), x.astype("float64").sum(1), atol=1e-4)
-    np.testing.assert_allclose(schedule.run({"A": x}), x.astype("float64").sum(1), atol=1e-4)
+    agree(build(program)(x), total(x, 1))
+    agree(schedule.run({"A": x}), total(x, 1))

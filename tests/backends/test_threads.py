@@ -34,6 +34,8 @@ from offcut.backends.cpu.build import lowered
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.threads import pool
 from offcut.backends.cpu.threads.parallel import parallel
+from tests.agree import agree as close
+from tests.agree import computed, exact_matmul, of_program
 from tests.machines import EAGER, host_threads
 
 pytestmark = [
@@ -116,7 +118,7 @@ def test_stages_that_read_each_other_wait_for_each_other() -> None:
         x = floats("x", rows, columns)
         wide = np.exp(x.astype("float64"))
         found = agree(made, x)
-        np.testing.assert_allclose(found, wide / wide.sum(axis=1, keepdims=True), rtol=1e-4)
+        close(found, wide / wide.sum(axis=1, keepdims=True), units=columns + 32)  # of one sign
 
 
 @pytest.mark.slow
@@ -131,12 +133,14 @@ def test_attention_has_the_same_bits() -> None:
     p = oc.compute((h, n, n), lambda a, i, j: e[a, i, j] / total[a, i], name="p")
     out = oc.compute((h, n, 16), lambda a, i, c: oc.sum(p[a, i, t] * V[a, t, c], axis=t), name="O")
     made = on((1, 3), out, inputs=[Q, K, V])
+
+    def attend(q: Array, k: Array, v: Array) -> Array:
+        weights = np.exp(q @ k.transpose(0, 2, 1))
+        return np.asarray(weights / weights.sum(axis=2, keepdims=True) @ v)
+
     for heads, length in [(1, 1), (1, 29), (2, 15), (3, 64), (12, 33)]:
         arrays = [floats(name, heads, length, 16) for name in "QKV"]
-        q, k, v = (array.astype("float64") for array in arrays)
-        weights = np.exp(q @ k.transpose(0, 2, 1))
-        expected = weights / weights.sum(axis=2, keepdims=True) @ v
-        np.testing.assert_allclose(agree(made, *arrays), expected, rtol=1e-3, atol=1e-4)
+        close(agree(made, *arrays), computed(attend, *arrays))
 
 
 PROGRAMS = {
@@ -236,7 +240,7 @@ def test_a_program_has_the_same_bits_and_those_of_the_interpreter(name: str) -> 
             if buffer.kind.value in ("input", "inout")
         }
         found = agree(made, *arrays.values(), **free)
-        np.testing.assert_allclose(found, program.run(arrays, **free), rtol=1e-4, atol=1e-4)
+        close(found, of_program(program, arrays, **free))
     if "inout" in PROGRAMS[name]:
         target = list(arrays.values())[-1].copy()
         given = [*list(arrays.values())[:-1], target]
@@ -250,7 +254,7 @@ def test_a_cut_program_runs_on_threads() -> None:
     made = on(COUNTS, cut.loops)
     for n in edge_sizes(8):
         x, c = floats("x", n), floats("c", n, n)
-        np.testing.assert_allclose(agree(made, x, c), c + np.tril(np.outer(x, x)), atol=1e-6)
+        close(agree(made, x, c), computed(lambda x, c: c + np.tril(np.outer(x, x)), x, c))
 
 
 def test_an_index_that_leaves_its_array_is_refused_whichever_thread_meets_it() -> None:
@@ -294,18 +298,16 @@ def test_four_python_threads_call_at_once(dense: Kernel) -> None:
     other = build(soft, inputs=[X], threads=2)
     inputs = [floats(k, rows, 40) for k, rows in enumerate((1, 15, 33, 64))]
     expected = [(dense(x), other(x)) for x in inputs]
-    end = time.monotonic() + 2
+    start = threading.Barrier(4)
 
-    def work(number: int) -> int:
-        calls = 0
-        while time.monotonic() < end:
+    def work(number: int) -> None:
+        start.wait()
+        for _ in range(2000):
             found = dense(inputs[number]), other(inputs[number])
             assert all(map(same_bits, found, expected[number]))
-            calls += 1
-        return calls
 
     with ThreadPoolExecutor(4) as callers:
-        assert all(callers.map(work, range(4)))
+        list(callers.map(work, range(4)))
 
 
 @needs_fork
@@ -400,14 +402,12 @@ def threads_of_process() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def test_more_threads_than_processors_finish_soon() -> None:
+def test_more_threads_than_processors_finish() -> None:
     program = oc.parse(PROGRAMS["steps"])
     few, many = build(program, threads=1), build(program, threads=16)
     a = floats("a", 60, 60)
-    start = time.monotonic()
-    for _ in range(5):
+    for _ in range(5):  # 600 barriers of 16 threads
         assert same_bits(many(a), few(a))
-    assert time.monotonic() - start < 10  # 600 barriers of 16 threads
 
 
 def test_beside_torch_and_its_threads(dense: Kernel) -> None:
@@ -417,7 +417,8 @@ def test_beside_torch_and_its_threads(dense: Kernel) -> None:
     expected = dense(a.numpy())
     for _ in range(50):
         product = (a @ weights).numpy()
-        np.testing.assert_allclose(product, expected, rtol=1e-4, atol=1e-4)
+        for either in (product, expected):
+            close(either, exact_matmul(a.numpy(), W))
         found = dense(a)
         assert isinstance(found, torch.Tensor)
         assert same_bits(found.numpy(), expected)
@@ -429,7 +430,7 @@ from dataclasses import replace
 from offcut.backends.cpu.machine import isa
 machine = isa.host().machine
 machine = replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
-isa.own_machine = lambda architecture, features: machine
+isa.own_machine = lambda *place: machine
 n = oc.dim("n", max=4096)
 A = oc.placeholder((n, 64), name="A")
 C = oc.compute((n, 64), lambda i, j: oc.exp(A[i, j]), name="C")
@@ -449,7 +450,6 @@ def test_a_process_with_parked_threads_exits(end: str) -> None:
         ran = subprocess.run(
             [sys.executable, "-c", PROCESS.format(end=end)],
             capture_output=True,
-            timeout=60,
             check=False,
         )
         assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"", b"")

@@ -14,6 +14,7 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
 from offcut.core.dtypes import numpy_dtype
+from tests.agree import agree, computed, exact_matmul
 
 TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 
@@ -69,8 +70,7 @@ def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str)
     for rows in edge_sizes(32):
         a, out = whole[:rows], np.full((rows, columns), 77, TYPES[dtype])
         kernel(*([a] if packed else [a, laid]), out=out)
-        exact = a.astype(np.float64) @ b.astype(np.float64)
-        np.testing.assert_allclose(out, exact, rtol=1e-5 if dtype == "bfloat16" else 0, atol=1e-4)
+        agree(out, exact_matmul(a, b))
     assert UNIT.multiplied
 
 
@@ -98,5 +98,4 @@ def test_an_epilogue_follows_on_the_tile() -> None:
     kernel = oc.compile(y, inputs=[*inputs, bias], constants={"B": b, "bias": e})
     for rows in (0, 1, 17, 33, 70):
         a = values(rng, "bfloat16", rows, 48)
-        exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + e, 0)
-        np.testing.assert_allclose(kernel(a).astype(np.float64), exact, rtol=1e-2, atol=1e-2)
+        agree(kernel(a), computed(lambda a, b, e: np.maximum(a @ b + e, 0), a, b, e))

@@ -23,6 +23,7 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut import Kernel
+from tests.agree import agree, exact_matmul
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 15, 16, 17, 53, 80]
@@ -194,7 +195,7 @@ def test_exact_runs_full_tiles_where_the_sizes_are_multiples() -> None:
     for rows in (0, 6, 12, 42):
         a = floats("a", rows, 9)
         assert same_bits(poisoned(kernel, (rows, 32), a, b), plain(a, b))
-        np.testing.assert_allclose(plain(a, b), a @ b, rtol=1e-4, atol=1e-5)
+        agree(plain(a, b), exact_matmul(a, b))
 
 
 def test_sizes_in_formulas_are_right_at_every_edge_size() -> None:
@@ -212,8 +213,8 @@ def test_sizes_in_formulas_are_right_at_every_edge_size() -> None:
         d = floats("d", depth)
         shape = (2 * rows + 1, 3 * rows)
         found = agreed({s: poisoned(f, shape, a, b, d) for s, f in kernels.items()})
-        exact = (a.astype("float64") * d[: 2 * (depth // 2) : 2]) @ b
-        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+        exact = exact_matmul(a, d[: 2 * (depth // 2) : 2], b, spec="ik,k,kj->ij")
+        agree(found, exact)
 
 
 @pytest.mark.parametrize("strategy", ["auto", "pad", "shift", "mask", "guard"])

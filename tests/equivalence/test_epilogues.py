@@ -17,6 +17,7 @@ from scipy import special
 import offcut as oc
 from offcut import Tensor
 from offcut.core.dtypes import numpy_dtype
+from tests.agree import agree, computed, exact_matmul
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 16, 17, 53]
@@ -125,7 +126,7 @@ def test_an_epilogue_is_right_at_every_edge_size(name: str, strategies: tuple[st
     for rows, columns in product(ROWS, COLUMNS):
         arrays = arrays_of(which, rows, columns)
         found = agreed({s: poisoned(f, (rows, columns), *arrays) for s, f in kernels.items()})
-        np.testing.assert_allclose(found, reference(which, arrays), rtol=3e-5, atol=3e-5)
+        agree(found, computed(lambda *arrays: reference(which, arrays), *arrays))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_a_reduction_inside_an_expression_is_a_sum_and_its_epilogue() -> None:
     for rows, columns in product((0, 1, 15), (1, 17)):
         a, w, b = floats("A", rows, DEPTH), floats("W", DEPTH, columns), floats("B", columns)
         found = poisoned(kernel, (rows, columns), a, w, b)
-        np.testing.assert_allclose(found, np.maximum((a @ w) * 2 + b, 0), rtol=1e-4, atol=1e-5)
+        agree(found, computed(lambda a, w, b: np.maximum((a @ w) * 2 + b, 0), a, w, b))
 
 
 def test_the_sum_itself_may_be_a_second_result() -> None:
@@ -183,8 +184,8 @@ def test_the_sum_itself_may_be_a_second_result() -> None:
         pairs = {s: f(a, w) for s, f in kernels.items()}
         h = agreed({s: pair[0] for s, pair in pairs.items()})
         y = agreed({s: pair[1] for s, pair in pairs.items()})
-        np.testing.assert_allclose(h, a @ w, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(y, np.tanh(a @ w), rtol=1e-4, atol=1e-5)
+        agree(h, exact_matmul(a, w))
+        agree(y, computed(lambda a, w: np.tanh(a @ w), a, w))
 
 
 @pytest.mark.slow
@@ -199,8 +200,8 @@ def test_the_epilogue_of_a_batched_contraction_runs_in_every_batch() -> None:
         r = floats("r", rows, 21)
         shape = (batch, rows, 21)
         found = agreed({s: poisoned(f, shape, x, v, r) for s, f in kernels.items()})
-        exact = np.einsum("xik,xjk->xij", x, v) / 8 + r
-        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+        exact = computed(lambda x, v, r: np.einsum("xik,xjk->xij", x, v) / 8 + r, x, v, r)
+        agree(found, exact)
 
 
 def test_nan_in_one_row_stays_in_it() -> None:

@@ -15,6 +15,7 @@ from scipy import special
 import offcut as oc
 from offcut import ops
 from offcut.core.dtypes import numpy_dtype
+from tests.agree import agree
 
 LENGTHS = edge_sizes(16)
 WIDTH = 8
@@ -66,7 +67,7 @@ def test_attention_of_other_floats_keeps_scores_in_float32_or_wider(dtype: str) 
         else:  # the weights are rounded, each to half a unit, before the values are mixed
             found = op.kernel(*arrays)
             assert found.dtype == numpy_dtype(dtype)
-            np.testing.assert_allclose(found.astype("float64"), exact, atol=1.5e-2, rtol=1e-2)
+            agree(found, exact, terms=np.abs(wide(arrays[2])[0]).max(), units=1, sums=dtype)
 
 
 def test_causal_attention_looks_back_alone() -> None:
@@ -203,7 +204,7 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
             op.check([*arrays, added], exact, interpreted=(queries, past) == (1, 17))
         else:
             found = op.kernel(*arrays, added)
-            np.testing.assert_allclose(found.astype("f8"), exact, atol=1.5e-2, rtol=1e-2)
+            agree(found, exact, terms=np.abs(wide(arrays[2])[0]).max(), units=1, sums=dtype)
 
 
 @pytest.mark.every(2)

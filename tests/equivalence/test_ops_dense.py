@@ -15,6 +15,7 @@ from scipy import special
 
 import offcut as oc
 from offcut import ops
+from tests.agree import agree
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 17, 53]
@@ -126,7 +127,9 @@ def test_a_quantized_layer_is_scaled_and_shifted(unsigned: bool, by_column: bool
         exact = EXACT["gelu"](sums * (np.float64(0.02) * s) + c) + r
         arrays = [a, v, c, r, *([s, z] if by_column else [])]
         found = layer.kernel(*arrays)
-        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4 * max(1, depth / 16))
+        agree(
+            found, exact, terms=np.abs(sums * (0.02 * np.abs(s))) + np.abs(c) + np.abs(r), units=16
+        )
 
 
 def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from recurrences import cell, sigmoid
 import offcut as oc
 from offcut import ops
 from offcut.core.program import Tile, walk
+from tests.agree import agree, computed
 
 WIDTH = 20
 b, steps = oc.dim("b", max=64), oc.dim("t", max=512)
@@ -72,8 +74,9 @@ def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> 
     for length, batch in [(0, 3), (1, 1), (5, 0), (7, 13), (3, 15), (2, 47)]:
         given = values(layer, length, batch)
         found = kernel(*(given[one.name] for one in kernel.signature.inputs))
-        for one, wanted in zip(found, exact(given, order, reverse), strict=True):
-            np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+        wanted = computed(partial(exact, order=order, reverse=reverse), given)
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -85,14 +88,10 @@ def test_products_of_the_state_run_by_microkernels_and_as_interpreted(layer: str
     tiles = [stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Tile)]
     assert any(tile.microkernel is not None for tile in tiles)
     order = {"lstm": "ifgo", "gru": "rzn"}[layer]
-    for one, wanted in zip(program.run(given), exact(given, order, False), strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=1e-12, atol=1e-13)
-    for one, wanted in zip(
-        kernel(*(given[one.name] for one in kernel.signature.inputs)),
-        exact(given, order, False),
-        strict=True,
-    ):
-        np.testing.assert_allclose(one, wanted, rtol=1e-11, atol=1e-12)
+    wanted = computed(partial(exact, order=order, reverse=False), given)
+    for found in (program.run(given), kernel(*(given[a.name] for a in kernel.signature.inputs))):
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
 
 
 def test_a_layer_is_the_one_of_torch() -> None:
@@ -111,7 +110,7 @@ def test_a_layer_is_the_one_of_torch() -> None:
         given["x"] = x @ w.T + biases
         kernel = oc.compile(LAYERS[layer][0](**operands(layer)), constants={"r": r.numpy()})
         y, *_ = kernel(*(given[a.name].contiguous().numpy() for a in kernel.signature.inputs))
-        np.testing.assert_allclose(y, made(x)[0].detach().numpy(), rtol=1e-4, atol=1e-5)
+        agree(y, made.double()(x.double())[0].detach().numpy(), terms=16)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -238,11 +237,13 @@ def test_a_layer_with_options_is_its_formula_row_by_row(case: str) -> None:
     for length, batch in [(0, 3), (4, 15), (3, 1)]:
         given = drawn(length, batch, "float32")
         found = kernel(*(given[one.name] for one in kernel.signature.inputs))
-        for one, wanted in zip(found, cell(layer, given, how), strict=True):
-            np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+        wanted = computed(lambda given: cell(layer, given, how), given)
+        for one, other in zip(found, wanted, strict=True):
+            agree(one, other)
     given = drawn(3, 3, "float64")
-    for one, wanted in zip(described("float64").run(given), cell(layer, given, how), strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=1e-12, atol=1e-13)
+    wanted = computed(lambda given: cell(layer, given, how), given)
+    for one, other in zip(described("float64").run(given), wanted, strict=True):
+        agree(one, other)
 
 
 def test_a_state_may_begin_as_another() -> None:
@@ -251,8 +252,9 @@ def test_a_state_may_begin_as_another() -> None:
     assert [buffer.name for buffer in program.buffers[:4]] == ["x", "r", "h", "lstm"]
     held = values("lstm", 2, 3, "float32")
     found = program.run({name: held[name] for name in "xrh"})
-    for one, wanted in zip(found, lstm({**held, "c": held["h"]}, "ifgo", False), strict=True):
-        np.testing.assert_allclose(one, wanted, rtol=1e-4, atol=1e-5)
+    wanted = computed(lambda held: lstm({**held, "c": held["h"]}, "ifgo", False), held)
+    for one, other in zip(found, wanted, strict=True):
+        agree(one, other)
 
 
 def test_operands_keep_their_names_and_sizes_give_way() -> None:

@@ -13,6 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
+from tests.agree import agree
 
 b, h, w = (oc.dim(name, max=512) for name in "bhw")
 high, across = oc.dim("high", max=512), oc.dim("across", max=512)
@@ -101,7 +102,7 @@ def test_an_image_is_brought_to_a_size(given: Any) -> None:
                     }
                     found = op.kernel(a, **named)
                     assert found.shape == exact.shape
-                    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+                    agree(found, exact, terms=np.abs(a).max(initial=0), units=16)
 
 
 def test_any_type_is_moved_and_floats_are_rounded_once() -> None:

@@ -130,27 +130,27 @@ fill: takes 0 arrays, got 1
         """\
 add: has no keyword m
   at       m
-  because  its keywords are out, n; arrays go by position
+  because  its keywords are x, b, out, n
   help     add(x, b)""",
     ),
-    "all inputs by keyword": (
-        ADD,
-        (),
-        {"x": X, "b": B},
-        """\
-add: has no keyword x
-  at       x
-  because  its keywords are out, n; arrays go by position
-  help     add(x, b)""",
-    ),
-    "an input by keyword": (
+    "an input by position and by name": (
         ADD,
         (X,),
+        {"x": X, "b": B},
+        """\
+add: takes x once, got it twice
+  at       x
+  because  argument 1 is x, and so is a keyword
+  help     add(x, b)""",
+    ),
+    "an input by neither": (
+        ADD,
+        (),
         {"b": B},
         """\
-add: has no keyword b
-  at       b
-  because  its keywords are out, n; arrays go by position
+add: takes 2 arrays, got 1
+  at       x
+  because  x is given neither by position nor by name
   help     add(x, b)""",
     ),
     "element type": (

@@ -46,6 +46,13 @@ def hiding(features: str) -> Kernel:
         return oc.compile(C)
 
 
+def described_as(machine: str) -> object:
+    """Compile on a host that is described so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OFFCUT_MACHINE", machine)
+        return oc.compile(C)
+
+
 def under(fact: Any, output: Tensor) -> Kernel:
     with oc.assume(fact):
         return oc.compile(output)
@@ -328,6 +335,22 @@ OFFCUT_HIDE_FEATURES: cannot hide sse2
   because  every 64-bit x86 processor has it, and so has all code for one
   help     OFFCUT_HIDE_FEATURES=avx512f
   help     OFFCUT_HIDE_FEATURES=avx512f,avx2""",
+    ),
+    "a host described as a machine of another architecture": (
+        lambda: described_as("neoverse-n1"),
+        """\
+OFFCUT_MACHINE: cannot describe this host as neoverse-n1
+  because  that is aarch64, and this host is x86_64
+  help     avx2, cascade-lake, sapphire-rapids, zen4, zen5
+  help     target("cpu", machine=…) plans for another architecture""",
+    ),
+    "a host described as no machine": (
+        lambda: described_as("zen9"),
+        """\
+target: cannot plan for machine='zen9'
+  because  no description that is shipped has that name
+  help     avx2, cascade-lake, gemmini, h200, neoverse-n1, sapphire-rapids, vta, vta-osdi18, zen4, zen5
+  help     machine="mine.toml" reads a file""",
     ),
     "a text as threads": (
         lambda: oc.compile(C, threads="2"),  # type: ignore[arg-type]

@@ -18,7 +18,8 @@ from offcut.describe.microkernel import Microkernel
 
 
 def _declare(**changed: Any) -> Microkernel:
-    asked = {"name": "own", "computes": product(), "address": 4096, "cycles": 1.0} | changed
+    asked = {"name": "own", "computes": product(), "address": 4096, "cycles": 1.0, "verify": False}
+    asked |= changed
     return oc.external_microkernel(**asked)
 
 
@@ -184,6 +185,12 @@ external_microkernel: cannot take cycles=0
 external_microkernel: cannot take startup=nan
   at       own
   because  it is a number at least 0 and at most 1e+12""",
+    ),
+    "a word for whether it is verified": (
+        lambda: _declare(verify="no"),
+        """\
+external_microkernel: cannot take verify='no'
+  because  it is True or False""",
     ),
     "no microkernel": (
         lambda: _with("sgemm"),

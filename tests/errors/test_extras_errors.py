@@ -69,7 +69,6 @@ def told() -> dict[str, str]:
         input=json.dumps({extra: use for extra, (use, _) in USES.items()}),
         stdout=subprocess.PIPE,
         text=True,
-        timeout=60,
         check=True,
     )
     found: dict[str, str] = json.loads(ran.stdout)

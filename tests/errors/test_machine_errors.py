@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.costmodel import load
+from offcut.costmodel import load, shipped
+from offcut.costmodel.description import features_of
+from offcut.costmodel.plausible import linux_features
 from offcut.errors import TargetError
 
 LIKE = 'name = "mine"\nlike = "cascade-lake"\n'
@@ -168,6 +170,101 @@ REFUSED = {
         "packed operands stream from the third of its levels, and 1 stand there: a list is stated whole",
     ),
 }
+
+IMPLAUSIBLE = {
+    "MHz for hertz": (
+        LIKE + "[core]\nhertz = 4100.0\n",
+        ":4  core.hertz",
+        "4100 cycles per second: machines have 1e+07 to 1e+10",
+        "hertz = 4.1e+09, if 4100 is in MHz",
+    ),
+    "GHz for hertz": (
+        LIKE + "[core]\nhertz = 4.1\n",
+        ":4  core.hertz",
+        "4.1 cycles per second: machines have 1e+07 to 1e+10",
+        "hertz = 4.1e+09, if 4.1 is in GHz",
+    ),
+    "a clock of no machine": (
+        LIKE + "[core]\nhertz = 4e12\n",
+        ":4  core.hertz",
+        "4e+12 cycles per second: machines have 1e+07 to 1e+10",
+    ),
+    "a first level larger than the second": (
+        LIKE
+        + '[[memory]]\nname = "L1"\nbytes = 4194304\n[[memory]]\nname = "L2"\n[[memory]]\nname = "L3"\n',
+        ":6  memory.1.bytes",
+        "L2 holds 1,048,576 bytes, and L1, which is nearer, 4,194,304",
+    ),
+    "a farther level that answers sooner": (
+        LIKE + "[dram]\nlatency_cycles = 20.0\n",
+        ":4  dram.latency_cycles",
+        "DRAM answers in 20 cycles, and L3, which is nearer, in 60",
+    ),
+    "GB/s for bytes per cycle": (
+        LIKE + "[dram]\nbytes_per_cycle = 300.0\n",
+        ":4  dram.bytes_per_cycle",
+        "DRAM streams 300 bytes per cycle, and L3, which is nearer, 11.4",
+    ),
+    "more ways than lines": (
+        LIKE
+        + '[[memory]]\nname = "L1"\nways = 1024\n[[memory]]\nname = "L2"\n[[memory]]\nname = "L3"\n',
+        ":5  memory.0.ways",
+        "1024 ways of lines of 64 bytes are more than its 32,768 bytes",
+    ),
+    "a feature that there is not": (
+        LIKE + 'features = ["avx2", "nonsense"]\n',
+        ":3  features.1",
+        "Linux names no feature 'nonsense' of x86_64",
+        "names as /proc/cpuinfo lists them",
+    ),
+    "a feature that is misspelt": (
+        LIKE + 'features = ["avx2", "avx512-vnni"]\n',
+        ":3  features.1",
+        "Linux names no feature 'avx512-vnni' of x86_64: did you mean avx512_vnni or avx512_4vnniw or avx512vbmi?",
+        "names as /proc/cpuinfo lists them",
+    ),
+    "a share above 1": (
+        LIKE + "[policy]\ngroup_share = 35.0\n",
+        ":4  policy.group_share",
+        "35 of the whole: machines have at most 1",
+    ),
+    "a number of multiply-adds that no unit does": (
+        LIKE + '[[unit]]\nname = "fma float32"\nmultiply_adds = 3e12\n',
+        ":5  unit.0.multiply_adds",
+        "3e+12 multiply-adds per cycle: machines have at most 1.04858e+06",
+    ),
+    "a microkernel above any unit": (
+        LIKE
+        + '[[microkernel]]\nname = "fma_float32_avx512"\nrows = 4\ncolumns = 32\nmultiply_adds = 90000.0\nsource = "so"\n',
+        ":7  microkernel.0.multiply_adds",
+        "fma_float32_avx512 does 90000 multiply-adds per cycle, and the fastest unit 128",
+    ),
+    "years to start a thread": (
+        LIKE + "[threads]\ngrain_seconds = 1e9\n",
+        ":4  threads.grain_seconds",
+        "1e+09 seconds: machines have at most 3600",
+    ),
+}
+
+
+def test_the_features_of_shipped_machines_are_known() -> None:
+    for name in shipped():
+        stated = features_of(name)
+        known = linux_features(stated[0]) if stated else None
+        assert known is None or known >= {*stated[1]}
+
+
+@pytest.mark.parametrize("name", IMPLAUSIBLE)
+def test_numbers_of_no_machine_are_rejected_at_their_line(name: str, tmp_path: Path) -> None:
+    text, where, because, *help = IMPLAUSIBLE[name]
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(TargetError) as rejected:
+        load(path)
+    assert str(rejected.value) == (
+        f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
+        + "".join(f"\n  help     {one}" for one in help)
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)

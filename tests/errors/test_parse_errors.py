@@ -133,7 +133,7 @@ parse: cannot mark a for with @mask
 parse: cannot mark a tile with @tail
   at       line 5, column 27: tile i in 0 +: 4  @body  @tail
   because  it has such a mark already
-  help     marks of a tile: @whole, @body, @tail, @full, @mask, @pad, @shift, @microkernel(…)""",
+  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @microkernel(…)""",
     ),
     "element types are mixed": (
         "C[0] = A[0, 0] + T[0]",
@@ -609,3 +609,14 @@ def test_what_is_no_text_is_refused() -> None:
 def test_what_the_refused_texts_begin_with_is_accepted() -> None:
     parse(HEAD)
     assert parse("program a.b_1\n" + HEAD).name == "a.b_1"
+
+
+def test_a_byte_order_mark_before_a_text_is_read_over():
+    text = "size n in 0:9\noutput A: float32[n]\nfor i in 0:n\n  A[i] = 1.0\n"
+    assert parse("\ufeff" + text) == parse(text)
+
+
+def test_a_character_that_a_terminal_does_not_show_is_named():
+    with pytest.raises(ParseError) as refused:
+        parse("size n in 0:9\noutput A: float32[n]\nfor i in 0:n\n  A[i] =\u200b 1.0\n")
+    assert refused.value.because == "found `U+200B ZERO WIDTH SPACE`"

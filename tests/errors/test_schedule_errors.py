@@ -379,6 +379,51 @@ def an_instruction_on_a_marked_loop() -> None:
     s["C"].tensorize("y", gemm())
 
 
+def covered() -> tuple[HandSchedule, tuple[Any, ...]]:
+    """A product whose inner loops yi, xi, ki an instruction runs."""
+    s = product()
+    axes = s["C"].tile("y", "x", "k", 8, 8, 8)
+    s["C"].tensorize("yi", gemm())
+    return s, axes
+
+
+def a_loop_of_an_instruction_is_split() -> None:
+    covered()[0]["C"].split("ki", 2)
+
+
+def the_first_loop_of_an_instruction_is_split() -> None:
+    covered()[0]["C"].tile("yi", "xi", 2, 2)
+
+
+def loops_of_an_instruction_are_fused() -> None:
+    covered()[0]["C"].fuse("yi", "xi")
+
+
+def a_loop_of_an_instruction_is_reordered() -> None:
+    covered()[0]["C"].reorder("yi", "ko")
+
+
+def a_loop_of_an_instruction_is_marked() -> None:
+    covered()[0]["C"].unroll("xi")
+
+
+def a_second_instruction() -> None:
+    covered()[0]["C"].tensorize("xi", gemm())
+
+
+def an_instruction_that_no_tile_fits() -> None:
+    s = product()
+    s["C"].tile("y", "x", "k", 8, 8, 8, tail="balance")
+    s["C"].tensorize("yi", gemm())
+    s.lower()
+
+
+def a_name_that_two_stages_give_to_loops_of_their_own() -> None:
+    B = oc.compute((n, m), lambda y, x: oc.placeholder((n, m), name="A")[y, x] + 1.0, name="B")
+    C = oc.compute((n, m), lambda x, y: B[x, y] + 1.0, name="C")
+    oc.create_schedule(C)["C"].split("x", 4)
+
+
 def an_instruction_of_symbolic_shape() -> None:
     declared(lambda inputs, outputs: oc.hardware_intrinsic("copy"), n)
 
@@ -671,6 +716,44 @@ tensorize: cannot run C from yi inwards by gemm8x8
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
   because  x is marked: an instruction runs it""",
+    a_loop_of_an_instruction_is_split: """\
+split: cannot change the loops that gemm8x8 runs
+  at       stage C
+  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be yi, xi, kio, kii
+  help     split before tensorize""",
+    the_first_loop_of_an_instruction_is_split: """\
+split: cannot change the loops that gemm8x8 runs
+  at       stage C
+  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be gone
+  help     split before tensorize""",
+    loops_of_an_instruction_are_fused: """\
+fuse: cannot change the loops that gemm8x8 runs
+  at       stage C
+  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be gone
+  help     fuse before tensorize""",
+    a_loop_of_an_instruction_is_reordered: """\
+reorder: cannot change the loops that gemm8x8 runs
+  at       stage C
+  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be yi, xi, ko, ki
+  help     reorder before tensorize""",
+    a_loop_of_an_instruction_is_marked: """\
+unroll: cannot change the loops that gemm8x8 runs
+  at       stage C
+  because  xi is marked: an instruction runs it""",
+    a_second_instruction: """\
+tensorize: cannot run C from xi inwards by gemm8x8
+  at       axis C.xi
+  because  gemm8x8 runs its loops from yi inwards already""",
+    an_instruction_that_no_tile_fits: """\
+tensorize: cannot run C by gemm8x8
+  at       axis C.yi
+  because  no tile has exactly the extents that it declares, 8, 8, 8 (tail=balance)
+  help     tail="pad", "mask" or "cut" of these splits""",
+    a_name_that_two_stages_give_to_loops_of_their_own: """\
+split: cannot take x as an axis
+  at       stage C
+  because  C calls the loop y so, and another of its loops, which a stage that it shares them with named, has that name
+  help     loops of C: y, x""",
     an_instruction_of_symbolic_shape: """\
 decl_tensor_intrin: cannot declare Y
   at       tensor Y, axis 0

@@ -18,6 +18,7 @@ from onnx import numpy_helper
 import offcut as oc
 from offcut.graph import interpreted
 from offcut.plugins.onnx.importing import imported
+from tests.agree import agree, computed
 
 HEAD = '<ir_version: 9, opset_import: ["" : 17]> '
 BIAS = "g (float[n, 4] x) => (float[n, 4] y) { y = Add (x, w) }"
@@ -93,9 +94,9 @@ def test_nodes_that_stand_before_what_they_read_are_put_after_it() -> None:
     proto = onnx.parser.parse_model(HEAD + text)
     before = proto.SerializeToString()
     model, x = oc.from_onnx(proto, threads=1), np.float32([0.5, -1.0])
-    np.testing.assert_allclose(model({"c": np.array(True), "x": x})["y"], 0 * x, atol=1e-7)
+    agree(model({"c": np.array(True), "x": x})["y"], 0.0 * x.astype("float64"), terms=x * x)
     found = model({"c": np.array(False), "x": x})["y"]
-    np.testing.assert_allclose(found, np.exp(x * x) + x * x, rtol=1e-6)
+    agree(found, computed(lambda x: np.exp(x * x) + x * x, x))
     assert proto.SerializeToString() == before
 
 
@@ -146,5 +147,5 @@ def test_weights_of_small_integers_become_floats_in_every_operator_set(opset: in
     found = imported(made, {}, {})
     x = rng.standard_normal((5, 4)).astype(np.float32)
     y = found.named(interpreted(found.bound, found.given({"x": x})))["y"]
-    exact = x.astype(float) @ ((w - zeros[:, None]) * scales[:, None].astype(float)).T + c * 0.125
-    np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-3)
+    weights = (w - zeros[:, None]) * scales[:, None].astype(float)
+    agree(y, computed(lambda x, w, c: x @ w.T + c * 0.125, x, weights, c))

@@ -16,7 +16,7 @@ from torch import nn
 import offcut as oc
 from offcut.errors import CallError, DescribeError, InternalError
 from offcut.plugins.torch.traced import Guard
-from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, held, mlp
+from tests.plugins.torch_models import Bessel, Eighths, Gpt, Placed, ResNet, held, like, mlp
 
 
 @pytest.fixture(autouse=True)
@@ -237,7 +237,7 @@ def test_a_view_that_torch_runs_takes_results_that_lie_otherwise_than_traced() -
     x = torch.randn(5, 3, 6, 6)
     with torch.no_grad():
         found = model(x.to(memory_format=torch.channels_last))
-        torch.testing.assert_close(found, module(x), rtol=1e-4, atol=1e-4)
+        like(found, module(x))
     assert "cannot take s" in model.report
 
 
@@ -293,9 +293,9 @@ def test_weights_that_kernels_hold_are_there_where_torch_takes_a_call() -> None:
     step = next(one for one in model.program.steps if hasattr(one, "failed"))
     x = torch.randn(5, 4, 6)
     expected = before(x)
-    torch.testing.assert_close(model(x), expected)
+    like(model(x), expected)
     step.failed = True
-    torch.testing.assert_close(model(x), expected)
+    like(model(x), expected)
     step.failed = False
     held(model, before, [(torch.randn(b, 4, 6),) for b in (7, 2, 7)])
     assert len(model.traced) == 2
@@ -309,7 +309,7 @@ def test_arguments_and_results_may_be_nested() -> None:
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     model = oc.from_torch(Nested(), ({"x": x, "y": y},))
     found = model({"x": x, "y": y})
-    torch.testing.assert_close(found, {"sums": [x + y, x]})
+    like(found, {"sums": [x + y, x]})
 
 
 def test_what_a_call_gives_is_checked() -> None:
@@ -409,7 +409,7 @@ def test_a_module_that_cannot_be_copied_is_taken_as_the_program_that_it_is() -> 
     assert model.again is None
     x = torch.randn(7, 40)
     with torch.no_grad():
-        torch.testing.assert_close(model(x), module(x))
+        like(model(x), module(x))
 
 
 def test_a_module_that_cannot_be_exported_is_refused() -> None:
@@ -469,7 +469,7 @@ def test_models_are_taken_in_several_threads() -> None:
         taken = list(pool.map(lambda one: oc.from_torch(one, (x,)), modules))
     with torch.no_grad():
         for module, model in zip(modules, taken, strict=True):
-            torch.testing.assert_close(model(x), module(x))
+            like(model(x), module(x))
 
 
 class Exchanged(nn.Module):
@@ -490,7 +490,7 @@ def test_a_result_is_stored_as_torch_expects_it_to_lie(monkeypatch: pytest.Monke
         x, y = torch.rand(n, n + 2, 5), torch.rand(n, n + 2, 5)
         found, wanted = model(x, y), Exchanged()(x, y)
         for one, own in zip(found, wanted, strict=True):
-            assert torch.allclose(one, own)
+            like(one, own)
             assert one.stride() == own.stride()
     assert len(made) == 3  # a call makes its result so, and copies none
 
@@ -507,7 +507,7 @@ def test_what_torch_checks_as_it_runs_is_checked_at_each_call() -> None:
     model = oc.from_torch(Inverse(), (torch.randn(4, 3, 3),))
     for batch in (1, 4, 7):
         x = torch.randn(batch, 3, 3)
-        torch.testing.assert_close(model(x), Inverse()(x))
+        like(model(x), Inverse()(x))
     assert [str(one) for one, _ in model.program.left] == ["linalg_inv_ex"]
     with pytest.raises(torch.linalg.LinAlgError, match="singular"):
         model(torch.zeros(2, 3, 3))
@@ -540,19 +540,19 @@ def test_a_module_is_taken_with_arguments_by_name() -> None:
     for n in (1, 3, 7, 12):  # 12 rows: traced once more
         x, mask, more = rows(n), rows(n), rows(n)
         wanted = module(x, mask=mask, more=more)
-        torch.testing.assert_close(model(x, mask=mask, more=more), wanted)
-        torch.testing.assert_close(model(x, more=more, mask=mask), wanted)
+        like(model(x, mask=mask, more=more), wanted)
+        like(model(x, more=more, mask=mask), wanted)
     assert len(model.traced) == 2
     by_name = oc.from_torch(module, kwargs={"x": rows(3), "scale": 3.0})
     x = rows(5)
-    torch.testing.assert_close(by_name(x=x, scale=3.0), module(x, scale=3.0))
+    like(by_name(x=x, scale=3.0), module(x, scale=3.0))
 
 
 def test_a_program_that_was_exported_with_arguments_by_name_is_called_so() -> None:
     module, x, mask = Masked(), torch.randn(3, 8), torch.randn(3, 8)
     program = torch.export.export(module, (x,), {"mask": mask})
     model = oc.from_torch(program)
-    torch.testing.assert_close(model(x, mask=mask), module(x, mask=mask))
+    like(model(x, mask=mask), module(x, mask=mask))
     with pytest.raises(CallError) as refused:
         model(x)
     assert (
@@ -592,5 +592,5 @@ def test_an_example_that_is_given_twice_is_two_arguments() -> None:
     model = oc.from_torch(Doubled(), (x, x))
     twice = torch.randn(12, 8)
     for given in ((torch.randn(7, 8), torch.randn(7, 8)), (x, x), (twice, twice)):
-        torch.testing.assert_close(model(*given), Doubled()(*given))
-    torch.testing.assert_close(model(twice, twice + 1.0), Doubled()(twice, twice + 1.0))
+        like(model(*given), Doubled()(*given))
+    like(model(twice, twice + 1.0), Doubled()(twice, twice + 1.0))

@@ -17,7 +17,8 @@ from conftest import slow
 from torch import nn
 
 import offcut as oc
-from tests.plugins.torch_models import wide
+from tests.agree import agree
+from tests.plugins.torch_models import as_array, like, wide
 
 Results = tuple[torch.Tensor, ...]
 Given = Callable[[int, int], tuple[torch.Tensor, ...]]
@@ -169,14 +170,7 @@ def close(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], own: Res
         if not one.is_floating_point():
             assert torch.equal(one, theirs), number
             continue
-        torch.testing.assert_close(
-            one.double(),
-            wanted.double(),
-            rtol=2e-6 if one.dtype is torch.float32 else 1e-12,
-            atol=2e-6 if one.dtype is torch.float32 else 1e-12,
-            equal_nan=True,
-            msg=lambda m, n=number: f"{n}: {m}",
-        )
+        agree(as_array(one), as_array(wanted.double()), terms=1.0, units=16, what=str(number))
 
 
 OF_SOMETHING = ("images", "narrow")
@@ -203,7 +197,7 @@ def left(run: Callable[..., Any], *given: torch.Tensor) -> str:
         return (run(*taken),)
 
     model = oc.from_torch(Function(alone), given)
-    torch.testing.assert_close(model(*given)[0], run(*given))
+    like(model(*given)[0], run(*given))
     ((_, reason),) = model.program.left
     return str(reason)
 

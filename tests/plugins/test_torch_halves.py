@@ -19,6 +19,8 @@ from offcut.plugins.torch import rules
 from offcut.plugins.torch.halves import UNROUNDED
 from offcut.plugins.torch.table import ROUND_EACH, TABLE
 from offcut.plugins.torch.translation import Translation
+from tests.agree import agree
+from tests.plugins.torch_models import as_array
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "hidden": lambda x: (x > 0).to(x.dtype) * -1e9,
@@ -75,14 +77,9 @@ def test_what_torch_rounds_once_is_rounded_once(dtype: torch.dtype) -> None:
         with torch.no_grad():
             found, exact = run(x), every(x.double())
         for name, wanted in exact.items():
-            units = UNITS.get(name, 1) * torch.finfo(dtype).eps
-            torch.testing.assert_close(
-                found[name].double(),
-                wanted.to(dtype).double(),
-                rtol=units,
-                atol=1e-7,
-                msg=lambda text, name=name: f"{name}: {text}",
-            )
+            eps = torch.finfo(dtype).eps / torch.finfo(torch.float32).eps
+            exact_value = as_array(wanted.to(dtype).double())
+            agree(as_array(found[name]), exact_value, units=UNITS.get(name, 1) * eps, what=name)
 
 
 def squared_and_less(t: Translation, x: Any) -> Any:

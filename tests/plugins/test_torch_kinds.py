@@ -10,6 +10,8 @@ import torch
 import torch._dynamo
 from torch import nn
 
+from tests.plugins.torch_models import like
+
 
 @pytest.fixture(autouse=True)
 def _errors_of_ours_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +30,7 @@ def test_results_may_be_nested_named_none_and_arguments() -> None:
     with torch.no_grad():
         for batch, by in (3, 2), (1, 3), (5, 1), (512, 2):
             given = torch.randn(batch, 8), torch.randn(batch, 8) > 0, by
-            torch.testing.assert_close(run(*given), Several()(*given))
+            like(run(*given), Several()(*given))
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -39,9 +41,9 @@ def test_statistics_of_batches_are_those_of_torch(graded: bool) -> None:
     with torch.set_grad_enabled(graded):
         for batch in (4, 1, 2):
             x = torch.randn(batch, 3, 6, 5)
-            torch.testing.assert_close(run(x), other(x), rtol=1e-4, atol=1e-4)
+            like(run(x), other(x))
             for name, buffer in one.named_buffers():
-                torch.testing.assert_close(buffer, other.get_buffer(name))
+                like(buffer, other.get_buffer(name))
 
 
 def test_a_cast_that_torch_adds_is_taken() -> None:
@@ -50,4 +52,4 @@ def test_a_cast_that_torch_adds_is_taken() -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         for batch in (3, 1, 5):
             x = torch.randn(batch, 8)
-            torch.testing.assert_close(run(x), model(x), rtol=3e-2, atol=3e-2)
+            like(run(x), model(x))

@@ -20,7 +20,7 @@ from offcut.plugins import torch as plugin
 from offcut.plugins.torch.unguarded import UNGUARDED, opcodes
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.predicates import predicate
-from tests.plugins.torch_models import held
+from tests.plugins.torch_models import held, like
 
 SIZES = [(2, 8), (1, 8), (13, 5), (1, 1)]
 """Batches and lengths; a model is traced with the first."""
@@ -210,7 +210,7 @@ def test_a_sum_of_products_by_letters_is_that_of_torch(
 ) -> None:
     operands = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     wanted = torch.einsum(equation, *operands)
-    torch.testing.assert_close(einsum(equation, operands), wanted)
+    like(einsum(equation, operands), wanted)
 
 
 def test_torch_is_as_it_was() -> None:
@@ -350,7 +350,7 @@ def test_what_a_branch_calls_is_called_as_often_as_without_a_compiler() -> None:
     for run, times in ((Noting(), 2), (model, 2)):
         NOTED.clear()
         for x in calls:
-            torch.testing.assert_close(run(x), x * 2 if x.shape[1] > 1 else x + 1)
+            like(run(x), x * 2 if x.shape[1] > 1 else x + 1)
         assert len(NOTED) == times
 
 
@@ -379,7 +379,7 @@ def test_instructions_of_another_cpython_are_not_followed(
         assert predicate(_traced) is None
     model, mask = torch.compile(Asking(), backend="offcut", dynamic=True), torch.ones(2)
     for x in (torch.randn(3, 7), torch.randn(2, 1)):
-        torch.testing.assert_close(model(x, mask), Asking()(x, mask))
+        like(model(x, mask), Asking()(x, mask))
 
 
 def test_an_instruction_that_takes_more_than_there_is_is_no_predicate(
@@ -440,8 +440,8 @@ def test_the_side_of_a_square_image_needs_one_graph(root: Callable[[int], float]
     run = torch.compile(Squared(root), backend="offcut", dynamic=True)
     taken = oc.from_torch(Squared(root), calls[0])
     for x in (*(x for (x,) in calls), oblong):
-        torch.testing.assert_close(run(x), Squared(root)(x))
-        torch.testing.assert_close(taken(x), Squared(root)(x))
+        like(run(x), Squared(root)(x))
+        like(taken(x), Squared(root)(x))
 
 
 @pytest.mark.parametrize("model", [Asking(), Counting()], ids=lambda m: type(m).__name__)

@@ -13,6 +13,7 @@ import torch
 import offcut as oc
 from offcut.plugins.torch import programs
 from offcut.plugins.torch.parts import in_parts
+from tests.plugins.torch_models import like
 
 
 class TwoRegions(torch.nn.Module):
@@ -50,7 +51,7 @@ def names(model: Any) -> list[str]:
 def held(run: Any, module: Any) -> None:
     x = torch.linspace(-1, 1, 64).reshape(8, 8)
     with torch.no_grad():
-        torch.testing.assert_close(run(x), module(x), rtol=1e-5, atol=1e-5)
+        like(run(x), module(x))
 
 
 def test_lines_are_of_the_region_that_has_their_kernels(module: Any, names: list[str]) -> None:

@@ -13,6 +13,7 @@ from torch import nn
 
 import offcut as oc
 from offcut.plugins.torch.whole import NAMES, whole
+from tests.plugins.torch_models import like
 
 STACKS: dict[str, tuple[Any, dict[str, Any], int]] = {
     "LSTM, two layers, two directions": (
@@ -38,7 +39,7 @@ def test_a_stack_is_taken_whole_at_any_batch_and_length(case: str) -> None:
     for shape in (3, 5, 8), (1, 1, 8), (1, 9, 8), (7, 2, 8):
         x = torch.randn(shape)
         with torch.no_grad():
-            torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+            like(taken(x), model(x))
 
 
 def test_states_are_given_or_zeros() -> None:
@@ -48,7 +49,7 @@ def test_states_are_given_or_zeros() -> None:
     taken = oc.from_torch(model, (torch.randn(4, 3, 8), state))
     x, given = torch.randn(2, 5, 8), (torch.randn(2, 5, 6), torch.randn(2, 5, 6))
     with torch.no_grad():
-        torch.testing.assert_close(taken(x, given), model(x, given), rtol=1e-4, atol=1e-5)
+        like(taken(x, given), model(x, given))
     alone = oc.from_torch(model, (torch.randn(4, 3, 8),))
     (region,) = alone.program.regions
     assert [value.name for value in region.bound.graph.inputs] == ["input_2"]
@@ -63,7 +64,7 @@ def test_a_sequence_without_a_batch_is_taken() -> None:
     for length in 1, 6:
         x = torch.randn(length, 8)
         with torch.no_grad():
-            torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+            like(taken(x), model(x))
 
 
 def test_a_program_that_torch_exported_keeps_its_length() -> None:
@@ -74,7 +75,7 @@ def test_a_program_that_torch_exported_keeps_its_length() -> None:
     taken = oc.from_torch(exported)
     x = torch.randn(4, 5, 8)
     with torch.no_grad():
-        torch.testing.assert_close(taken(x), model(x), rtol=1e-4, atol=1e-5)
+        like(taken(x), model(x))
     with pytest.raises(oc.CallError) as refused:
         taken(torch.randn(4, 6, 8))
     assert str(refused.value) == (

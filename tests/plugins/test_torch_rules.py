@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="torch is an extra")
@@ -17,7 +16,8 @@ from torch import nn
 
 import offcut as oc
 from offcut.graph import interpreted
-from tests.plugins.torch_models import wide
+from tests.agree import agree, of_peer
+from tests.plugins.torch_models import like, wide
 
 Results = tuple[torch.Tensor, ...]
 
@@ -462,13 +462,7 @@ def test_operators_give_what_torch_gives_at_every_size(name: str) -> None:
         for number, (one, exact, own) in enumerate(zip(found, wanted, module(*call), strict=True)):
             assert one.shape == own.shape, number
             assert one.dtype == own.dtype, number
-            torch.testing.assert_close(
-                one.double(),
-                exact.double(),
-                rtol=1e-4,
-                atol=1e-4,
-                msg=lambda m, n=number: f"{n}: {m}",
-            )
+            like(one, exact.double())
 
 
 def test_the_interpreter_gives_what_the_kernels_give() -> None:
@@ -485,7 +479,7 @@ def test_the_interpreter_gives_what_the_kernels_give() -> None:
     found = dict(zip((str(one) for one in model.program.results), model(*call), strict=True))
     for node, name, _ in region.outputs:
         if str(node) in found:
-            np.testing.assert_allclose(found[str(node)], expected[name], rtol=1e-5, atol=1e-5)
+            agree(found[str(node)].numpy(), of_peer(expected[name]))
 
 
 def test_lines_without_a_finite_element_are_as_torch_says() -> None:
@@ -499,7 +493,7 @@ def test_lines_without_a_finite_element_are_as_torch_says() -> None:
     model = oc.from_torch(Lines(), (floats(5, 3),))
     assert not model.program.left, model.report
     for given in (x, x[:1], x[:3], x[3:4], x[:0]):
-        torch.testing.assert_close(model(given), Lines()(given), equal_nan=True)
+        like(model(given), Lines()(given))
 
 
 def test_powers_of_any_sign_are_as_torch_says() -> None:
@@ -512,7 +506,7 @@ def test_powers_of_any_sign_are_as_torch_says() -> None:
     y = torch.tensor([3.0, 2, 0, -1, 2.5, 0.5, 3, 0, 0.5, nan])
     model = oc.from_torch(Powers(), (x, y))
     assert not model.program.left, model.report
-    torch.testing.assert_close(model(x, y), Powers()(x, y), equal_nan=True)
+    like(model(x, y), Powers()(x, y), each=True)
 
 
 def test_angles_are_those_of_the_quadrant_and_the_signs_of_zeros() -> None:
@@ -524,6 +518,6 @@ def test_angles_are_those_of_the_quadrant_and_the_signs_of_zeros() -> None:
     y, x = (one.flatten() for one in torch.meshgrid(ends, ends, indexing="ij"))
     model = oc.from_torch(Angles(), (y, x))
     assert not model.program.left, model.report
-    torch.testing.assert_close(model(y, x), Angles()(y, x), atol=1e-7, rtol=1e-6)
+    like(model(y, x), Angles()(y, x), each=True)
     (nan,) = model(x[:1] * math.nan, x[:1])[:1]
     assert nan.isnan().all()

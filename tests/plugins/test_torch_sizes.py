@@ -24,7 +24,7 @@ from offcut.plugins.torch import programs
 from offcut.plugins.torch.facts import equalities
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import canonical, extent_of
-from tests.plugins.torch_models import held, mlp
+from tests.plugins.torch_models import held, like, mlp
 
 SHAPES = [(3, 5), (1, 2), (2, 1), (7, 4)]
 """Batches and lengths; a model is traced with the first."""
@@ -281,7 +281,7 @@ def test_what_is_mirrored_is_there_and_what_no_kernel_can_be_made_of_stays_alone
     for n, *widths in ((3, 5, 4, 6), (1, 0, 3, 3), (1, 4, 3, 9), (2, 17, 0, 4)):
         given = [torch.rand(n, width) for width in widths]
         for found, wanted in zip(model(*given), Mirrored()(*given), strict=True):
-            assert torch.allclose(found, wanted)
+            like(found, wanted)
     with pytest.raises(RuntimeError, match="less than the corresponding input dimension"):
         model(torch.rand(3, 3), torch.rand(3, 2), torch.rand(3, 2))
 
@@ -397,7 +397,7 @@ def test_a_number_is_a_difference_of_sizes() -> None:
     for n, m in ((3, 5), (7, 2), (4, 4), (1, 6), (6, 1)):
         x, y = torch.rand(n, 4), torch.rand(m)
         for found, wanted in zip(model(x, y), Differences()(x, y), strict=True):
-            torch.testing.assert_close(found, wanted)
+            like(found, wanted)
 
 
 class Numbered(nn.Module):
@@ -489,7 +489,7 @@ def test_windows_fit_what_torch_takes() -> None:
     for n, length in ((1, 2), (2, 3), (3, 17)):
         x = torch.linspace(-2, 2, n * 2 * length).reshape(n, 2, length)
         for found, wanted in zip(model(x), Windowed()(x), strict=True):
-            assert torch.allclose(found, wanted, atol=1e-5)
+            like(found, wanted)
     with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
         model(torch.ones(1, 2, 1))
 
@@ -507,7 +507,7 @@ def test_windows_fit_what_torch_takes() -> None:
 def test_images_that_torch_pools_nothing_of_are_refused(layer: nn.Module, least: int) -> None:
     model = oc.from_torch(layer, (torch.randn(2, 3, 12, 14),))
     fits, small = torch.randn(1, 3, least, least + 1), torch.randn(1, 3, least - 1, least + 1)
-    torch.testing.assert_close(model(fits), layer(fits), rtol=1e-4, atol=1e-5)
+    like(model(fits), layer(fits))
     for one in (layer, model):
         with pytest.raises(RuntimeError, match=r"too small|greater than actual"):
             one(small)

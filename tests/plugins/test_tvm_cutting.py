@@ -17,6 +17,7 @@ from tvm_ffi import structural_equal
 import offcut.ir as ir
 import offcut.plugins.tvm as plugin
 from offcut.errors import DescribeError
+from tests.agree import agree, exact_matmul, of_peer
 from tests.plugins.tvm_functions import Fixed, Product, Scaled, guards, split, tvms
 
 SIZES = [0, 1, 7, 8, 9, 29]
@@ -56,10 +57,9 @@ def test_a_product_that_is_cut_is_the_product(
     random = np.random.default_rng(1)
     for n in SIZES:
         a, w = (random.standard_normal(s).astype(np.float32) for s in ((n, 12), (12, 21)))
-        wanted = a.astype(np.float64) @ w
-        np.testing.assert_allclose(run(built, a, w, poisoned(n, 21)), wanted, rtol=1e-4, atol=1e-5)
+        agree(run(built, a, w, poisoned(n, 21)), exact_matmul(a, w))
         cut = report.cut["main"].loops.run({"A": a, "W": w, "C": poisoned(n, 21)}, n=n)
-        np.testing.assert_allclose(cut, wanted, rtol=1e-4, atol=1e-5)
+        agree(cut, exact_matmul(a, w))
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -172,11 +172,11 @@ def test_what_loops_may_hold_is_read_and_written(n: int) -> None:
     random = np.random.default_rng(n)
     a = random.standard_normal((n, 6)).astype(np.float32)
     b = random.integers(-4, 5, n).astype(np.int32)
-    wanted = mixed_by_numpy(a, b)
-    np.testing.assert_allclose(run(built, a, b, poisoned(n, 6)), wanted, rtol=1e-5, atol=1e-6)
+    wanted = of_peer(mixed_by_numpy(a, b))
+    agree(run(built, a, b, poisoned(n, 6)), wanted)
     program = plugin.read(of(module)).program
     found = program.run({"A": a, "B": b, "C": poisoned(n, 6)}, n=n)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    agree(found, wanted)
 
 
 def test_attributes_of_a_function_say_how_it_is_cut() -> None:
@@ -308,7 +308,7 @@ def test_arrays_that_share_memory_are_written_once(tail: str) -> None:
     for n in SIZES:
         a = np.random.default_rng(n).standard_normal(n).astype(np.float32)
         wanted = 6 * (a.astype(np.float64) + 1)
-        np.testing.assert_allclose(run(built, a, poisoned(n)), wanted, rtol=1e-5, atol=1e-5)
+        agree(run(built, a, poisoned(n)), wanted, terms=6)
     if tail == "shift":
         assert report.left["main"] == (
             "tvm: cannot write a shifted tile that reads B\n"

@@ -18,6 +18,7 @@ from tvm.script import relax as R
 import offcut as oc
 import offcut.plugins.tvm as plugin
 from offcut.errors import DescribeError
+from tests.agree import agree, computed, of_peer
 
 SIZES = [0, 1, 7, 8, 9, 29]
 
@@ -84,7 +85,7 @@ def test_a_module_runs_on_our_kernels_at_every_size() -> None:
     for n in SIZES:
         x, w = (random.standard_normal(s).astype(np.float32) for s in ((n, 12), (12, 21)))
         found = machine["main"](tvm.runtime.tensor(x), tvm.runtime.tensor(w)).numpy()
-        np.testing.assert_allclose(found, by_numpy(x, w), rtol=1e-4, atol=1e-5)
+        agree(found, computed(by_numpy, x, w))
 
 
 def test_what_has_no_rule_stays_and_its_loops_are_cut() -> None:
@@ -97,7 +98,7 @@ def test_what_has_no_rule_stays_and_its_loops_are_cut() -> None:
         x = np.random.default_rng(n).standard_normal((n, 12)).astype(np.float32)
         found = machine["main"](tvm.runtime.tensor(x)).numpy()
         wanted = np.tanh(1.0507009873554805 * np.maximum(x, 0))
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        agree(found, of_peer(wanted))
 
 
 def test_a_constant_is_packed_into_its_kernel_and_not_passed() -> None:
@@ -109,7 +110,7 @@ def test_a_constant_is_packed_into_its_kernel_and_not_passed() -> None:
     machine = machine_of(module)
     x = np.random.default_rng(2).standard_normal((9, 12)).astype(np.float32)
     found = machine["main"](tvm.runtime.tensor(x)).numpy()
-    np.testing.assert_allclose(found, by_numpy(x, w), rtol=1e-4, atol=1e-5)
+    agree(found, computed(by_numpy, x, w))
 
 
 def product() -> Any:
@@ -252,4 +253,4 @@ def test_a_layer_is_served_and_computes_what_tvm_computes(name: str) -> None:
         )
         given = tvm.runtime.tensor(drawn.astype(np.float32))
         found, wanted = (one["main"](given).numpy() for one in (ours, theirs))
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        agree(found, of_peer(wanted))

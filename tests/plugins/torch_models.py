@@ -9,6 +9,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from tests.agree import agree, of_peer
+from tests.agree import wide as wide_array
 
 
 def mlp() -> nn.Module:
@@ -168,7 +172,7 @@ def held(
     run: Callable[..., Any],
     model: nn.Module,
     calls: Iterable[tuple[torch.Tensor, ...]],
-    tolerance: float = 2e-5,
+    units: float = 256,
 ) -> None:
     """Every result is that of the model in float64, of the type that the model gives."""
     exact = copy.deepcopy(model).double()
@@ -177,9 +181,39 @@ def held(
             found, wanted = run(*call), exact(*map(wide, call))
             assert found.shape == wanted.shape
             assert found.dtype == model(*call).dtype
-            torch.testing.assert_close(
-                found.double(), wanted, rtol=tolerance, atol=tolerance * 5, equal_nan=True
-            )
+            like(found, wanted, units=units)
+
+
+def like(found: Any, wanted: Any, units: float = 256, each: bool = False) -> None:
+    """Check that tensors, or structures of them, are those of torch, or of its model in float64, but for rounding.
+
+    each  whether no element has terms that are larger than itself
+    """
+    ours, form = tree_flatten(found)
+    theirs, other = tree_flatten(wanted)
+    assert form == other
+    for one, reference in zip(ours, theirs, strict=True):
+        if not isinstance(one, torch.Tensor):
+            assert one == reference
+            continue
+        assert one.shape == reference.shape
+        if not (one.is_floating_point() or one.is_complex()):
+            assert torch.equal(one, reference)
+            continue
+        halves = one.dtype in (torch.float16, torch.bfloat16)
+        eps = torch.finfo(one.dtype).eps / 2**-23 if halves else 1.0  # torch rounds each step
+        array, exact = (as_array(each) for each in (one, reference))
+        reference_units = 4 * eps if halves else units
+        if each:
+            agree(array, wide_array(exact), units=reference_units)
+        else:
+            agree(array, of_peer(exact, units=reference_units))
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """A tensor as an array of numpy; of bfloat16, in float32, which holds its values."""
+    tensor = tensor.detach().resolve_conj()
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy()
 
 
 def wide(given: Any) -> Any:

@@ -27,6 +27,7 @@ from offcut.core.sizes import Dim
 from offcut.costmodel import Cost, Formulas
 from offcut.kernel import Kernel
 from offcut.schedule import Schedule
+from tests.agree import nearly
 from tests.backends.accelerator.machines import shipped, without_threads
 from tests.conftest import slow
 
@@ -136,11 +137,11 @@ def dense() -> Kernel:
 
 def close(kernel: Kernel | Layer, **sizes: int) -> None:
     said, ran = kernel.cost(**sizes), kernel.timeline(**sizes)
-    assert said.cycles == pytest.approx(ran.cycles, rel=0.01)
+    assert said.cycles == nearly(ran.cycles, rel=0.01)
     moved = {place.value: count for place, count in ran.bytes.items() if count}
     assert {name: size for name, size in said.bytes.items() if size} == moved
     assert said.instructions == len(ran.instructions)
-    assert said.energy == pytest.approx(sum(ran.energy.values()))
+    assert said.energy == nearly(sum(ran.energy.values()))
 
 
 @pytest.mark.every(2)
@@ -228,7 +229,7 @@ def said_but_for_micro_ops(formulas: Formulas, at: Cost, **sizes: int) -> None:
     on_chip = spec.energy.on_chip(spec.memories["micro-ops"]) * 1e-12
     more = (bytes_["micro-ops"] - at.bytes["micro-ops"]) * (spec.energy.dram * 1e-12 + on_chip)
     said = energy.xreplace({s: sizes[str(s)] for s in energy.free_symbols}).doit()
-    assert float(said) == pytest.approx(at.energy + more, rel=1e-6, abs=spec.beat * on_chip)
+    assert float(said) == nearly(at.energy + more, rel=1e-6, abs=spec.beat * on_chip)
 
 
 def cycles_said(formulas: Formulas, **sizes: int) -> float:
@@ -243,7 +244,7 @@ def test_a_formula_gives_what_is_said_of_a_size(n: int) -> None:
     formulas, at = dense().cost(), dense().cost(n=n)
     (size,) = formulas.flop.free_symbols
     assert formulas.flop.subs({size: n}) == at.flop == n * 45 * (2 * 70 + 3)
-    assert cycles_said(formulas, n=n) == pytest.approx(at.cycles, rel=0.02)
+    assert cycles_said(formulas, n=n) == nearly(at.cycles, rel=0.02)
     said_but_for_micro_ops(formulas, at, n=n)
     assert float(formulas.energy.xreplace({size: 0}).doit()) == 0
 
@@ -257,7 +258,7 @@ def formula_holds(kernel: Kernel | Layer, *points: Mapping[str, int]) -> None:
     assert formulas.within <= 0.05
     for sizes in points:
         ran = kernel.timeline(**sizes).cycles
-        assert cycles_said(formulas, **sizes) == pytest.approx(ran, rel=0.05)
+        assert cycles_said(formulas, **sizes) == nearly(ran, rel=0.05)
 
 
 # What binds differs from machine to machine: a product meets all of them, what adds and pools one each.
@@ -388,7 +389,7 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
     (size,) = formulas.flop.free_symbols
     for n in (1, 3, 8):
         energy = formulas.energy.xreplace({size: n}).doit()
-        assert float(energy) == pytest.approx(kernel.cost(n=n).energy)
+        assert float(energy) == nearly(kernel.cost(n=n).energy)
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcut.costmodel.learned.agreed import agreed
+from tests.agree import nearly
 
 NOTHING = np.zeros((4, 1))
 
@@ -12,7 +13,7 @@ NOTHING = np.zeros((4, 1))
 def test_what_all_members_say_is_taken_whole() -> None:
     said = np.array([[0.3, -0.2, 0.0]] * 4)
 
-    np.testing.assert_allclose(agreed(said, NOTHING), said[0], atol=1e-9)
+    assert agreed(said, NOTHING) == nearly(said[0], abs=1e-9)
 
 
 def test_what_members_differ_in_is_taken_in_part_and_never_past_their_mean() -> None:
@@ -28,7 +29,7 @@ def test_what_members_differ_in_is_taken_in_part_and_never_past_their_mean() -> 
 def test_members_that_contradict_each_other_leave_the_closed_form() -> None:
     said = np.array([[0.5, 0.5], [-0.5, -0.5], [0.5, 0.5], [-0.49, -0.51]])
 
-    np.testing.assert_allclose(agreed(said, NOTHING), 0, atol=1e-4)
+    assert agreed(said, NOTHING) == nearly(np.zeros(2), abs=1e-4)
 
 
 def test_the_order_of_rows_is_kept_where_members_differ_in_the_level_alone() -> None:
@@ -37,8 +38,8 @@ def test_the_order_of_rows_is_kept_where_members_differ_in_the_level_alone() -> 
 
     taken = agreed(apart + levels, levels)
 
-    np.testing.assert_allclose(taken, apart, atol=1e-9)
+    assert taken == nearly(apart, abs=1e-9)
 
 
 def test_one_member_is_taken_at_its_word() -> None:
-    np.testing.assert_allclose(agreed(np.array([[0.25]]), np.zeros((1, 1))), [0.25], atol=1e-6)
+    assert agreed(np.array([[0.25]]), np.zeros((1, 1))) == nearly(np.array([0.25]), abs=1e-6)

@@ -32,6 +32,7 @@ from offcut.schedule import (
     Tensorize,
 )
 from offcut.schedule.by_hand import graph, writer
+from tests.agree import agree, computed, of_peer
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 SIZES = (0, 1, 7, 8, 9, 24, 29)
@@ -188,7 +189,7 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
         sizes = {} if inputs else {"n": size}
         found = np.asarray(kernel(*inputs, **sizes))
         assert found.tobytes() == np.asarray(lowered(*inputs, **sizes)).tobytes()
-        np.testing.assert_allclose(found, plain(*inputs, **sizes), rtol=1e-4, atol=1e-4)
+        agree(found, of_peer(plain(*inputs, **sizes)))
 
 
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
@@ -202,8 +203,8 @@ def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()
     a = np.random.default_rng(0).standard_normal((5, 11)).astype("float32")
-    expected = np.where(np.arange(5) >= 1, (a * 2 + 1).sum(1), 0)
-    np.testing.assert_allclose(kernel(a), expected, rtol=1e-4, atol=1e-4)
+    exact = computed(lambda a: np.where(np.arange(5) >= 1, (a * 2 + 1).sum(1), 0), a)
+    agree(kernel(a), exact)
 
 
 def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
@@ -215,7 +216,7 @@ def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
     b, a = rng.standard_normal((24, 32)), rng.standard_normal((9, 24))
     kernel = oc.compile(y, constants={"w": b.astype("float32")}, schedule=s.schedule)
     found = kernel(a.astype("float32"))
-    np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+    agree(found, computed(lambda a, b: np.maximum(a @ b, 0), a, b))
 
 
 PRIMITIVES: dict[str, Primitive] = {

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from compiled import needs_fork
 
 from offcut.errors import OffcutError
-from offcut.search.children import Children, Ended, Ending
+from offcut.search.children import Children, Ended, Ending, run_in_fork
 
 PATIENCE = 60.0
 MEMORY = 1 << 30
@@ -40,7 +42,7 @@ def is_there(process: int) -> bool:
 
 def gone(process: int) -> bool:
     """Whether a process ends within some seconds."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 600
     while is_there(process) and time.monotonic() < until:
         time.sleep(0.02)
     return not is_there(process)
@@ -101,15 +103,49 @@ def test_a_crash_tells_where_it_was_and_what_it_had_said(children: Children) -> 
     assert "planted_jobs.py" in ended.told, "the stack at the signal"
 
 
-def test_a_signal_from_outside_is_a_crash(children: Children) -> None:
-    started = run(children, "process").value
-    os.kill(started, 9)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_whose_child_is_ended_from_outside_runs_once_more(
+    children: Children, number: int, tmp_path: Path
+) -> None:
+    os.kill(run(children, "process").value, number)
+    assert run(children, "double", 4).value == 8, "it was ended between two jobs"
 
-    ended = run(children, "double", 4)
+    heard: list[int] = []
+
+    def end_the_first(said: object) -> None:
+        assert isinstance(said, int)
+        heard.append(said)
+        if len(heard) == 1:
+            os.kill(said, number)
+
+    ended = children.run("planted_jobs:wait_where_first", tmp_path, PATIENCE, end_the_first)
+    assert (ended.ending, ended.value) == (Ending.RETURNED, "done")
+    assert len(set(heard)) == 2
+
+
+def test_a_job_whose_child_is_ended_from_outside_twice_is_a_crash(children: Children) -> None:
+    heard: list[int] = []
+
+    def end_it(said: object) -> None:
+        assert isinstance(said, int)
+        heard.append(said)
+        os.kill(said, signal.SIGKILL)
+
+    ended = children.run("planted_jobs:hang_by_name", None, PATIENCE, end_it)
 
     assert ended.ending is Ending.CRASHED
-    assert ended.because == "ended by SIGKILL; the system sends it where memory is short"
+    assert ended.because == (
+        "ended by SIGKILL; the system sends it where memory is short, and so was a second run"
+    )
+    assert len(set(heard)) == 2
     assert run(children, "double", 4).value == 8
+
+
+def test_a_job_that_ends_its_own_process_runs_once(children: Children) -> None:
+    heard: list[object] = []
+    for job in ("abort", "abort_by_name"):
+        children.run(f"planted_jobs:{job}", None, PATIENCE, heard.append)
+    assert len(heard) == 2
 
 
 @pytest.mark.parametrize("job", ["hang", "spin"])
@@ -124,8 +160,30 @@ def test_a_silent_job_is_ended(children: Children, job: str) -> None:
     assert run(children, "double", 4).value == 8
 
 
-def test_a_job_that_talks_is_not_silent(children: Children) -> None:
-    assert run(children, "talk", 8, seconds=5.0).value == "done"
+class Clock:
+    """The machine's, which goes on by so many seconds at each word of a job, or from then on at each look."""
+
+    def __init__(self, each_word: float = 0.0, each_look: float = 0.0) -> None:
+        self.each_word, self.each_look = each_word, each_look
+        self.ahead, self.heard = 0.0, list[int]()
+        self.real = time.monotonic
+
+    def __call__(self) -> float:
+        self.ahead += self.each_look if self.heard else 0.0
+        return self.real() + self.ahead
+
+    def hear(self, said: int) -> None:
+        self.heard.append(said)
+        self.ahead += self.each_word
+
+
+def test_a_job_that_talks_is_not_silent(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(each_word=PATIENCE / 2)
+    monkeypatch.setattr("offcut.search.children.time.monotonic", clock)
+    assert children.run("planted_jobs:talk", 8, PATIENCE, clock.hear).value == "done"
+    assert clock.heard == list(range(8))
 
 
 def test_what_a_job_prints_is_no_answer(children: Children) -> None:
@@ -143,12 +201,16 @@ def test_a_child_is_of_a_session_of_its_own(children: Children) -> None:
     assert session != os.getsid(0)
 
 
-def test_what_a_job_started_ends_with_it(children: Children) -> None:
-    started: list[int] = []
-    ended = children.run("planted_jobs:hang_with_a_child", None, 1.0, started.append)
+def test_what_a_job_started_ends_with_it(
+    children: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(each_look=2 * PATIENCE)
+    with monkeypatch.context() as patch:
+        patch.setattr("offcut.search.children.time.monotonic", clock)
+        ended = children.run("planted_jobs:hang_with_a_child", None, PATIENCE, clock.hear)
 
     assert ended.ending is Ending.HUNG
-    assert gone(started[0])
+    assert gone(clock.heard[0])
 
 
 def test_nothing_is_left_where_the_caller_is_interrupted() -> None:
@@ -233,3 +295,61 @@ def test_what_cannot_be_sent_is_refused(children: Children) -> None:
     )
     assert refused.value.help == ("functions and classes of an importable module can be sent",)
     assert run(children, "double", 4).value == 8
+
+
+@needs_fork
+def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> None:
+    seen: list[int] = []
+
+    def job(say: Callable[[object], None]) -> tuple[int, list[int]]:
+        seen.append(1)
+        say("in")
+        return os.getpid(), seen
+
+    ended = run_in_fork(job, PATIENCE, PATIENCE, MEMORY)
+
+    assert ended.ending is Ending.RETURNED
+    assert ended.value[0] != os.getpid()
+    assert (ended.value[1], ended.said, seen) == ([1], "in", [])
+    assert not is_there(ended.value[0])
+
+
+@needs_fork
+@pytest.mark.parametrize(
+    ("job", "ending", "because"),
+    [
+        (lambda say: os._exit(0), Ending.CRASHED, "it left with status 0"),
+        (lambda say: os.abort(), Ending.CRASHED, "ended by SIGABRT"),
+        (lambda say: time.sleep(60), Ending.HUNG, "silent for 0.3 s"),
+        (lambda say: [*iter(int, 1)], Ending.HUNG, "busy for 0.1 s of the processor's time"),
+        (lambda say: bytearray(8 << 30), Ending.OUT_OF_MEMORY, "MemoryError"),
+        (lambda say: lambda: 0, Ending.RAISED, "Can't pickle"),
+        (lambda say: 1 // 0, Ending.RAISED, "ZeroDivisionError"),
+    ],
+)
+def test_how_a_fork_ends_is_said(
+    job: Callable[[object], object], ending: Ending, because: str
+) -> None:
+    silent = 0.3 if "silent" in because else PATIENCE
+
+    ended = run_in_fork(job, silent, 0.1 if "busy" in because else PATIENCE, MEMORY)
+
+    assert ended.ending is ending
+    assert because in ended.because
+
+
+@needs_fork
+def test_a_fork_that_is_ended_from_outside_is_followed_by_one_more(tmp_path: Path) -> None:
+    def job(say: Callable[[object], None]) -> str:
+        if (tmp_path / "first").exists():
+            return "done"
+        (tmp_path / "first").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+        return "still there"
+
+    assert run_in_fork(job, PATIENCE, PATIENCE, MEMORY).value == "done"
+    twice = run_in_fork(
+        lambda say: os.kill(os.getpid(), signal.SIGKILL), PATIENCE, PATIENCE, MEMORY
+    )
+    assert twice.ending is Ending.CRASHED
+    assert twice.because.endswith(", and so was a second run")

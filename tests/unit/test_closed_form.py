@@ -28,6 +28,7 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import NoClosedForm, summed
+from tests.agree import nearly
 
 WAYS = 8
 i, n, m = Var("i"), Var("n"), Var("m")
@@ -341,7 +342,7 @@ def test_bytes_are_those_of_a_simulated_cache(name: str, size: int) -> None:
     moved = sum(literal(one) for one in found.moved[1].values())
     # A box is a hull: of a triangle it is the square, and rows are as long as in the middle.
     wide = 0.16 if name == "a triangle" else 0.105
-    assert moved == pytest.approx(simulated(program, sizes, size), rel=wide)
+    assert moved == nearly(simulated(program, sizes, size), rel=wide)
 
 
 def literal(expr: Expr) -> int:
@@ -373,7 +374,7 @@ def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> No
     (symbol,) = anywhere.flop.free_symbols
     assert str(symbol) == "rows"
     assert there.flop == 2 * rows * 96 * 80 == anywhere.flop.subs({symbol: rows})
-    assert there.cycles == pytest.approx(float(anywhere.cycles.subs({symbol: rows})), rel=0.02)
+    assert there.cycles == nearly(float(anywhere.cycles.subs({symbol: rows})), rel=0.02)
     assert there.seconds == there.cycles / there.hertz
     assert (
         there.exactness
@@ -382,7 +383,7 @@ def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> No
     )
     assert sum(piece.flop for piece in there.pieces) >= there.flop
     for name, size in anywhere.bytes.items():
-        assert there.bytes[name] == pytest.approx(float(size.subs({symbol: rows})), rel=0.1, abs=64)
+        assert there.bytes[name] == nearly(float(size.subs({symbol: rows})), rel=0.1, abs=64)
 
 
 def test_a_call_that_does_nothing_moves_nothing_from_each_memory() -> None:
@@ -424,7 +425,7 @@ def test_energy_is_that_of_operations_and_bytes_by_the_table() -> None:
     for memory in described.memory:
         expected += found.bytes[memory.name] * energy.on_chip(memory.bytes)
     expected += found.bytes[described.dram.name] * energy.dram
-    assert found.energy == pytest.approx(expected * 1e-12)
+    assert found.energy == nearly(expected * 1e-12)
 
 
 def test_what_no_size_tells_is_an_estimate() -> None:
@@ -478,7 +479,7 @@ def test_a_curve_is_what_costs_at_its_sizes_say(tmp_path: Path) -> None:
     drawn = dict(zip(*(map(float, one) for one in axes.lines[0].get_data()), strict=True))
     assert set(drawn) == set(range(1, 41))
     for rows in (1, 7, 33):
-        assert drawn[rows] == pytest.approx(dense().cost(rows=rows).seconds * 1e6, rel=0.02)
+        assert drawn[rows] == nearly(dense().cost(rows=rows).seconds * 1e6, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -534,7 +535,7 @@ def test_a_cost_says_what_it_holds_and_what_its_code_takes() -> None:
     assert found.kept["L2"] == found.occupancy["L2"] * (1 << 20)
     assert found.code_bytes == formula.code_bytes
     assert 5e3 < found.code_bytes < 1e5
-    assert found.compile_seconds == pytest.approx(float(formula.compile_seconds))
+    assert found.compile_seconds == nearly(float(formula.compile_seconds))
     assert "31" in str(found)
     assert "holds L1" in str(found)
     assert {"occupancy", "code_bytes", "compile_seconds"} <= set(found.to_dict())
@@ -546,9 +547,7 @@ def test_what_a_cache_holds_at_most_is_all_of_it() -> None:
         assert all(0 <= share <= 1 for share in there.occupancy.values())
         (symbol,) = anywhere_of_dense().flop.free_symbols
         for name, size in anywhere_of_dense().kept.items():
-            assert there.kept[name] == pytest.approx(
-                float(size.subs({symbol: rows})), rel=0.1, abs=64
-            )
+            assert there.kept[name] == nearly(float(size.subs({symbol: rows})), rel=0.1, abs=64)
 
 
 def cost_of_program(text: str, schedule: str | None = None, **sizes: int) -> Cost:
@@ -600,7 +599,7 @@ def test_lanes_of_a_column_come_together() -> None:
     x, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(n, name="r")
     made = oc.compute((m,), lambda j: oc.max(x[r, j], axis=r), name="M")
     found = oc.compile(made, inputs=[x]).cost(n=4000, m=3000)
-    assert found.bytes["L2"] == pytest.approx(4 * 4000 * 3000, rel=0.3)
+    assert found.bytes["L2"] == nearly(4 * 4000 * 3000, rel=0.3)
 
 
 def test_a_triangle_in_tiles_is_counted_in_bounded_time() -> None:

@@ -29,6 +29,7 @@ from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.pricing.prices import model_path, price_named
 from offcut.tuning.problem import Limits, Measured, Problem, Time
 from tests import planted_times as planted
+from tests.agree import nearly
 
 needs_xgboost = pytest.mark.skipif(not library.there(), reason=library.ABSENT)
 
@@ -105,7 +106,7 @@ def test_a_model_stands_behind_the_first_prices_where_it_knows_the_program(tmp_p
     assert said(asked) == "the closed form, corrected by model.json"
     _, first = described(planted.cases("dense")(planted.drawn("dense", 1)[0]), FEATURES)
     expected = pair().corrected(features, one.seconds, first).seconds
-    np.testing.assert_allclose(list(asked(drawn[35]).values()), expected)
+    assert list(asked(drawn[35]).values()) == nearly(list(expected))
     assert isinstance(asked, Corrected)
     asked.refit(times(drawn[:24]))
     assert said(asked).startswith("the closed form, corrected by model.json")
@@ -119,7 +120,7 @@ def test_a_model_that_does_not_know_the_machine_stays_out_and_says_so(tmp_path: 
     asked = price_named(of.problem, of.computation, first, tmp_path / "model.json")
 
     assert said(asked).startswith("the closed form; not by model.json: machine.")
-    np.testing.assert_allclose(list(asked(first).values()), of(first).seconds)
+    assert list(asked(first).values()) == nearly(list(of(first).seconds))
 
 
 @needs_xgboost
@@ -313,7 +314,7 @@ def test_a_price_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) ->
     with_point(monkeypatch, lambda schedule, n: 3e-6 * n)
     made = price("mine")(planted.spaces.space("dense", 3).first)
 
-    assert made[("n", 16),] == pytest.approx(48e-6)
+    assert made[("n", 16),] == nearly(48e-6)
 
 
 def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +329,7 @@ def test_the_class_that_the_page_publishes_is_made_a_price(monkeypatch: pytest.M
     assert isinstance(made, Refitted)
     made.refit(times(drawn))
 
-    assert before[("n", 16),] == pytest.approx(16.0)
+    assert before[("n", 16),] == nearly(16.0)
     assert 0 < made(drawn[0])[("n", 16),] < 1.0
 
 

@@ -13,6 +13,7 @@ from offcut.costmodel import Cost, Formulas
 from offcut.costmodel.closed.shown.fitted import near, terms_of
 from offcut.costmodel.closed.shown.sampled import Sampled
 from offcut.kernel import Kernel
+from tests.agree import nearly
 
 N = oc.dim("n", min=1, max=200)
 
@@ -52,7 +53,7 @@ def test_numbers_at_many_sizes_are_those_of_each() -> None:
     sizes = np.array([1, 2, 13, 14, 15, 29, 200])
     sampled = Sampled(formulas.prediction, {name: sizes})
     costs: list[Cost] = [kernel.cost(n=int(n)) for n in sizes]
-    assert sampled.cycles == pytest.approx([cost.cycles for cost in costs], rel=0.02)
+    assert sampled.cycles == nearly([cost.cycles for cost in costs], rel=0.02)
     assert sampled.bound_by == tuple(cost.bound_by for cost in costs)
 
 
@@ -79,6 +80,6 @@ def test_a_polynomial_is_found_again_and_what_it_is_off_by_is_said() -> None:
     found = near(bent, exact, (("n",),), points)
     ((factor, _),) = found.terms
     off = np.abs(factor * n - bent) / exact
-    assert found.half == pytest.approx(np.median(off))
-    assert found.worst == pytest.approx(off.max())
+    assert found.half == nearly(np.median(off))
+    assert found.worst == nearly(off.max())
     assert near(-exact, exact, terms, points).terms == ()

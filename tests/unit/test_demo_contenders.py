@@ -17,6 +17,7 @@ from examples.sentences.plain import PlainEncoder
 from examples.sentences.tokens import Tokens
 from examples.sentences.weights import HIDDEN, Array, Weights
 from offcut.experiment.timing import Timing
+from tests.agree import agree, of_peer
 
 LENGTHS = [9, 5, 40, 5, 17, 300, 1]
 
@@ -36,7 +37,7 @@ def mean(given: Sequence[Tokens]) -> Array:
 def test_batches_give_the_embeddings_in_the_order_of_the_sentences(rows: int) -> None:
     found = in_batches(mean, rows)(sentences())
 
-    np.testing.assert_allclose(found[:, 0], [one.mean() for one in sentences()], rtol=1e-6)
+    agree(found[:, 0], np.array([one.mean() for one in sentences()], "float64"))
 
 
 def constant(value: Array) -> Callable[[Sequence[Tokens]], Array]:
@@ -104,6 +105,4 @@ def test_libraries_encode_what_numpy_does(library: str, model: Weights) -> None:
 
     assert len(found) >= 2
     for one in found:
-        np.testing.assert_allclose(
-            one.encode_all(sentences()), expected, atol=2e-5, err_msg=str(one)
-        )
+        agree(one.encode_all(sentences()), of_peer(expected), what=str(one))

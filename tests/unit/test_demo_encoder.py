@@ -8,6 +8,7 @@ from examples.sentences.encoder import Encoder
 from examples.sentences.plain import PlainEncoder
 from examples.sentences.weights import Array, Norm, Weights
 from offcut.errors import CallError, OffcutError
+from tests.agree import agree, nearly, of_peer
 
 COSINE = {"float32": 0.9999, "bfloat16": 0.999}
 
@@ -43,8 +44,8 @@ def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
     single, double = PlainEncoder(model).encode(ids(count)), exact(model, count)
 
     assert (str(single.dtype), str(double.dtype)) == ("float32", "float64")
-    assert np.linalg.norm(double) == pytest.approx(1, abs=1e-12)
-    np.testing.assert_allclose(single, double, atol=1e-5)
+    assert np.linalg.norm(double) == nearly(1, abs=1e-12)
+    agree(single, of_peer(double))
 
 
 @pytest.mark.every(2)
@@ -53,10 +54,10 @@ def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> N
         found = encoder.encode(ids(count))
 
         assert (found.shape, str(found.dtype)) == ((384,), "float32")
-        assert np.linalg.norm(found) == pytest.approx(1, abs=1e-6)
+        assert np.linalg.norm(found) == nearly(1, abs=1e-6)
         assert found @ exact(model, count) >= COSINE[encoder.kind]
         if encoder.kind == "float32":
-            np.testing.assert_allclose(found, exact(model, count), atol=1e-5)
+            agree(found, of_peer(exact(model, count)))
 
 
 @pytest.mark.slow
@@ -157,7 +158,7 @@ def test_the_encoder_is_torchs(model: Weights) -> None:
     mean = y[0].mean(dim=0).numpy()
 
     found = PlainEncoder(model).encode(ids(21))
-    np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
+    agree(found, of_peer(mean / np.linalg.norm(mean)))
 
 
 # The similarities that the documentation of sentence-transformers prints for this model.
@@ -176,4 +177,4 @@ def test_the_trained_encoder_gives_the_published_similarities() -> None:
 
     for pair, cosine in PUBLISHED.items():
         one, other = (encoder.encode(found.tokens) for found in tokens.tokenize(pair, tokenizer))
-        assert float(one @ other) == pytest.approx(cosine, abs=1e-4)
+        assert float(one @ other) == nearly(cosine, abs=1e-4)

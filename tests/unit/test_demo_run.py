@@ -9,6 +9,7 @@ from examples.sentences import text, tokens, weights
 from examples.sentences.report import report
 from examples.sentences.run import Options, evenly, nearest, run
 from examples.sentences.tokens import stand_in, tokenize
+from tests.agree import nearly
 
 
 def test_neighbours_come_nearest_first_and_never_twice() -> None:
@@ -20,7 +21,7 @@ def test_neighbours_come_nearest_first_and_never_twice() -> None:
     found = nearest(np.array([1, 0], np.float32), embeddings, sentences)
 
     assert [near.text for near in found] == ["near near near", "b b b", "c c c"]
-    assert [near.cosine for near in found] == pytest.approx([1, 0.6, 0])
+    assert [near.cosine for near in found] == nearly([1, 0.6, 0])
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20])
@@ -69,7 +70,7 @@ def test_the_demo_runs_on_random_weights_and_reports(
     assert [share.kernel for share in result.shares["float32"]] == [
         *("embed", "project", "attend", "settle 384", "widen", "settle 1536", "pool")
     ]
-    assert sum(share.share for share in result.shares["float32"]) == pytest.approx(1)
+    assert sum(share.share for share in result.shares["float32"]) == nearly(1)
     assert result.picture.exists()
     printed = file.getvalue()
     assert "random, seed 0, in the shapes of all-MiniLM-L6-v2" in printed

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 import offcut as oc
 from offcut.backends.requested import requested
 from offcut.tuning.distribution import POINTS, distribution, read_sizes
+from tests.agree import nearly
 
 n, m = oc.dim("n", min=1, max=4096), oc.dim("m", min=8, max=4096, multiple_of=8)
 
@@ -20,7 +19,7 @@ def of(given: Any, *dims: Any) -> list[tuple[dict[str, int], float]]:
     found = [
         (dict(at), weight) for at, weight in distribution(request.program, request.users, given)
     ]
-    assert sum(weight for _, weight in found) == pytest.approx(1.0)
+    assert sum(weight for _, weight in found) == nearly(1.0)
     return found
 
 

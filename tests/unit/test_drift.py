@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Record
 from offcut.tuning.drift import Anchor
 from offcut.tuning.measuring.interleaved import rankable
 from offcut.tuning.problem import Limits, Measured, Time
+from tests.agree import nearly
 
 SCHEDULE = Schedule("C", ())
 
@@ -60,7 +59,7 @@ def test_the_spread_holds_what_the_default_varies_by_from_batch_to_batch_and_not
 
     assert drifting[0].times[0].spread == 0.1
     assert drifting[8].times[0].spread < 0.102
-    assert shaky[8].times[0].spread == pytest.approx(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
+    assert shaky[8].times[0].spread == nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
 
 
 def test_candidates_of_one_batch_tell_of_it_once() -> None:
@@ -68,7 +67,7 @@ def test_candidates_of_one_batch_tell_of_it_once() -> None:
     for batch in range(9):
         for _ in range(8):
             last = anchor.scaled(measured({9: 1.0}, (1.0 + 0.1 * (batch % 2),)))
-    assert last.times[0].spread == pytest.approx(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
+    assert last.times[0].spread == nearly(math.hypot(0.1, 0.1 * math.sqrt(2)), rel=0.1)
 
 
 def test_what_has_no_reference_stays() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import offcut as oc
 from offcut.kernel import Kernel
+from tests.agree import nearly
 
 
 @cache
@@ -39,13 +40,11 @@ def test_numbers_put_into_a_formula_are_put_into_its_names(
     formula, at = kernel.cost(), kernel.cost(**sizes)
     for found, exact in ((formula.cycles, at.cycles), (formula.flop, at.flop)):
         symbols = {symbol: sizes[symbol.name] for symbol in found.free_symbols}
-        assert float(found.xreplace(symbols).doit()) == pytest.approx(exact, rel=0.02)
+        assert float(found.xreplace(symbols).doit()) == nearly(exact, rel=0.02)
     assert not set(formula.parts) & set(sizes)
 
 
 def test_subs_puts_them_there_as_well() -> None:
     formula = running().cost()
     (size,) = formula.cycles.free_symbols
-    assert float(formula.cycles.subs({size: 77})) == pytest.approx(
-        running().cost(n=77).cycles, rel=0.02
-    )
+    assert float(formula.cycles.subs({size: 77})) == nearly(running().cost(n=77).cycles, rel=0.02)

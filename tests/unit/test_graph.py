@@ -7,6 +7,7 @@ from offcut.core.expr import Binary, Const, Var
 from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError, ParseError
 from offcut.graph import Bound, Builder, compiled, extents, interpreted, parse_graph
+from tests.agree import agree, of_peer
 from tests.compiled import floats
 from tests.operators import near
 
@@ -140,7 +141,7 @@ def test_conditions_run_through_a_graph_whose_values_have_names_of_the_loop_synt
         found, expected = model(given), interpreted(bound, given)
         for name, array in found.items():
             assert array.dtype == expected[name].dtype
-            np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5)
+            agree(array, of_peer(expected[name]))
 
 
 def test_what_was_made_since_a_mark_is_taken_back() -> None:

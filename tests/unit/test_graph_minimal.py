@@ -10,6 +10,7 @@ import pytest
 from offcut.core.dtypes import numpy_dtype
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
 from offcut.schedule import Nest, Together
+from tests.agree import agree, of_peer
 from tests.compiled import floats
 from tests.graphs import arrays
 from tests.machines import host_with_memories_of
@@ -67,7 +68,7 @@ def test_images_of_every_size_are_those_of_the_plain_sums(padding: Any, threads:
         (name,) = bound.graph.outputs
         wanted = np.asarray(interpreted(bound, given)[name])
         for one in (model, plain):
-            np.testing.assert_allclose(one(given)[name], wanted, rtol=1e-5, atol=1e-5)
+            agree(one(given)[name], of_peer(wanted))
 
 
 def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
@@ -77,9 +78,7 @@ def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
     for n, h in ((1, 1), (2, 2), (1, 3), (3, 8), (1, 13)):
         given = arrays(bound, h, n=n, h=h)
         (name,) = bound.graph.outputs
-        np.testing.assert_allclose(
-            model(given)[name], interpreted(bound, given)[name], rtol=1e-5, atol=1e-5
-        )
+        agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
 
 
 def test_windows_of_three_axes_are_cut_into_products() -> None:
@@ -90,7 +89,7 @@ def test_windows_of_three_axes_are_cut_into_products() -> None:
     given = arrays(bound, 5, n=2, h=3, w=2, d=4)
     (name,) = bound.graph.outputs
     wanted = np.asarray(interpreted(bound, given)[name])
-    np.testing.assert_allclose(model(given)[name], wanted, rtol=1e-5, atol=1e-5)
+    agree(model(given)[name], of_peer(wanted))
 
 
 def test_doubles_keep_their_precision() -> None:
@@ -98,9 +97,7 @@ def test_doubles_keep_their_precision() -> None:
     model, given = compiled(bound, threads=1), arrays(bound, 1, n=2, h=5, w=6)
     assert is_minimal(model)
     (name,) = bound.graph.outputs
-    np.testing.assert_allclose(
-        model(given)[name], interpreted(bound, given)[name], rtol=1e-12, atol=1e-12
-    )
+    agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
 
 
 def test_what_is_summed_is_no_less_exact() -> None:
@@ -167,9 +164,7 @@ def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
     model = compiled(made.bound, threads=1)
     for size in (1, 2, 5, 8):
         given = arrays(made.bound, size, n=2, h=size)
-        np.testing.assert_allclose(
-            model(given)[y.name], interpreted(made.bound, given)[y.name], rtol=1e-4, atol=1e-4
-        )
+        agree(model(given)[y.name], of_peer(interpreted(made.bound, given)[y.name]))
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e36])

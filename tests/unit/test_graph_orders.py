@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
 import pytest
 from conftest import slow
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary
-from offcut.errors import DescribeError
-from offcut.graph import Bound, Builder, Ref, compiled, interpreted
+from offcut.errors import DescribeError, InternalError
+from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.compiled import floats
 from tests.graphs import arrays
 from tests.operators import near
@@ -220,3 +224,79 @@ def test_what_is_copied_for_one_reader_is_as_it_is_for_the_next() -> None:
     found, expected = model(given), interpreted(made.bound, given)
     for name in expected:
         near(found[name], expected[name])
+
+
+def programs() -> tuple[Builder, Ref, Ref]:
+    """The two results of a running maximum, which is a loop program."""
+    made = Builder("running")
+    x = made.input("x", "float32", (made.size("n", 0, 64), made.size("m", 0, 64), 3))
+    values, places = made.node("accumulated", x, axis=1, reduction="max", places=True)
+    return made, values, places
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
+    made, values, places = programs()
+    made.output(values, places, made.node("sum", values, axis=2))
+    model = compiled(made.bound, threads=1, orders={values.name: order, places.name: order})
+    given = {"x": floats("x", 5, 17, 3)}
+    found = model(given)
+    for name, exact in interpreted(made.bound, given).items():
+        np.testing.assert_array_equal(found[name], exact)
+    for name in (values.name, places.name):
+        assert found[name].transpose(order).flags.c_contiguous
+    copies = [step for step in model.steps if step.nodes == ("transpose",)]
+    assert len(copies) == (0 if order[-1] == 2 else 2)
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
+    order: tuple[int, ...],
+) -> None:
+    made = Builder("read")
+    n, m = made.size("n", 0, 64), made.size("m", 0, 64)
+    y = made.node("relu", made.input("x", "float32", (n, m, 3)))
+    values = made.node("accumulated", made.node("transpose", y, axes=(1, 0, 2)), axis=0)
+    z = made.node("reshape", made.node("reshape", y, (-1, 3)), (n, ix.mul(3, m)))
+    made.output(y, values, z, made.node("reshape", z, (m, n, 3)))
+    names = made.outputs
+    orders = {name: order for name in names if len(made.shape(Ref(name))) == 3}
+    model = compiled(made.bound, threads=1, orders=orders | {z.name: (1, 0)})
+    given = {"x": floats("x", 5, 17, 3)}
+    found = model(given)
+    for name, exact in interpreted(made.bound, given).items():
+        np.testing.assert_array_equal(found[name], exact)
+        axes = orders.get(name, (1, 0))
+        assert found[name].transpose(axes).flags.c_contiguous
+
+
+def test_a_program_that_is_added_to_images_by_channels_keeps_its_own_order() -> None:
+    made, x = images(3)
+    y = made.convolved(x, 16, window=3)
+    running = made.node("accumulated", made.input("y", "float32", made.shape(y)), axis=1)
+    made.output(made.node("relu", made.node("add", y, running)))
+    agrees(made.bound)
+
+
+@pytest.mark.parametrize("change", ["shape", "stride", "dtype", "constant"])
+def test_a_model_whose_arrays_are_not_what_its_kernels_take_runs_none_of_them(change: str) -> None:
+    made = Builder("wrong")
+    n = made.size("n", 1, 64)
+    x = made.input("x", "float32", (n, 6))
+    weights = made.constant("weights", floats("weights", 6, 4))
+    made.output(made.node("accumulated", x, axis=0), made.node("transpose", weights, axes=(1, 0)))
+    model = compiled(made.bound, threads=1)
+    step, *others = model.steps
+    (out, *rest), bound = step.outputs, model.bound
+    if change == "shape":
+        out = replace(out, shape=out.shape[::-1], strides=out.strides[::-1])
+    elif change == "stride":
+        out = replace(out, strides=out.strides[::-1])
+    elif change == "dtype":
+        out = replace(out, dtype="float64")
+    else:
+        bound = Bound(bound.graph, {name: floats("w", 6, 4) for name in bound.arrays})
+    steps = [replace(step, outputs=(out, *rest)), *others]
+    found = model._found._replace(steps=steps)
+    with pytest.raises(InternalError, match=r"takes|kernels read"):
+        Model(bound, found, model.asked, model._how)(floats("x", 7, 6))

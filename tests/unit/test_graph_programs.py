@@ -13,6 +13,7 @@ import offcut as oc
 from offcut.core import index as ix
 from offcut.core.program import Tile, walk
 from offcut.graph import Builder, compiled, interpreted, parse_graph
+from tests.agree import agree, of_peer
 
 WIDTH = 8
 ELMAN = oc.parse("""
@@ -92,7 +93,7 @@ def test_a_graph_with_programs_is_printed_read_and_run_as_interpreted() -> None:
         if n * t < 20:
             wanted = interpreted(made.bound, {"x": drawn(n, t)}).values()
             for one, exact in zip(found, wanted, strict=True):
-                np.testing.assert_allclose(one, exact, rtol=1e-5, atol=1e-6)
+                agree(one, of_peer(exact))
 
 
 def test_a_state_is_the_same_in_any_batch() -> None:
@@ -117,7 +118,7 @@ def test_layers_that_are_alike_share_a_kernel() -> None:
     assert len(codes) == 2  # of steps from 0 to 64, and of batches from 1 to 64
     feed = {"x": drawn(2, 3), "z": drawn(4, 2)}
     for name, one in model(feed).items():
-        np.testing.assert_allclose(one, interpreted(made.bound, feed)[name], rtol=1e-5, atol=1e-6)
+        agree(one, of_peer(interpreted(made.bound, feed)[name]))
 
 
 def test_sizes_of_a_program_are_found_in_its_operands_or_given() -> None:

@@ -17,6 +17,7 @@ from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import beside
 from offcut.costmodel.learned.trees import Trees
+from tests.agree import agree, nearly, of_peer
 
 QUICK = Settings(rounds=40, depth=3)
 
@@ -68,9 +69,9 @@ def test_the_loss_has_the_gradient_of_its_formula_and_is_least_at_what_was_measu
     derivatives, at, step = gradient(groups, seconds, base, 0), rng.normal(0, 0.2, 9), 1e-6
     first, second = derivatives(at)
     by_hand = [(loss(at + step * unit) - loss(at - step * unit)) / (2 * step) for unit in np.eye(9)]
-    np.testing.assert_allclose(first, by_hand, atol=1e-6)
+    assert first == nearly(np.array(by_hand), abs=1e-6)
     assert (second >= LEVEL).all()
-    np.testing.assert_allclose(derivatives(seconds - base)[0], 0, atol=1e-12)
+    assert derivatives(seconds - base)[0] == nearly(np.zeros(9), abs=1e-12)
 
 
 def test_a_row_alone_has_nothing_to_be_compared_with() -> None:
@@ -84,7 +85,7 @@ def test_of_a_large_group_some_are_partners_the_same_each_time() -> None:
     one, again = (gradient([np.arange(600)], seconds, np.zeros(600), 3) for _ in range(2))
 
     np.testing.assert_array_equal(one(np.zeros(600))[0], again(np.zeros(600))[0])
-    np.testing.assert_allclose(one(seconds)[0], 0, atol=1e-12)
+    assert one(seconds)[0] == nearly(np.zeros(600), abs=1e-12)
 
 
 def test_the_pair_orders_new_rows_better_than_the_closed_form() -> None:
@@ -137,7 +138,7 @@ def test_trees_as_arrays_give_what_the_boosters_do() -> None:
     asked = beside(rows(seed=3).features, rows().centre).astype(np.float32)
     wanted = [one.inplace_predict(asked, predict_type="margin") for one in members]
 
-    np.testing.assert_allclose(Trees.of(members)(asked), wanted, rtol=1e-5, atol=1e-6)
+    agree(Trees.of(members)(asked), of_peer(np.array(wanted)), sums="float32")
 
 
 def test_the_same_rows_and_seed_teach_the_same() -> None:

@@ -10,6 +10,7 @@ import pytest
 from offcut.backends.cpu.machine import isa, jit
 from offcut.experiment import limits, loops
 from offcut.experiment.limits import Bound, Level, Limits, Meter, Rate
+from tests.agree import nearly
 
 KINDS = ["float32", "float64", "bfloat16", "int8", "uint8"]
 HIDDEN = ["", "avx512f", "avx512vnni", "avx2"]
@@ -47,7 +48,7 @@ def test_the_slower_of_arithmetic_and_reading_bounds_a_call(
 ) -> None:
     found = known().now(operations, moved, "float32")
 
-    assert (found.by, found.seconds) == (expected.by, pytest.approx(expected.seconds))
+    assert (found.by, found.seconds) == (expected.by, nearly(expected.seconds))
 
 
 def test_limits_say_the_greatest_rates_so_far() -> None:

@@ -2,6 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from offcut.experiment import machine as module
+from offcut.experiment import timing
 from offcut.experiment.machine import Machine, _cache_bytes, _cpu_name, describe
 
 
@@ -44,3 +46,28 @@ def test_cache_sizes_come_from_the_unified_caches(
 def test_a_hidden_feature_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx2")
     assert not {"avx2", "fma", "avx512f"} & set(describe().features)
+
+
+def test_the_line_names_the_kernels_that_the_matrix_library_chose(monkeypatch) -> None:
+    threadpoolctl = pytest.importorskip("threadpoolctl", reason="threadpoolctl is not installed")
+    chosen = [{"user_api": "openmp"}, {"user_api": "blas", "architecture": "Haswell"}]
+    monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: chosen)
+    assert describe().blas.endswith(", Haswell kernels")
+
+
+def test_the_line_says_where_the_kernels_are_unknown(monkeypatch) -> None:
+    monkeypatch.setattr(module, "is_installed", lambda package: package != "threadpoolctl")
+    assert describe().blas.endswith(", kernels unknown: threadpoolctl is not installed")
+
+
+def test_a_baseline_is_started_with_the_kernels_that_it_chooses_itself(monkeypatch) -> None:
+    started = []
+    monkeypatch.setattr(timing.os, "execve", lambda *given: started.append(given[2]))
+    for name in timing.THREADS:
+        monkeypatch.setenv(name, "1")
+    timing.restart_single_threaded()
+    assert not started
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    timing.restart_single_threaded()
+    assert "OPENBLAS_CORETYPE" not in started[0]
+    assert started[0]["OMP_NUM_THREADS"] == "1"

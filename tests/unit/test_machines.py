@@ -11,14 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
-from offcut.costmodel import load, shipped
+from offcut.costmodel import load, processor, shipped
 from offcut.costmodel.description import SHIPPED
+from tests.agree import agree, exact_matmul, nearly
 
 MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
@@ -115,6 +117,39 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
     isa.own_machine.cache_clear()
 
 
+@pytest.mark.parametrize("name", ["avx2", "cascade-lake", "sapphire-rapids", "zen4", "zen5"])
+def test_the_host_may_be_described_as_a_shipped_machine(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OFFCUT_MACHINE", raising=False)
+    machine, own = processor(load(name)), isa.host()
+    if own.machine.architecture != "x86_64":
+        pytest.skip("the descriptions are of x86-64")
+    monkeypatch.setenv("OFFCUT_MACHINE", name)
+    host = isa.host()
+    assert host.machine == replace(machine, name="host")
+    assert host.here
+    assert not host.lacking
+    stated = frozenset(map(in_llvm, machine.features))
+    assert host.features <= own.features
+    assert {"avx512f", "amx-tile", "avx512vnni", "avx512bf16"} & host.features <= stated
+    assert host.isa.name == ("avx2" if name == "avx2" else own.isa.name)
+    assert oc.target("cpu").machine == host.machine
+
+
+def test_a_description_in_a_file_describes_the_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    own = isa.host().machine
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        f'name = "mine"\nlike = "cascade-lake"\narchitecture = "{own.architecture}"\n'
+        "[core]\ncode_bytes = 12345\n"
+    )
+    monkeypatch.setenv("OFFCUT_MACHINE", str(path))
+    assert isa.host().machine.core.code_bytes == 12345
+
+
 ZEN3 = "sse4a sha avx2 fma f16c bmi bmi2 lzcnt vaes vpclmulqdq movbe popcnt aes pclmul"
 SKYLAKE = "avx2 fma f16c bmi bmi2 lzcnt movbe avx512f avx512dq avx512cd avx512bw avx512vl"
 
@@ -168,9 +203,9 @@ def test_memories_of_a_machine_are_ordered_as_they_lie(name: str) -> None:
 def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
     machine = load("h200")
     unit = next(unit for unit in machine.unit if "bfloat16" in unit.of)
-    assert 2 * unit.multiply_adds * machine.cores * machine.hertz == pytest.approx(989e12, rel=1e-3)
+    assert 2 * unit.multiply_adds * machine.cores * machine.hertz == nearly(989e12, rel=1e-3)
     bandwidth = machine.dram.bytes_per_cycle * machine.cores * machine.hertz
-    assert bandwidth == pytest.approx(4.8e12, rel=5e-3)
+    assert bandwidth == nearly(4.8e12, rel=5e-3)
 
 
 def test_all_machines_take_their_energies_from_one_table() -> None:
@@ -258,7 +293,7 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
         panels.ctypes.data,
         0,
     )
-    np.testing.assert_allclose(c, a.astype("float64") @ b, rtol=1e-5, atol=1e-5)
+    agree(c, exact_matmul(a, b))
 
 
 def test_the_order_of_features_hides_none_of_a_described_machine() -> None:

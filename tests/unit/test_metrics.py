@@ -16,6 +16,7 @@ from offcut.costmodel.learned.metrics import (
     recall_at,
     regret,
 )
+from tests.agree import nearly
 
 Drawn = tuple[list[float], list[float], list[float]]
 
@@ -42,14 +43,14 @@ def test_pairs_are_those_whose_order_is_known(seed: int) -> None:
             1 if predicted[fast] < predicted[slow] else 0.5 * (predicted[fast] == predicted[slow])
         )
 
-    assert pairwise_accuracy(seconds, predicted, spread) == pytest.approx(right / count)
+    assert pairwise_accuracy(seconds, predicted, spread) == nearly(right / count)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_tau_is_that_of_scipy(seed: int) -> None:
     seconds, predicted, _ = drawn(seed)
 
-    assert kendall_tau(seconds, predicted) == pytest.approx(kendalltau(seconds, predicted)[0])
+    assert kendall_tau(seconds, predicted) == nearly(kendalltau(seconds, predicted)[0])
 
 
 @pytest.mark.parametrize("k", [1, 4, 23, 30])
@@ -60,7 +61,7 @@ def test_recall_and_regret_count_the_chosen(k: int) -> None:
     most = min(k, len(seconds))
 
     assert recall_at(k, seconds, predicted) == len({*order[:most]} & {*chosen}) / most
-    assert regret(seconds, predicted, k) == pytest.approx(
+    assert regret(seconds, predicted, k) == nearly(
         min(seconds[one] for one in chosen) / min(seconds) - 1
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 
@@ -52,21 +53,21 @@ assert not sys.modules.keys() - before, sys.modules.keys() - before
     ids=["package", "function"],
 )
 def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) -> None:
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", ["external", "ir", "ops", "errors", "partition"])
 def test_a_package_may_be_what_is_asked_for_first(name: str) -> None:
     asked = f"import offcut; assert offcut.{name}.__name__.endswith({name!r})"
-    subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", asked], check=True)
 
 
 def test_a_description_loads_what_it_needs() -> None:
-    subprocess.run([sys.executable, "-c", DESCRIBED], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", DESCRIBED], check=True)
 
 
 def test_a_call_loads_nothing_so_that_a_fork_meanwhile_inherits_no_lock_of_an_import() -> None:
-    subprocess.run([sys.executable, "-c", CALLED], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", CALLED], check=True)
 
 
 def test_partition_has_the_signature_of_its_function_and_can_be_pickled() -> None:
@@ -113,3 +114,14 @@ def test_every_public_name_is_there() -> None:
     for name in oc.__all__:
         assert name in dir(oc)
         assert callable(getattr(oc, name)) or name in ("errors", "external", "ir", "ops")
+
+
+def test_dir_lists_the_public_names_alone():
+    assert dir(oc) == sorted([*oc.__all__, "__version__"])
+
+
+def test_help_of_partition_says_what_its_arguments_are():
+    text = pydoc.plain(pydoc.render_doc(oc.partition))
+    assert "tile    the largest tile by axis" in text
+    assert "tail    a strategy by axis" in text
+    assert len(text.splitlines()) < 40

@@ -22,6 +22,7 @@ from offcut.search import Price
 from offcut.search.shared import nests_of
 from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Problem
+from tests.agree import nearly
 from tests.spaces import space_of
 
 Program = tuple[list[Tensor], Tensor, list[str]]
@@ -120,9 +121,9 @@ def test_nests_take_what_the_program_that_they_become_takes(
         whole = cost_at(make(), target, size)
         ours = sum(part.compute[call] for part in parts)
         theirs = sum(piece.resources["compute"] for piece in whole.pieces)
-        assert ours == pytest.approx(theirs, rel=compute, abs=500)
+        assert ours == nearly(theirs, rel=compute, abs=500)
         near = sum(part.bytes[0, call] for part in parts)
-        assert near == pytest.approx(whole.bytes["L1"], rel=far, abs=2000)
+        assert near == nearly(whole.bytes["L1"], rel=far, abs=2000)
 
 
 def test_a_tile_for_each_iteration_of_every_strategy() -> None:

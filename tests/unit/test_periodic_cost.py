@@ -10,6 +10,7 @@ import pytest
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Size
+from tests.agree import nearly
 
 LARGE = 10**6
 
@@ -44,7 +45,7 @@ def test_a_pipeline_is_a_formula_from_its_first_tiles(
     found = fitted(cycles, [size], {"n": [tile] if tile > 1 else []})
     assert found.within <= 0.01
     for n in (1, 2, tile, tile + 1, 5 * tile, 5 * tile + 1, 40 * tile - 1, 90 * tile + 3):
-        assert at(found, n=n) == pytest.approx(cycles({"n": n}), rel=0.02)
+        assert at(found, n=n) == nearly(cycles({"n": n}), rel=0.02)
 
 
 def test_two_sizes_that_stand_in_one_another_are_a_formula() -> None:
@@ -56,7 +57,7 @@ def test_two_sizes_that_stand_in_one_another_are_a_formula() -> None:
     found = fitted(cycles, sizes, {"n": [3], "m": [8]})
     assert found.within <= 0.02
     for n, m in ((1, 1), (3, 8), (4, 9), (50, 3), (2, 700), (301, 1234)):
-        assert at(found, n=n, m=m) == pytest.approx(cycles({"n": n, "m": m}), rel=0.03)
+        assert at(found, n=n, m=m) == nearly(cycles({"n": n, "m": m}), rel=0.03)
 
 
 def test_periods_of_several_tiles_are_found() -> None:
@@ -67,7 +68,7 @@ def test_periods_of_several_tiles_are_found() -> None:
     found = fitted(cycles, [Size("n", 4, LARGE, multiple_of=4)], {"n": [4]})
     assert found.within == 0.0
     for n in (4, 12, 16, 36, 1000, 99 * 4):
-        assert at(found, n=n) == pytest.approx(cycles({"n": n}))
+        assert at(found, n=n) == nearly(cycles({"n": n}))
 
 
 def test_few_sizes_need_no_period() -> None:
@@ -75,9 +76,7 @@ def test_few_sizes_need_no_period() -> None:
         return float(sizes["n"] ** 2)
 
     found = fitted(cycles, [Size("n", 1, 9)], {"n": [8]})
-    assert [at(found, n=n) for n in range(1, 10)] == pytest.approx(
-        [n**2 for n in range(1, 10)], rel=0.01
-    )
+    assert [at(found, n=n) for n in range(1, 10)] == nearly([n**2 for n in range(1, 10)], rel=0.01)
 
 
 @pytest.mark.parametrize("name", ["square", "logarithm"])

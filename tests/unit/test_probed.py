@@ -10,10 +10,10 @@ import pytest
 
 from offcut.backends.cpu.machine import isa
 from offcut.costmodel import load
-from offcut.errors import TargetError
+from offcut.errors import BusyError, TargetError
 from offcut.experiment.loops import CLOCK_STEPS, clock_loop
 from offcut.experiment.probe import Measured, Reading
-from offcut.experiment.probed import check_path, complaints, described, written
+from offcut.experiment.probed import check_idle, check_path, complaints, described, written
 
 DAY = date(2026, 2, 3)
 
@@ -71,9 +71,16 @@ def test_a_machine_that_is_too_loaded_is_said_to_be_so() -> None:
     unsure = replace(
         zen4(), given=0.614, memories={"L1": Reading(64.0, 0.11), "L2": Reading(30.0, 0.32)}
     )
+    with pytest.raises(BusyError) as busy:
+        check_idle(unsure)
+    assert str(busy.value) == (
+        "probe: cannot describe this machine\n"
+        "  because  it is too loaded to be measured: this process had its core 61 % of the time\n"
+        "  help     offcut target probe, when nothing else runs\n"
+        "  help     --loaded takes these numbers, and the description says so"
+    )
+    assert "under load (this process had its core 61 % of the time)" in described(unsure, "m", DAY)
     assert complaints(unsure) == (
-        "this machine is too loaded to be measured: this process had its core 61 % of the time; "
-        "measure again when nothing else runs",
         "2 of 7 numbers are unsure: the quartiles of their rounds lie more than 10 % apart, those of L2 32 %",
     )
 

@@ -12,6 +12,7 @@ import offcut as oc
 from offcut import Tensor
 from offcut.core.program import Kind
 from offcut.describe import recurrence as module
+from tests.agree import agree, computed
 
 n, m, steps = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("steps", max=9)
 A, B = oc.placeholder((n, m), "float64", "A"), oc.placeholder((n, m), "float64", "B")
@@ -220,4 +221,23 @@ def test_triangles_are_solved() -> None:
         lower = np.tril(random.uniform(-1, 1, (size, size))) + 3 * np.eye(size)
         right = random.uniform(-1, 1, size)
         found = rows.run({"L": lower, "x": right})
-        np.testing.assert_allclose(found, np.linalg.solve(lower, right), atol=1e-12)
+        agree(found, computed(np.linalg.solve, lower, right))
+
+
+def test_a_compiled_recurrence_takes_arrays_by_name() -> None:
+    kernel = oc.compile(
+        oc.recurrence(
+            steps,
+            lambda t: [oc.update(y, lambda i: y[i] - x[i]), oc.update(x, lambda i: x[i] * 2.0)],
+        ),
+        target="interpret",
+    )
+    first, second = np.arange(5.0), np.full(5, 7.0)
+    expected = kernel(first, second, steps=2)
+    assert [each.name for each in kernel.signature.inputs] == ["y", "x"]
+    for results in (
+        kernel(x=second, y=first, steps=2),
+        kernel(first, x=second, steps=2),
+    ):
+        for result, value in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, value)

@@ -19,6 +19,7 @@ from offcut.search import Outcome
 from offcut.tuning.measuring import checking, reference
 from offcut.tuning.measuring.operands import Draw, drawn, with_constants
 from offcut.tuning.problem import Problem
+from tests.agree import agree, exact_matmul
 
 SIZES = ({"n": 5}, {"n": 37})
 N = oc.dim("n", min=1, max=512)
@@ -140,7 +141,7 @@ def test_the_value_is_the_product_and_a_lost_term_is_beyond_what_is_allowed(dtyp
     for sizes, (result,) in zip(SIZES, found, strict=True):
         arrays = drawn(asked.request.program, sizes, 0, draw)
         a, w = arrays["A"], arrays["W"]
-        np.testing.assert_allclose(result.value, a.astype(float) @ w.astype(float), atol=1e-13)
+        agree(result.value, exact_matmul(a, w))
         assert not result.mismatch(a @ w)
         assert result.mismatch(a[:, 1:] @ w[1:])
 
@@ -153,8 +154,8 @@ def test_compiled_loops_give_what_the_interpreter_does(monkeypatch: pytest.Monke
     compiled = reference.results(wide, arrays, {"n": 300})
 
     for one, other, given in zip(interpreted, compiled, arrays, strict=True):
-        np.testing.assert_allclose(one["C"], given["A"] @ given["W"], atol=1e-13)
-        np.testing.assert_allclose(one["C"], other["C"], atol=1e-13)
+        for found in (one["C"], other["C"]):
+            agree(found, exact_matmul(given["A"], given["W"]))
 
 
 def test_a_sum_that_an_instance_holds_for_itself_runs_together_in_the_interpreter() -> None:

@@ -13,6 +13,7 @@ from offcut.costmodel import Inside, Machine, StatementPrices, load, processor
 from offcut.schedule import Schedule
 from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Problem
+from tests.agree import nearly
 from tests.spaces import space_of
 
 LANES = Inside("j")
@@ -66,13 +67,13 @@ def test_floats_of_16_bits_are_widened_before_an_operation_and_rounded_after_it(
     arrays = {array for array in "AF" if f"{array}[i, j]" in text}  # what is read is kept
     vector, loads = machine().vector, len(arrays) * machine().loops.vector_cycles
     by_hand = operations * vector.other + widened * vector.from_bfloat16
-    assert value_of(text, kind) == pytest.approx(loads + by_hand + rounded * vector.to_bfloat16)
+    assert value_of(text, kind) == nearly(loads + by_hand + rounded * vector.to_bfloat16)
 
 
 def test_what_is_the_same_for_all_lanes_is_computed_once() -> None:
     moving = value_of("F[i, j] * float32(M[j])", "float32")
     read_widened = machine().loops.vector_cycles + machine().vector.from_bfloat16
-    assert value_of("F[i, j] * (F[i, i] / (F[i, i] + 2.0))", "float32") == pytest.approx(
+    assert value_of("F[i, j] * (F[i, i] / (F[i, i] + 2.0))", "float32") == nearly(
         moving - read_widened
     )
 
@@ -80,7 +81,7 @@ def test_what_is_the_same_for_all_lanes_is_computed_once() -> None:
 def test_what_occurs_again_is_computed_once() -> None:
     once = value_of("F[i, j] - float32(M[i])", "float32")
     assert value_of("(F[i, j] - float32(M[i])) * (F[i, j] - float32(M[i]))", "float32") == (
-        pytest.approx(once + machine().vector.other)
+        nearly(once + machine().vector.other)
     )
 
 
@@ -117,7 +118,7 @@ def test_nests_that_share_a_loop_wait_for_each_other_once_a_block() -> None:
         for by in ("", " by 4 in 2310")
     )
     waits = machine().loops.wait_cycles / machine().hertz
-    assert one - four == pytest.approx(3 * (64 - 16) * waits)
+    assert one - four == nearly(3 * (64 - 16) * waits)
 
 
 def test_vectors_that_lie_in_two_lines_start_twice() -> None:

@@ -13,7 +13,7 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.cli import app
-from offcut.costmodel import load, shipped
+from offcut.costmodel import description, load, shipped
 from offcut.experiment import limits, probe, sheet
 from offcut.experiment.machine import Machine, describe
 
@@ -31,6 +31,17 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "ROUNDS", 2)
     monkeypatch.setattr(probe, "DEPTH", 64)
     monkeypatch.setattr(probe, "TIMES", 2)
+    monkeypatch.setattr(description, "implausible", lambda _: ())
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_loaded_machine_is_not_described(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("offcut.experiment.probed.LOADED", 1e9)
+    path = tmp_path / "mine.toml"
+    done = run(app, ["target", "probe", "--out", str(path)])
+    assert done.exit_code == 2
+    assert "it is too loaded to be measured" in done.stderr
+    assert not path.exists()
 
 
 def test_list_names_targets_and_machines() -> None:
@@ -64,6 +75,27 @@ def test_show_says_every_level_with_its_ridges_and_every_source(name: str) -> No
     for queue in queues:
         loads = ", ".join(queue.loads) or "–"
         assert f"{queue.name} {loads} {queue.depth} {queue.instruction_cycles:g}" in told
+
+
+def test_show_names_the_rows_whose_prediction_misses_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    rows = (("fma_float32_avx512", 14, 32, 31.0), ("fma_float32_avx512", 1, 32, 2.0))
+    tables = (
+        f'[[microkernel]]\nname = "{name}"\nrows = {rows}\ncolumns = {columns}\nmultiply_adds = {rate}\nsource = "so"\n'
+        for name, rows, columns, rate in rows
+    )
+    path.write_text('name = "mine"\nlike = "cascade-lake"\n' + "".join(tables))
+    kernel = next(
+        family.microkernel
+        for family in families(isa.described(load(path)))
+        if family.microkernel.name == "fma_float32_avx512"
+    )
+    ratio = 32 / kernel.tile(1, 32).cycles / 2.0
+    told = " ".join(run(app, ["target", "show", str(path)]).output.split())
+    assert (
+        "predicted and measured differ by more than 1.5 × in 1 of 2 rows: "
+        f"fma_float32_avx512 1×32, {ratio:.2g} × too fast"
+    ) in told
 
 
 def test_show_without_a_name_is_of_this_machine() -> None:
@@ -120,7 +152,7 @@ def test_show_refuses_a_machine_that_there_is_not() -> None:
 @pytest.mark.usefixtures("quick")
 def test_what_probe_writes_is_read_back_and_planned_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    done = run(app, ["target", "probe", "--out", str(path)])
+    done = run(app, ["target", "probe", "--loaded", "--out", str(path)])
     assert done.exit_code == 0
     assert "GHz" in done.output
     machine = oc.target("cpu", machine=path).machine
@@ -145,7 +177,7 @@ def test_what_probe_writes_is_read_back_and_planned_for(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_probe_without_a_file_prints_the_description_alone_on_the_output(tmp_path: Path) -> None:
-    done = run(app, ["target", "probe"])
+    done = run(app, ["target", "probe", "--loaded"])
     assert done.exit_code == 0
     path = tmp_path / "printed.toml"
     path.write_text(done.stdout)

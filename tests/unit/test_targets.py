@@ -16,6 +16,7 @@ from offcut.backends.cpu.microkernels import amx
 from offcut.backends.target import Planned, python_callable
 from offcut.costmodel import Accelerator, Machine, accelerator, device, load
 from offcut.costmodel import machine as schema
+from tests.agree import agree, exact_matmul
 
 n = oc.dim("n", min=1, max=4096)
 A, W = oc.placeholder((n, 96), name="A"), oc.placeholder((96, 80), name="W")
@@ -148,7 +149,7 @@ def test_a_machine_whose_features_are_here_runs_its_code() -> None:
         if "amx_tile" in load(name).features and not amx.permitted():
             continue
         kernel = oc.compile(C, inputs=[A, W], target=oc.target("cpu", machine=name))
-        np.testing.assert_allclose(kernel(x, w), x.astype("f8") @ w, rtol=1e-4, atol=1e-4)
+        agree(kernel(x, w), exact_matmul(x, w))
 
 
 def test_code_for_features_that_are_not_here_is_refused_when_it_is_loaded(

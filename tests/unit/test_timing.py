@@ -9,6 +9,7 @@ from itertools import cycle
 import pytest
 
 from offcut.experiment.timing import Timing, fastest, measure, paired_ratio
+from tests.agree import nearly
 
 
 class World:
@@ -38,8 +39,8 @@ def test_the_median_call_is_what_a_call_takes() -> None:
         clock=world.clock,
     )
 
-    assert timings["slow"].seconds == pytest.approx(3e-3)
-    assert timings["fast"].seconds == pytest.approx(1e-6)
+    assert timings["slow"].seconds == nearly(3e-3)
+    assert timings["fast"].seconds == nearly(1e-6)
     assert timings["fast"].calls > timings["slow"].calls
 
 
@@ -75,7 +76,7 @@ def test_a_candidate_keeps_near_its_budget() -> None:
     timings = measure({"x": world.candidate("x", 1e-4)}, budget=0.3, clock=world.clock)
 
     assert len(timings["x"].samples) == 21
-    assert world.now == pytest.approx(0.3, rel=0.2)
+    assert world.now == nearly(0.3, rel=0.2)
 
 
 def test_a_candidate_longer_than_a_sample_takes_part_in_fewer_rounds() -> None:
@@ -115,7 +116,7 @@ def test_quartiles_and_spread_of_known_samples() -> None:
 
     assert timing.seconds == 3.0
     assert timing.quartiles == (2.0, 4.0)
-    assert timing.spread == pytest.approx(2 / 3)
+    assert timing.spread == nearly(2 / 3)
 
 
 def test_a_ratio_pairs_the_samples_of_one_round() -> None:

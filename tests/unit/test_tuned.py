@@ -159,12 +159,20 @@ def test_the_default_that_stayed_is_the_policy_of_today(records: Records) -> Non
 
 @pytest.mark.parametrize(
     "elsewhere",
-    [{"version": "0.0.9"}, {"machine": "0" * 16}, {"threads": 2}],
+    [{"machine": "0" * 16}, {"threads": 2}],
     ids=lambda elsewhere: next(iter(elsewhere)),
 )
 def test_what_was_tuned_elsewhere_is_not_taken(records: Records, elsewhere: Any) -> None:
     records.add(verdict(**elsewhere))
     assert notes(oc.compile(C, **GIVEN)) == []
+
+
+def test_a_verdict_of_another_version_is_named_when_it_is_not_taken(records: Records) -> None:
+    records.add(verdict(version="0.0.9"))
+    assert notes(oc.compile(C, **GIVEN)) == [
+        "records: records.sqlite has a verdict of offcut 0.0.9, which is not taken: this is "
+        f"{oc.__version__}, and schedules may plan otherwise; tune again"
+    ]
 
 
 def test_another_last_number_of_the_version_is_no_other_version(records: Records) -> None:

@@ -36,10 +36,11 @@ from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
 from offcut.tuning.progress import EVERY, Lines, line, shown
 from tests import spaces
+from tests.agree import agree, exact_matmul, nearly
 
 ROOT = Path(__file__).parents[2]
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
-QUICK = Limits(patience=20.0, memory=1 << 30, budget=0.02, noise=math.inf)
+QUICK = Limits(patience=120.0, memory=1 << 30, budget=0.02, noise=math.inf)
 Seconds = Callable[[Schedule], Sequence[float]]
 
 
@@ -362,7 +363,7 @@ def test_what_goes_on_later_is_scaled_to_what_was_before(tmp_path: Path) -> None
     tuned.best()
 
     for one in tuned.tried:
-        assert [time.seconds for time in one.times] == pytest.approx(seconds(one.schedule))
+        assert [time.seconds for time in one.times] == nearly(seconds(one.schedule))
 
 
 def test_what_an_explorer_proposes_twice_is_tried_once(tmp_path: Path) -> None:
@@ -430,11 +431,11 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
     ]
     made = composed(problem("dense"), tried, 3)
     assert made is not None
-    assert made.seconds == pytest.approx(0.5 * 1e-6 + 0.5 * 4e-6)
+    assert made.seconds == nearly(0.5 * 1e-6 + 0.5 * 4e-6)
     assert [way.label for way in ways(made.schedule)] == ["even", "ladder"]
     even, ladder = (way.cost for way in ways(made.schedule))
-    assert evaluate(even, {"n": 1}) == pytest.approx(5e-6)
-    assert evaluate(ladder, {"n": 64}) == pytest.approx(9e-6)
+    assert evaluate(even, {"n": 1}) == nearly(5e-6)
+    assert evaluate(ladder, {"n": 64}) == nearly(9e-6)
     assert Schedule.parse(str(made.schedule)) == made.schedule
     request, options, target = spaces.problem("dense")
     planned = target.policy(request, replace(options, schedule=made.schedule))
@@ -454,7 +455,7 @@ def test_what_a_way_costs_is_lines_between_what_was_measured() -> None:
     cost = lines("n", {8: 4e-6, 2: 1e-6, 16: 4e-6})
     assert parse_expr(format_expr(cost), "float64") == cost
     found = [float(evaluate(cost, {"n": n})) for n in (1, 2, 5, 8, 12, 16, 32)]
-    assert found == pytest.approx([1e-6, 1e-6, 2.5e-6, 4e-6, 4e-6, 4e-6, 8e-6])
+    assert found == nearly([1e-6, 1e-6, 2.5e-6, 4e-6, 4e-6, 4e-6, 8e-6])
 
 
 # Measured
@@ -485,7 +486,7 @@ def test_a_layer_is_tuned_and_compiled_as_it_was_tuned(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     x, v = draw.standard_normal((17, 24), "f"), draw.standard_normal((24, 16), "f")
     kernel = oc.compile(result, inputs=[a, w], constants={"W": v}, schedule=tuned)
-    np.testing.assert_allclose(kernel(x), x @ v, rtol=1e-4, atol=1e-4)
+    agree(kernel(x), exact_matmul(x, v))
 
 
 @pytest.mark.parametrize("fault", [slow("be_slow"), slow("miss_an_element"), "crash"])
@@ -524,8 +525,7 @@ oc.tune(result, inputs=[a, w], constants=["W"], sizes={"n": [3, 20]}, limits=QUI
 def test_a_process_that_is_killed_loses_nothing_that_it_measured(tmp_path: Path) -> None:
     records = Records(tmp_path / "r")
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(records.path)], cwd=ROOT)
-    until = time.monotonic() + 60
-    while not len(records) and process.poll() is None and time.monotonic() < until:
+    while not len(records) and process.poll() is None:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -17,6 +17,7 @@ from offcut.tuning.campaign import Campaign
 from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.problem import Measured, Problem, Time
 from tests import spaces
+from tests.agree import nearly
 
 NOON = 1_700_000_000.0
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
@@ -74,7 +75,7 @@ def test_a_campaign_records_what_it_chose_beside_the_default(tmp_path: Path) -> 
     (verdict,) = verdicts(tmp_path / "r")
     assert Schedule.parse(verdict.schedule) == chosen != FIRST
     assert verdict.default == str(FIRST)
-    assert verdict.gains == pytest.approx((2.0, 2.0))
+    assert verdict.gains == nearly((2.0, 2.0))
     assert str(verdict).endswith(", 2.00× as fast as the default at n = 1, 64")
 
 

@@ -26,6 +26,7 @@ from offcut.core.program import Program
 from offcut.core.remembered import kept_property
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
+from offcut.describe.external import unverified_notes
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
@@ -146,10 +147,11 @@ class Cpu(Target):
     def notes(
         self, planned: Planned, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
-        """How many threads a call takes, and what they share."""
+        """How many threads a call takes, and what they share; which functions were not compared with what they claim."""
         made, host = _own(planned), self.host(options)
         foreign = foreign_in(made.program, host)
-        return threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
+        notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
+        return (*notes, *unverified_notes(host.external, foreign))
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""

@@ -44,15 +44,56 @@ _Sources: TypeAlias = Mapping[str, _Axis | str]  # of each size, where its value
 class Call:
     """Arguments that fit a signature.
 
+    arrays   the inputs as the caller gave them, in the order of the signature
     sizes    value of every symbolic size
     shapes   of the results
     outs     where the results go, as the caller gave them; empty where they are to be allocated
     """
 
+    arrays: tuple[object, ...]
     inputs: tuple[View, ...]
     sizes: Mapping[str, int]
     shapes: tuple[tuple[int, ...], ...]
     outs: tuple[View, ...]
+
+
+def _split_arguments(
+    signature: Signature, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Return the input arrays in the order of the signature, and the other keywords: ``out`` and sizes.
+
+    An input is given by position or by its name. Raises CallError for an unknown keyword, and for
+    an input that is missing, given twice, or too many.
+    """
+    others = {"out", *(facts.name for facts in signature.sizes)}
+    named = [each.name for each in signature.inputs if each.name not in others]
+    _check_keywords(signature, kwargs, named)
+    by_name = {name: kwargs[name] for name in named if name in kwargs}
+    rest = {name: value for name, value in kwargs.items() if name not in by_name}
+    twice = [each.name for each in signature.inputs[: len(args)] if each.name in by_name]
+    if twice:
+        raise CallError(
+            signature.name,
+            f"takes {twice[0]} once, got it twice",
+            at=twice[0],
+            because=f"argument {[each.name for each in signature.inputs].index(twice[0]) + 1} is {twice[0]}, and so is a keyword",
+            help=(_usage(signature),),
+        )
+    if not by_name:
+        _check_count(signature, args)
+        return tuple(args), rest
+    if len(args) > len(signature.inputs):
+        _check_count(signature, args)
+    missing = [each.name for each in signature.inputs[len(args) :] if each.name not in by_name]
+    if missing:
+        raise CallError(
+            signature.name,
+            f"takes {_counted(len(signature.inputs), 'array')}, got {len(args) + len(by_name)}",
+            at=missing[0],
+            because=f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} given neither by position nor by name",
+            help=(_usage(signature),),
+        )
+    return (*args, *(by_name[each.name] for each in signature.inputs[len(args) :])), rest
 
 
 def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, object]) -> Call:
@@ -61,8 +102,7 @@ def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, obje
     Nothing is copied, nothing computed. Raises CallError, naming the argument and the fact.
     """
     name = signature.name
-    _check_keywords(signature, kwargs)
-    _check_count(signature, args)
+    args, kwargs = _split_arguments(signature, args, kwargs)
     inputs = tuple(
         _check_array(argument, arrays.view(array, argument.name, op=name), argument.name, name)
         for argument, array in zip(signature.inputs, args, strict=True)
@@ -74,7 +114,7 @@ def bind(signature: Signature, args: Sequence[object], kwargs: Mapping[str, obje
         _check_relation(signature, relation, sizes, sources)
     shapes = tuple(_result_shape(signature, output, sizes) for output in signature.outputs)
     outs = _bind_outs(signature, kwargs.get("out"), shapes, sizes, inputs)
-    return Call(inputs, sizes, shapes, outs)
+    return Call(args, inputs, sizes, shapes, outs)
 
 
 def _check_count(signature: Signature, args: Sequence[object]) -> None:
@@ -92,15 +132,17 @@ def _check_count(signature: Signature, args: Sequence[object]) -> None:
     )
 
 
-def _check_keywords(signature: Signature, kwargs: Mapping[str, object]) -> None:
-    known = ("out", *(facts.name for facts in signature.sizes))
+def _check_keywords(
+    signature: Signature, kwargs: Mapping[str, object], inputs: Sequence[str]
+) -> None:
+    known = (*inputs, "out", *(facts.name for facts in signature.sizes))
     for keyword in kwargs:
         if keyword not in known:
             raise CallError(
                 signature.name,
                 f"has no keyword {keyword}",
                 at=keyword,
-                because=f"its keywords are {', '.join(known)}; arrays go by position",
+                because=f"its keywords are {', '.join(known)}",
                 help=(_usage(signature),),
             )
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
@@ -59,10 +60,10 @@ def _own(path: Path, named: bool = False) -> Path | None:
                 because=f"it is no folder, and none can be made there: {error.strerror}",
                 help=("OFFCUT_CACHE=another folder, or off",),
             ) from None
-        debug.note(1, f"cache: {path} cannot be used: {error}")
+        _warn_once(path, str(error.strerror))
         return None
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        debug.note(1, f"cache: {path} belongs to another user, not used")
+        _warn_once(path, "it belongs to another user")
         return None
     by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone_in(status.st_gid)
     if by_group or status.st_mode & stat.S_IWOTH:
@@ -174,9 +175,21 @@ def write(name: str, payload: bytes) -> None:
         os.replace(file.name, home / name)
     except OSError as error:
         debug.note(1, f"cache: {name} not written: {error}")
+        _warn_once(home, str(error.strerror))
         if left is not None:
             with suppress(OSError):
                 os.unlink(left)
+
+
+@cache
+def _warn_once(path: Path, reason: str) -> None:
+    """Warn that nothing is cached in `path`; once a process for each reason."""
+    warnings.warn(
+        f"offcut: compiled code is not cached in {path}: {reason}; each process compiles again "
+        "(OFFCUT_CACHE=another folder, or off)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def _digest(name: str, payload: bytes) -> bytes:

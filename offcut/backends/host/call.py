@@ -23,7 +23,7 @@ from offcut.backends.host.binding import bind, out_names, tuple_text
 from offcut.backends.host.in_turn import ENTRY, WORKSPACE, check_status
 from offcut.backends.host.scratch import ROOM, laid
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.errors import CallError, TargetError
+from offcut.errors import CallError, TargetError, trim_traceback
 
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
 
@@ -38,6 +38,7 @@ class SlowPath:
     signature: Signature
     run: Runs
 
+    @trim_traceback
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Check the arguments, run the kernel, return the result: `out` where it is given."""
         signature, name = self.signature, self.signature.name
@@ -66,7 +67,9 @@ class SlowPath:
             for result, label in zip(results, out_names(signature), strict=True)
         ]
         self.run(inputs, call.sizes, views)
-        given = tuple(arrays.as_kind(kind, args[0] if args else None, each) for each in results)
+        given = tuple(
+            arrays.as_kind(kind, call.arrays[0] if call.arrays else None, each) for each in results
+        )
         return given if len(given) > 1 else given[0]
 
     def _allocated(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:

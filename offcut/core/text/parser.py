@@ -33,7 +33,7 @@ from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
 from offcut.core.text.shown import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
-from offcut.errors import ParseError
+from offcut.errors import ParseError, trim_traceback
 
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
@@ -413,6 +413,7 @@ def _is_store(reader: Reader) -> bool:
     return first.kind == "name" and first.text not in UNNAMEABLE and reader.following().text == "["
 
 
+@trim_traceback
 def parse(text: str) -> Program:
     r"""The program that `text` says, in the syntax that ``str(program)`` writes.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from dataclasses import dataclass
 
 from offcut.errors import ParseError
@@ -28,6 +29,9 @@ _FOREIGN = {
     "?": "a value is where(c, a, b)",
 }
 """What is written here for a character of other languages."""
+
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors write before the first character of a file."""
 
 LITERALS = {"inf": math.inf, "nan": math.nan}
 _INT64 = range(-(2**63), 2**63)
@@ -59,9 +63,9 @@ class Line:
 
 
 def read_lines(text: str) -> list[Line]:
-    """The lines that say something, comments removed."""
+    """Return the lines that hold code, without comments, and without a byte-order mark before the first."""
     lines = []
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, raw in enumerate(text.removeprefix(BYTE_ORDER_MARK).split("\n"), 1):
         code = raw.partition("#")[0].rstrip()
         if code.strip():
             matches = [m for m in _TOKEN.finditer(code) if m.lastgroup]
@@ -70,6 +74,13 @@ def read_lines(text: str) -> list[Line]:
             indent = code[: len(code) - len(code.lstrip())]
             lines.append(Line(number, indent, code, (*tokens, end)))
     return lines
+
+
+def _visible(text: str) -> str:
+    """Return `text`, or the number and name of a character that a terminal does not show."""
+    if text.isprintable():
+        return text
+    return " ".join(f"U+{ord(one):04X} {unicodedata.name(one, '')}".strip() for one in text)
 
 
 class Tokens:
@@ -97,7 +108,7 @@ class Tokens:
 
     def expected(self, what: str) -> ParseError:
         """The error that something other than `what` stands here."""
-        found = self.token.text if self.token.kind == "end" else f"`{self.token.text}`"
+        found = self.token.text if self.token.kind == "end" else f"`{_visible(self.token.text)}`"
         ours = [_FOREIGN[self.token.text]] if self.token.text in _FOREIGN else []
         return self.refuse(
             "cannot read this line", f"found {found}", f"{what} is expected here", *ours

@@ -136,7 +136,7 @@ class Pair:
         """
         file = Path(path)
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))
+            found = json.loads(file.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise _unread(file, error.strerror or str(error)) from None
         except ValueError:

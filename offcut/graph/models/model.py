@@ -18,7 +18,7 @@ from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.text.expressions import count
 from offcut.core.whole import whole
 from offcut.describe.request import Array
-from offcut.errors import CallError, DescribeError, OffcutError
+from offcut.errors import CallError, DescribeError, InternalError, OffcutError, trim_traceback
 from offcut.graph.fusion.reading import Readings
 from offcut.graph.fusion.regions import Region, region_of, regions_of
 from offcut.graph.graph import Bound, Graph, Node, Value
@@ -43,7 +43,7 @@ from offcut.graph.models.step import Operand, Step
 from offcut.graph.passes import DEFAULT, Pass, improved
 from offcut.graph.passes.asked import copy_as_asked
 from offcut.graph.placing.layouts import beside, orders_of, turned
-from offcut.graph.placing.places import ONE, ZERO, Place, laid
+from offcut.graph.placing.places import ONE, ZERO, Place, laid, own_place
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers, Valued
 from offcut.graph.views import VIEWS
@@ -113,9 +113,9 @@ class Model:
         self.asked = Bound(asked.graph, from_later(asked.arrays, bound.arrays, arrays))
         self.declared = declaration_of(graph)
         self._values, self._places = graph.values, outputs
-        self._fresh = _fresh(
-            graph.outputs, outputs, {one.root for s in steps for one in s.outputs}, self._values
-        )
+        self._orders: Mapping[str, tuple[int, ...]] = how["orders"] or {}
+        computed = {one.root for step in steps for one in step.outputs}
+        self._fresh = _fresh(graph.outputs, outputs, computed, self._values, self._orders)
         measured = [root for limits in limits_of(steps).values() for root in limits]
         self._lengths = {n: extents.product(value.shape) for n, value in self._values.items()}
         bases = (
@@ -127,6 +127,8 @@ class Model:
         self._lengths |= dict.fromkeys(measured, ONE)
         self._bases = {name: number for number, name in enumerate(bases, ARENA + 1)}
         self._constants = [arrays[name] for name in read]
+        for name, array in zip(read, self._constants, strict=True):
+            _check_constant(self._values[name], array)
         lasting = {place.root for place in outputs.values()}
         self.arena: Arena = arena_of(steps, self._values, set(self._bases), lasting, graph.sizes)
         numbers = {name: number for number, name in enumerate(self._fresh)}
@@ -158,6 +160,7 @@ class Model:
         self._lock = threading.Lock()
         self._as_written: Model | None = None
 
+    @trim_traceback
     def __call__(self, *given: Any, **sizes: int) -> Any:
         """The outputs.
 
@@ -343,20 +346,25 @@ class Model:
         frame: Frame,
         kind: str,
     ) -> Any:
-        """A fresh array of an output that lies in other memory."""
+        """A fresh array of an output that lies in other memory, or otherwise than it is asked for."""
         place = self._places[output]
         dtype = self._values[output].dtype
         base, start = frame.place(place.root)
         address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
         source = host.View(address, shape, strides, dtype, False, None, "memory", True)
-        made, at = host.allocated(kind, shape, None, dtype)
-        target = replace(source, address=at, strides=host.row_by_row(shape), writeable=True)
+        order = self._orders.get(output)
+        wanted = None if order is None else own_place(output, place.shape, order).strides
+        steps = None if wanted is None else tuple(map(number, wanted))
+        made, at = host.allocated(kind, shape, steps, dtype)
+        own = steps or host.row_by_row(shape)
+        target = replace(source, address=at, strides=own, writeable=True)
         host.window(target)[...] = host.window(source)
         return made
 
 
 @old_objects_aside()
+@trim_traceback
 def compiled(
     bound: Bound,
     threads: int | None = None,
@@ -377,8 +385,8 @@ def compiled(
                   asked for, and not there to fill tiles up: 0 to 1
     distributive  whether products may be distributed over sums: constants around a sum go into its weights, and sums over windows
                   take fewer multiplications, which is equal in exact arithmetic and rounds otherwise
-    orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, or is a view,
-            is copied. A reshape of what is stored otherwise, and a view that no kernel can be made of, lie as they do all the same
+    orders  of the axes of outputs in memory, by name, outermost first: what is stored otherwise for what reads it, is a view, or is
+            computed by a loop program, is copied where it does not lie so
     parts   which kernels run for a part of the batch at a time: those that the machine's memories say, or none; those that a text says,
             in the lines by which `Model.plan` shows them; or a rule that gives such a text for sizes. The bits are the same
 
@@ -510,18 +518,33 @@ def _unfused(one: Region | Node, refused: Region) -> Sequence[Region | Node]:
     return tuple(region_of((node,)) for node in refused.nodes)
 
 
+def _check_constant(value: Value, array: Array) -> None:
+    """Check that an array is what kernels read by its address."""
+    shape = tuple(map(extents.Numbers({}), value.shape))
+    lies = array.flags.c_contiguous and array.flags.aligned
+    if not lies or (array.shape, array.dtype) != (shape, numpy_dtype(value.dtype)):
+        raise InternalError(
+            f"{value.name}: kernels read {value.dtype}{shape}, and it is {array.dtype}{array.shape}"
+        )
+
+
 def _fresh(
     outputs: Sequence[str],
     places: Mapping[str, Place],
     computed: set[str],
     values: Mapping[str, Any],
+    orders: Mapping[str, tuple[int, ...]],
 ) -> dict[str, str]:
-    """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there."""
+    """The outputs whose memory a call allocates, as what they hand out, and the values that are computed there.
+
+    orders  of the axes of outputs that are asked for: what lies otherwise is copied
+    """
     fresh: dict[str, str] = {}
     for output in outputs:
         place = places[output]
         whole = extents.product(place.shape) == extents.product(values[place.root].shape)
         dense = place.offset == ZERO and _permutes(place)
+        dense = dense and (output not in orders or place.lies(orders[output]))
         if whole and dense and place.root in computed and place.root not in fresh.values():
             fresh[output] = place.root
     return fresh

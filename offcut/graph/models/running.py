@@ -8,7 +8,7 @@ runs the kernels one after the other. Frames and arenas in use belong to one cal
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from offcut.backends.host.in_turn import Batch, check_status
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
-from offcut.errors import CallError
+from offcut.errors import CallError, InternalError
 from offcut.graph.models.batches.arena_plan import ArenaPlan
 from offcut.graph.models.batches.microbatches import MicroBatches, Run
 from offcut.graph.models.memory.arena import Arena
@@ -156,7 +156,8 @@ class Frame:
         """A run of steps for a part of the batch after the other."""
         calls, first = list[Batch](), self._shared.calls.operands.first
         arrays = slice(first[steps.first], first[steps.end])
-        moves = self._moves(steps.part.size)[arrays]
+        operands, every = self._shared.calls.operands, np.zeros(len(self._inner), np.int64)
+        moves = every[arrays] = self._moves(steps.part.size)[arrays]
         for number in steps.numbers:  # their kernels run there, as was asked when they were chosen
             laid = self._checked(number, arrays)
             bases = laid.pointers[arrays, 1]
@@ -164,6 +165,13 @@ class Frame:
                 key = int(bases[n]), int(moves[n])
                 bases[n] = self._moving.setdefault(key, self._known + len(self._moving))
             calls.append(self._batch(steps.first, steps.end, laid))
+            last_start = (steps.total - 1) // steps.part.count * steps.part.count
+            if number is steps.numbers[0] and len(steps.numbers) > 1:
+                last_start -= steps.part.count
+            moved = operands.moved_outside(
+                self._values(number), every // operands.item * last_start
+            )
+            self._check_kernels(moved.tolist(), arrays)
         whole, last = calls[0], calls[-1]
         moving = [(at, *key) for key, at in self._moving.items()]  # those of parts before it, too
         total, count = steps.total, steps.part.count
@@ -193,13 +201,12 @@ class Frame:
         number  the values
         arrays  that are to run so
 
-        Raises CallError where one reaches outside of its memory.
+        Raises CallError where one reaches outside of its memory, InternalError where it is not what its kernel takes.
         """
         shared, operands = self._shared, self._shared.calls.operands
         found = self._laid.get(id(number))
         if found is None:
-            values = Values(number.array, self._number.array, self._inner)
-            found = shared.calls.laid(values, shared.numbers, self._starts)
+            found = shared.calls.laid(self._values(number), shared.numbers, self._starts)
             self._laid[id(number)] = found
         for n in found.outside.tolist():
             if arrays.start <= n < arrays.stop:
@@ -207,7 +214,23 @@ class Frame:
                 shape = tuple(map(number, one.shape))
                 because = f"an array of shape {shape} reaches outside of {one.root}"
                 raise refusal(shared.name, self._sizes, one.value, because)
+        in_arena = shared.numbers[arrays] == ARENA
+        beyond = np.flatnonzero(in_arena & (found.ends[arrays] > self._plan.bytes)) + arrays.start
+        self._check_kernels([*found.unlike.tolist(), *beyond.tolist()], arrays)
         return found
+
+    def _values(self, number: Numbers) -> Values:
+        return Values(number.array, self._number.array, self._inner)
+
+    def _check_kernels(self, wrong: Iterable[int], arrays: slice) -> None:
+        """Check that no array of a kernel that runs is among those whose memory is not what the kernel takes."""
+        for n in wrong:
+            if arrays.start <= n < arrays.stop:
+                one, number = self._shared.calls.operands.arrays[n], self._number
+                shape, strides = (tuple(map(number, each)) for each in (one.shape, one.strides))
+                raise InternalError(
+                    f"{self._shared.name}: {one.value}, of shape {shape} with strides {strides}, is not what its kernel takes"
+                )
 
     def _batch(self, first: int, end: int, laid: Laid) -> Batch:
         """Calls of machine code."""
@@ -260,8 +283,8 @@ def extents_of(steps: Sequence[Step], arena: Arena) -> Iterator[Expr]:
     yield from (ZERO, ONE)
     for step in steps:
         yield from (extent for _, extent in step.sizes)
-        for one in step.arrays:
-            yield from (one.offset, *one.shape, *one.strides)
+        for one, shape in zip(step.arrays, step.kernel_shapes, strict=True):
+            yield from (one.offset, *one.shape, *one.strides, *shape)
         for strides in step.batch_strides.values():
             if not isinstance(strides, str):
                 yield from strides

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.base import Entry, Relation
-from offcut.core.expr import Expr
+from offcut.backends.base import Entry, Extent, Relation
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr
+from offcut.core.remembered import kept_property
+from offcut.errors import InternalError
+from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers
 from offcut.kernel import Kernel
 
@@ -64,6 +68,20 @@ class Step:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
+    @kept_property
+    def kernel_shapes(self) -> tuple[tuple[Expr, ...], ...]:
+        """The shape of each array as the kernel's signature says it, over the sizes of the graph.
+
+        Raises InternalError where the signature has other arrays, element types or ranks.
+        """
+        signature, sizes = self.kernel.signature, dict(self.sizes)
+        arguments = (*signature.inputs, *signature.outputs)
+        given = [(one.dtype, len(one.shape)) for one in self.arrays]
+        taken = [(one.dtype, len(one.shape)) for one in arguments]
+        if given != taken:
+            raise InternalError(f"{self.name}: its kernel takes {taken}, and is given {given}")
+        return tuple(tuple(_extent(e, sizes) for e in one.shape) for one in arguments)
+
     def refuses(self, number: Numbers) -> str:
         """Why the kernel does not run at sizes; "" where it does.
 
@@ -79,6 +97,19 @@ class Step:
             if not _holds(relation, found):
                 return f"it assumes {relation.text}"
         return ""
+
+
+def _extent(extent: Extent, sizes: Mapping[str, Expr]) -> Expr:
+    """Return an extent of a signature over the sizes of the graph.
+
+    sizes  of the kernel, over those of the graph
+    """
+    total: Expr = ix.const(extent.const)
+    for name, factor in extent.terms:
+        total = Binary("+", total, Binary("*", ix.const(factor), sizes[name]))
+    for quotient, factor in extent.quotients:
+        total = Binary("+", total, Binary("*", ix.const(factor), _extent(quotient, sizes)))
+    return extents.normal(total if extent.div == 1 else Binary("//", total, ix.const(extent.div)))
 
 
 def _holds(relation: Relation, sizes: Mapping[str, int]) -> bool:

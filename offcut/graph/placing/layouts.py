@@ -22,7 +22,13 @@ from collections.abc import Mapping, Sequence
 from offcut.graph.fusion.reading import Reading, Readings
 from offcut.graph.graph import Graph, Node
 from offcut.graph.operators import Kind
-from offcut.graph.placing.places import Place, own_place, reshaped, strided
+from offcut.graph.placing.places import (
+    Place,
+    is_written_by_programs,
+    own_place,
+    reshaped,
+    strided,
+)
 from offcut.graph.views import VIEWS
 
 Order = tuple[int, ...]
@@ -80,7 +86,9 @@ def _carry_back(graph: Graph, readings: Readings, orders: dict[str, Order]) -> N
         for name in node.operands if found.pointwise else ():
             made = maker.get(name)
             alone = len(users[name]) == 1 and name not in graph.outputs and name in found.own
-            if made is not None and alone and name not in orders and not readings.is_view(made):
+            if made is None or not alone or name in orders or readings.is_view(made):
+                continue
+            if readings.of(made).kind is not Kind.OPAQUE or is_written_by_programs(order):
                 orders[name] = order
 
 

@@ -84,15 +84,16 @@ class Place:
             run = extents.product((run, self.shape[axis]))
         return tuple(reversed(found))
 
+    def lies(self, order: Sequence[int]) -> bool:
+        """Whether the elements lie side by side, the axes in that order, outermost first."""
+        wanted = own_place(self.root, self.shape, tuple(order)).strides
+        pairs = zip(self.shape, self.strides, wanted, strict=True)
+        return all(extent == ONE or stride == own for extent, stride, own in pairs)
+
     @property
     def compact(self) -> bool:
         """Whether the elements lie side by side, the last axis innermost."""
-        return all(
-            extent == ONE or stride == own
-            for extent, stride, own in zip(
-                self.shape, self.strides, steps_of(self.shape), strict=True
-            )
-        )
+        return self.lies(range(len(self.shape)))
 
 
 def steps_of(shape: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -109,6 +110,11 @@ def own_place(name: str, shape: tuple[Expr, ...], order: tuple[int, ...] | None 
     steps = steps_of([shape[axis] for axis in axes])
     strides = dict(zip(axes, steps, strict=True))
     return Place(name, ZERO, shape, tuple(strides[axis] for axis in range(len(shape))))
+
+
+def is_written_by_programs(order: Sequence[int]) -> bool:
+    """Return whether a loop program can write a result whose axes lie in that order: kernels take any strides but the innermost, which is 1."""
+    return len(order) == 0 or order[-1] == len(order) - 1
 
 
 def strided(place: Place, found: Strided, shape: tuple[Expr, ...]) -> Place:
@@ -189,7 +195,8 @@ def _total(terms: Iterable[Expr]) -> Expr:
 class Placed:
     """A region with the places of what it reads and gives, by name.
 
-    orders  of the axes in memory, outermost first: of its results, and of all that a loop program reads
+    orders  of the axes as the kernel has them: as they lie in memory, outermost first; as they are for all that a loop program reads and
+            gives
     """
 
     region: Region
@@ -333,8 +340,11 @@ class _Laying:
         if opaque:
             orders |= {name: tuple(range(len(self.shapes[name]))) for name in region.operands}
         for name in region.results:
-            order = self.orders.get(name, tuple(range(len(self.shapes[name]))))
-            orders[name] = order
+            rows = tuple(range(len(self.shapes[name])))
+            order = self.orders.get(name, rows)
+            if opaque and not is_written_by_programs(order):
+                order = self.orders[name] = rows
+            orders[name] = rows if opaque else order
             self.places[name] = own_place(name, self.shapes[name], order)
             if not opaque:
                 self.computed.add(name)
@@ -371,7 +381,7 @@ class _Laying:
         node = self.maker.get(name)
         if node is None or node.op == "reshape" or not self.readings.is_view(node):
             return
-        if self.places[name].lying != order:
+        if not self.places[name].lies(order):
             self.orders[name] = order
             self.region(region_of((node,)))
 

@@ -12,7 +12,7 @@ from offcut.core.extras import check_installed
 from offcut.core.garbage import old_objects_aside
 from offcut.core.program import Size
 from offcut.describe.request import Array, lent
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, trim_traceback
 from offcut.graph import Graph, Model, Targets, compiled
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class OnnxModel:
         """What the extents of inputs are made of, with their bounds."""
         return self.graph.sizes
 
+    @trim_traceback
     def __call__(
         self, feed: Mapping[str, Any] | None = None, *more: Any, **sizes: int
     ) -> dict[str, Array]:
@@ -73,6 +74,7 @@ class OnnxModel:
 
 
 @old_objects_aside()
+@trim_traceback
 def from_onnx(
     source: Any,
     sizes: Mapping[str, int | tuple[int, int]] | None = None,

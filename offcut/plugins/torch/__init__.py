@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.core.extras import check_installed
 from offcut.core.garbage import old_objects_aside
+from offcut.errors import trim_traceback
 from offcut.plugins.torch.report import programs, report
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def __getattr__(name: str) -> Any:
 
 
 @old_objects_aside()
+@trim_traceback
 def from_torch(
     model: Any,
     args: tuple[Any, ...] | None = None,

@@ -16,7 +16,7 @@ from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 from torch.utils import _pytree as pytree
 
 from offcut.core.program import Size
-from offcut.errors import CallError, DescribeError, InternalError
+from offcut.errors import CallError, DescribeError, InternalError, trim_traceback
 from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.ahead import helper_in_advance
 from offcut.plugins.torch.apart import taken_apart
@@ -49,6 +49,7 @@ class TorchModel:
         self._in = first.spec
         self._flat = self._in == pytree.tree_structure(((0,) * self._in.num_leaves, {}))
 
+    @trim_traceback
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """What the module gives.
 

@@ -64,10 +64,10 @@ class Target:
                 help=listed,
             )
         name = wanted.name if isinstance(wanted, Axis) else wanted
-        if name in self.loops:
+        called = self._called(name)
+        if name in self.loops and not (called and called != [name]):
             return str(name)
-        called = [r.name for r in self.nest.roots if r.label == name and r.name in self.loops]
-        if len(called) == 1:
+        if len(called) == 1 and name not in self.loops:
             return called[0]
         raise PartitionError(
             op,
@@ -77,7 +77,23 @@ class Target:
             help=listed,
         )
 
+    def _called(self, name: object) -> list[str]:
+        """Return the loops of the source whose axis the user calls `name`."""
+        labels = {
+            loop: label for buffer, loop, label in self.nests.axis_labels if buffer == self.buffer
+        }
+        return [
+            root.name
+            for root in self.nest.roots
+            if root.name in self.loops and labels.get(root.name, root.label) == name
+        ]
+
     def _missing(self, name: object, called: list[str]) -> str:
+        if name in self.loops and called:
+            return (
+                f"{self.buffer} calls the loop {called[0]} so, and another of its loops, which a stage "
+                f"that it shares them with named, has that name"
+            )
         if called:
             return f"several loops are called so: {', '.join(called)}"
         match self.nest.taken_apart(name) if isinstance(name, str) else None:

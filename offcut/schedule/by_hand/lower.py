@@ -14,13 +14,14 @@ from itertools import groupby
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.expr import Expr, Logic, Var, substitute, variables
-from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt
+from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
 from offcut.describe.computation import Names
+from offcut.errors import PartitionError
 from offcut.partition import CUT, LADDER, PAD, Segment, Strategy, runs, segments, tiles_alike
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Nest, Nests, point_of
+from offcut.schedule.by_hand.nests import Covered, Nest, Nests, point_of
 from offcut.schedule.by_hand.offsets import At
 from offcut.schedule.by_hand.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, Split
@@ -33,7 +34,27 @@ def lower(nests: Nests) -> Program:
     for nest in nests.nests:
         if nest.at is None:
             body += making.nest(nest, Facts(Space(nests.sizes, nests.assumptions)), {})
+    called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
+    for nest in nests.nests:
+        if nest.covered is not None and not called & nest.covered.names:
+            raise _idle(nest, nest.covered)
     return nests.program(body)
+
+
+def _idle(nest: Nest, covered: Covered) -> PartitionError:
+    """Return the error that no tile of `nest` has the extents that its instruction declares."""
+    splits = (nest.made_by(leaf) for leaf in covered.loops(nest))
+    tails = dict.fromkeys(
+        f"tail={one.tail}" for one in splits if isinstance(one, Split) and one.tail is not None
+    )
+    return PartitionError(
+        "tensorize",
+        f"cannot run {nest.name} by {covered.intrinsic.name}",
+        at=f"axis {nest.name}.{covered.axis}",
+        because=f"no tile has exactly the extents that it declares, {', '.join(str(extent) for _, extent in covered.extents)}"
+        f" ({', '.join(tails) or 'no loop is split'})",
+        help=('tail="pad", "mask" or "cut" of these splits',),
+    )
 
 
 class _Lowering:
@@ -206,8 +227,7 @@ class _Nest(Tiles):
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
-        tall = segment.height if segment.guarded is None else ix.const(segment.guarded)
-        shown = substitute(segment.start, bound), substitute(tall, bound)
+        shown = substitute(segment.start, bound), substitute(segment.height, bound)
         start, height = (ix.simplify(part) for part in shown)
         inner = replace(
             at,

@@ -69,6 +69,21 @@ class Covered:
     intrinsic: Microkernel
     extents: tuple[tuple[str, int], ...]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names by which tiles call the instruction."""
+        one = self.intrinsic
+        return frozenset(name for name in (one.name, one.reset, one.update) if name is not None)
+
+    def loops(self, nest: Nest) -> tuple[str, ...]:
+        """Return the loops of `nest` that the instruction runs, outermost first; empty if `axis` is none of them."""
+        inside = [
+            part.loops[part.loops.index(self.axis) :]
+            for part in nest.parts
+            if self.axis in part.loops
+        ]
+        return tuple(dict.fromkeys(leaf for loops in inside for leaf in loops))
+
 
 @dataclass(frozen=True, slots=True)
 class Nest:
@@ -194,6 +209,8 @@ class Nests:
 
     labels      (the user's name, the buffer), where they were described as tensors
     size_names  (the user's name, the name in programs)
+    axis_labels (the buffer, the loop, the user's name of that axis), where names differ: a stage shares
+                the loops of the stage whose points it is computed at
     rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     """
@@ -205,6 +222,7 @@ class Nests:
     nests: tuple[Nest, ...]
     labels: tuple[tuple[str, str], ...] = ()
     size_names: tuple[tuple[str, str], ...] = ()
+    axis_labels: tuple[tuple[str, str, str], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     intrinsics: tuple[Microkernel, ...] = ()
 

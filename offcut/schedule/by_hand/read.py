@@ -32,7 +32,16 @@ def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nes
     """One nest for each stage of the computation of `outputs`, in dependence order."""
     described = computation(outputs, inputs)
     nests = nests_of_program(source(described))
-    return replace(nests, labels=described.labels, size_names=described.size_names)
+    called = tuple(
+        (stage.buffer, axis.name, axis.label)
+        for group in described.groups
+        for stage in group
+        for axis in (*stage.axes, *stage.reduce_axes)
+        if axis.label != axis.name
+    )
+    return replace(
+        nests, labels=described.labels, size_names=described.size_names, axis_labels=called
+    )
 
 
 def nests_of_program(program: Program) -> Nests:

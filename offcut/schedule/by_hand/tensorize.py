@@ -43,7 +43,7 @@ from offcut.describe.tensor import Compute
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target
 from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
-from offcut.schedule.decisions import Split, Tensorize
+from offcut.schedule.decisions import Bind, Primitive, Run, Schedule, Split, Tensorize
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
@@ -95,6 +95,10 @@ def check_tensorize(
     def refuse(because: str, *help_: str) -> PartitionError:
         return PartitionError("tensorize", refused, at=at, because=because, help=help_)
 
+    if nest.covered is not None:
+        raise refuse(
+            f"{nest.covered.intrinsic.name} runs its loops from {nest.covered.axis} inwards already"
+        )
     part, store = _computing(target, axis, refuse)
     loops = part.loops[part.loops.index(axis) :]
     roots: dict[str, str] = {}
@@ -129,6 +133,47 @@ def check_tensorize(
     for leaf, root in roots.items():
         _check_extent(nest, leaf, root, found[root], refuse)
     return tuple(found.items())
+
+
+def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
+    """Theorem: the loops that an instruction runs are the same after `step`, and the instruction still computes what they do.
+
+    Raises PartitionError, in the words of `step`, if not.
+    """
+    for nest in before.nests:
+        if nest.covered is not None:
+            _check_cover_stands(nest, nest.covered, after, step)
+
+
+def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primitive) -> None:
+    buffer = nest.parts[-1].stores[-1].buffer
+    loops = covered.loops(nest)
+    op = str(Schedule("", (step,))).splitlines()[1].split()[0]
+
+    def refused(because: str) -> PartitionError:
+        return PartitionError(
+            op,
+            f"cannot change the loops that {covered.intrinsic.name} runs",
+            at=f"stage {buffer}",
+            because=because,
+            help=() if isinstance(step, Run | Bind) else (f"{op} before tensorize",),
+        )
+
+    now = next((one for one in after.nests if one.name == nest.name), None)
+    inside = () if now is None or now.covered != covered else covered.loops(now)
+    if now is None or inside != loops:
+        raise refused(
+            f"tensorize gave it {', '.join(loops)}, and the loops from {covered.axis} inwards would be "
+            f"{', '.join(inside) or 'gone'}"
+        )
+    attached = next((n.name for leaf in loops for n in after.attached(now.name, leaf)), None)
+    if attached is not None:
+        raise refused(f"{attached} would be computed inside its loops {', '.join(loops)}")
+    uncovered = after.with_nest(replace(now, covered=None))
+    try:
+        check_tensorize(Target(uncovered, now.name, buffer), covered.axis, covered.intrinsic)
+    except PartitionError as error:
+        raise refused(error.because) from None
 
 
 def build_tensorize(

@@ -51,14 +51,7 @@ class Tiles(Offsets):
     def tile_leaves(self) -> frozenset[str]:
         """The loops that an intrinsic runs."""
         covered = self.nest.covered
-        if covered is None:
-            return frozenset()
-        return frozenset(
-            leaf
-            for part in self.nest.parts
-            if covered.axis in part.loops
-            for leaf in part.loops[part.loops.index(covered.axis) :]
-        )
+        return frozenset() if covered is None else frozenset(covered.loops(self.nest))
 
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """Each part as one tile; a start and its updates together where an intrinsic does both."""

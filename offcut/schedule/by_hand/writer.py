@@ -12,7 +12,7 @@ from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, PartitionError
+from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import StrategyLike, strategy_named
 from offcut.polyhedral import bounded, forget
 from offcut.proof import Certificate
@@ -40,6 +40,7 @@ from offcut.schedule.decisions import (
 from offcut.schedule.refusing import at_line
 
 
+@trim_traceback
 def create_schedule(
     output: Tensor | Sequence[Tensor] | Program, inputs: Sequence[Tensor] | None = None
 ) -> HandSchedule:
@@ -94,10 +95,18 @@ def replayed(
 
 
 def applied(nests: Nests, step: Primitive) -> Nests:
-    """`nests` after one primitive.
+    """Return `nests` after one primitive.
 
-    Raises PartitionError where it names what is not there, or its theorem fails.
+    Raises PartitionError if it names what is not there, if its theorem fails, or if it changes loops
+    that an instruction runs.
     """
+    changed = _applied(nests, step)
+    if not isinstance(step, Tensorize):
+        tensorize.check_covers_stand(nests, changed, step)
+    return changed
+
+
+def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
         case CacheRead():
             return graph.cache_read(nests, step)
@@ -125,6 +134,7 @@ def applied(nests: Nests, step: Primitive) -> Nests:
             assert_never(step)
 
 
+@trim_tracebacks
 class HandSchedule:
     """Primitives and the nests that they make; ``schedule[C]`` is the stage that writes ``C``."""
 
@@ -271,6 +281,7 @@ class HandSchedule:
         return str(self.lower())
 
 
+@trim_tracebacks
 class Stage:
     """A stage of a schedule: the loops around the stores of one buffer.
 

@@ -113,6 +113,11 @@ class Corrected:
             self._fit, self._learned = fit, len(np.unique(rows.schedule))
 
     @property
+    def has_learned(self) -> bool:
+        """Whether prices differ from the closed form: a model knows this program, or trials were learned from."""
+        return self.model is not None or self._fit is not None
+
+    @property
     def said(self) -> str:
         """What stands behind a price, in words."""
         by = [self.named] if self.model is not None else []

@@ -8,6 +8,7 @@ from math import fsum, inf
 
 from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Price
+from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.oracle.replay import replayed
 from offcut.tuning.oracle.space import alone
 from offcut.tuning.oracle.table import Table
@@ -66,11 +67,17 @@ class Chosen:
 def picks_of(
     table: Table, problem: Problem, default: Schedule, prices: Mapping[str, Maker]
 ) -> tuple[Pick, ...]:
-    """The oracle over the sweep, the default, then the point that each price finds the best of the table."""
+    """Return the oracle over the sweep, the default, then the point that each price finds the best of the table.
+
+    A price that corrects the closed form by what was learned has no pick if nothing was learned.
+    """
     chosen = {SWEEP: table.best, DEFAULT: default}
     for name, make in prices.items():
+        price = make(problem)
+        if isinstance(price, Corrected) and not price.has_learned:
+            continue
         weights = dict(zip(table.keys, (weight for _, weight in table.sizes), strict=True))
-        chosen[name] = min(table.points, key=Expected(make(problem), weights))
+        chosen[name] = min(table.points, key=Expected(price, weights))
     return tuple(
         Pick(who, one, table.regret(one), *table.of_oracle(table.seconds(one)))
         for who, one in chosen.items()
@@ -112,7 +119,13 @@ def explored_by(
             tell(f"{explorer}, {name}")
             problems = [replace(problem, seed=seed) for seed in seeds]
             given = explorer, trials, beyond
-            runs = [replayed(table, one, space, make(one), *given) for one in problems]
+            made = [make(one) for one in problems]
+            runs = [
+                replayed(table, one, space, price, *given)
+                for one, price in zip(problems, made, strict=True)
+            ]
+            if all(isinstance(price, Corrected) and not price.has_learned for price in made):
+                continue  # the rows of the closed form say the same
             by_count = dict(zip(trials, zip(*runs, strict=True), strict=True))
             mean = {count: fsum(some) / len(some) for count, some in by_count.items()}
             worst = {count: max(some) for count, some in by_count.items()}

@@ -50,6 +50,7 @@ class Findings:
     picks     made without a measurement
     explored  by explorers, replayed
     chosen    at run time, by the default; None: it has one way
+    learns    whether a price that learns was asked; it has a row only where it learned something
     """
 
     name: str
@@ -59,6 +60,7 @@ class Findings:
     picks: tuple[Pick, ...]
     explored: tuple[Explored, ...]
     chosen: Chosen | None
+    learns: bool = False
 
 
 def oracle(
@@ -133,6 +135,7 @@ def oracle(
             lambda said: tell(f"replayed {said}", next(done), replays),
         ),
         chosen_by(table, whole.first),
+        learns=LEARNED in prices,
     )
 
 

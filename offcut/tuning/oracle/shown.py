@@ -16,6 +16,7 @@ from offcut.experiment.plots import plot_lines
 from offcut.search import Outcome
 from offcut.tuning.oracle.run import Findings
 from offcut.tuning.overview import seconds_text, sizes_text
+from offcut.tuning.pricing.prices import LEARNED
 
 COLUMNS = ("kind", "who", "price", "at", "figure", "value")
 """Of the CSV: what is told, of whom, by which price, after how many trials or at which sizes."""
@@ -27,6 +28,10 @@ def facts(found: Findings) -> Iterator[str]:
     ended = ", ".join(f"{counts[o]:,} {o.value}" for o in Outcome if counts[o])
     yield f"{found.name}: {len(found.part.points):,} schedules, {found.part.said}; {ended}"
     yield f"quartiles of a time are {found.table.spread:.1%} of it apart, in the median"
+    if found.learns and not any(pick.who == LEARNED for pick in found.picks):
+        yield "no model knows this program and machine: without a measurement, the learned price is the closed form"
+    if found.learns and not any(one.price == LEARNED for one in found.explored):
+        yield "nothing was learned from these trials: the explorers go by the closed form"
     if found.chosen is None:
         yield "the default has one way, or not all of its ways were timed: no choice at run time is judged"
     else:

@@ -26,6 +26,7 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.simulator import Stall, simulate, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.errors import StreamError
+from tests.agree import nearly
 from tests.backends.accelerator.clocked import ends
 from tests.backends.accelerator.machines import shipped, small
 from tests.backends.accelerator.streams import stream
@@ -117,11 +118,11 @@ def test_bytes_and_energy_are_those_of_the_words() -> None:
         Place.WEIGHTS: 16 * 256,
         Place.ACCUMULATORS: 64 * 16 * (1 + 2 + 2 + 3 + 1),
     }
-    assert run.energy["multiply-adds"] == pytest.approx(16 * 256 * 0.3e-12)
-    assert run.energy["vector operations"] == pytest.approx(512 * 0.1e-12)
-    assert run.energy["main memory"] == pytest.approx(520 * 160e-12)
-    assert run.energy["inputs"] == pytest.approx(512 * 2.5e-12)
-    assert run.energy["weights"] == pytest.approx(4096 * 12.5e-12)
+    assert run.energy["multiply-adds"] == nearly(16 * 256 * 0.3e-12)
+    assert run.energy["vector operations"] == nearly(512 * 0.1e-12)
+    assert run.energy["main memory"] == nearly(520 * 160e-12)
+    assert run.energy["inputs"] == nearly(512 * 2.5e-12)
+    assert run.energy["weights"] == nearly(4096 * 12.5e-12)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +178,18 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
         "ph": "X",
         "pid": 0,
         "tid": 1,
-        "ts": 136,
-        "dur": 21,
-        "args": {"position": 3, "waited for load": 75},
+        "ts": nearly(136e6 / VTA.hertz),
+        "dur": nearly(21e6 / VTA.hertz),
+        "args": {"position": 3, "cycles": 21, "cycles waited for load": 75},
     }
+
+
+def test_a_trace_ends_when_the_machine_does() -> None:
+    for spec in (VTA, replace(VTA, hertz=2.5 * VTA.hertz)):
+        run = timed(TILE, spec)
+        events = json.loads(run.chrome_trace())["traceEvents"]
+        ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
+        assert max(ends) == nearly(1e6 * run.seconds)
 
 
 def test_a_run_is_drawn_and_told(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Instruction sets of the CPU, chosen from what a machine has before any code is generated.
 
 A missing feature aborts code generation, which Python cannot catch, so features are asked first.
-``OFFCUT_HIDE_FEATURES=avx512f,avx2`` hides some, so that every path can be tested on one machine.
+``OFFCUT_HIDE_FEATURES=avx512f,avx2`` hides some, and ``OFFCUT_MACHINE=zen5`` takes another machine's caches, rates and
+lack of features for this one's, so that every path can be tested on one machine.
 """
 
 from __future__ import annotations
@@ -109,13 +110,43 @@ class Host:
 
 
 def host() -> Host:
-    """This machine, less what ``OFFCUT_HIDE_FEATURES`` hides.
+    """This machine, less what ``OFFCUT_HIDE_FEATURES`` hides, as ``OFFCUT_MACHINE`` describes it.
 
-    Raises TargetError when a hidden name is no feature that offcut or LLVM knows.
+    Raises TargetError when a hidden name is no feature that offcut or LLVM knows, and for a description of no
+    processor of this architecture.
     """
     triple = llvm.get_process_triple()
+    architecture = _architecture(triple)
     features = _visible(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
-    return Host(triple, features, isa_of(features, own_machine(_architecture(triple), features)))
+    named = os.environ.get("OFFCUT_MACHINE", "")
+    if named:
+        features -= _not_stated(named, architecture)
+    return Host(triple, features, isa_of(features, own_machine(architecture, features, named)))
+
+
+@cache
+def _not_stated(named: str, architecture: str) -> frozenset[str]:
+    """Return the features of this host that other descriptions state and this one does not, with all that needs them.
+
+    Raises TargetError for a description of no processor of this architecture.
+    """
+    machine = processor(load(named))
+    if machine.architecture != architecture:
+        others = (name for name in shipped() if (features_of(name) or ("",))[0] == architecture)
+        raise TargetError(
+            "OFFCUT_MACHINE",
+            f"cannot describe this host as {named}",
+            because=f"that is {machine.architecture}, and this host is {architecture}",
+            help=(", ".join(others), 'target("cpu", machine=…) plans for another architecture'),
+        )
+    stated = frozenset(map(in_llvm, machine.features))
+    return _with_what_needs(_stated_features(architecture) - stated, _host_features())
+
+
+def _stated_features(architecture: str) -> frozenset[str]:
+    """What any shipped processor of an architecture has, in LLVM's names."""
+    there = filter(None, map(features_of, shipped()))
+    return frozenset(in_llvm(name) for own, names in there if own == architecture for name in names)
 
 
 def described(machine: Machine) -> Host:
@@ -128,8 +159,13 @@ def described(machine: Machine) -> Host:
 
 
 @cache
-def own_machine(architecture: str, features: frozenset[str]) -> Machine:
-    """This machine: the description that is nearest, with what the system says of cores and caches."""
+def own_machine(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+    """This machine: the description that is nearest, with what the system says of cores and caches.
+
+    named   the description that is taken instead, as it is: a shipped name, or a path
+    """
+    if named:
+        return replace(processor(load(named)), name="host")
     near = _kept_nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)

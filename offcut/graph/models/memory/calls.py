@@ -23,13 +23,17 @@ class Laid(NamedTuple):
     words     that kernels read
     pointers  of each array: the address that it is written to, the number of its base, and how many bytes behind that it begins
     calls     as `Batch` has them, each knowing the place of its words
-    outside   the numbers of arrays of which an element lies outside of their memory
+    outside   the numbers of arrays of which an element lies outside of their memory; unlike: of those that are unlike what their
+              kernels take
+    ends      of each array: how many bytes behind the base its memory ends
     """
 
     words: Array
     pointers: Array
     calls: Array
     outside: Array
+    unlike: Array
+    ends: Array
 
 
 class Calls:
@@ -101,7 +105,9 @@ class Calls:
         pointers = np.stack((self._pointers + address, numbers[:count], behind[:count]), axis=1)
         calls = self._calls.copy()
         calls[:, 1:4] += address
-        return Laid(words, pointers, calls, outside)
+        unlike = self.operands.unlike_kernels(values)
+        ends = starts + values.of(self.operands.length) * self.operands.item
+        return Laid(words, pointers, calls, outside, unlike, ends)
 
     def batch(self, first: int, end: int, laid: Laid) -> tuple[Batch, int]:
         """The calls from `first` to before `end`, all of machine code; and bytes of scratch of the greediest."""

@@ -47,6 +47,7 @@ class Operands:
     item     bytes of an element
     offset, shape, strides  in elements; axes that an array has not are of one element
     length   elements of the memory
+    kernel_shape  as the signatures of the kernels say it; of the graph's outputs, as `shape`
     """
 
     def __init__(
@@ -66,18 +67,52 @@ class Operands:
         rank = max((len(one.shape) for one in arrays), default=0)
         self.shape = self._table([one.shape for one in arrays], rank, ONE)
         self.strides = self._table([one.strides for one in arrays], rank, ZERO)
+        self.kernel_shape = self._table(
+            [*(shape for one in steps for shape in one.kernel_shapes), *(o.shape for o in outputs)],
+            rank,
+            ONE,
+        )
+        unequal = (self.kernel_shape != self.shape).any(axis=1)
+        native = [step.entry is not None for step in steps for _ in step.arrays]
+        lanes = [
+            (one.shape[-1], one.strides[-1]) if one.shape and code else (ONE, ONE)
+            for one, code in zip(arrays, (*native, *[False] * len(outputs)), strict=True)
+        ]
+        apart = [extent != ONE and stride != ONE for extent, stride in lanes]
+        self._unproved = np.flatnonzero(unequal | np.array(apart, np.bool_))
+        self._lanes = self._table([lanes[n] for n in self._unproved], 2, ONE)
 
     def offsets(self, values: Values) -> tuple[Array, Array]:
         """Where each array begins, in elements of its memory; and the numbers of those of which an element lies outside."""
-        shape, strides = values.of(self.shape), values.of(self.strides)
-        offset, length = values.of(self.offset), values.of(self.length)
+        shape, offset = values.of(self.shape), values.of(self.offset)
+        found: Array = np.where(shape.min(axis=1, initial=1) == 0, 0, offset)
+        return found, self._outside(values, shape, offset)
+
+    def moved_outside(self, values: Values, moves: Array) -> Array:
+        """Return the numbers of the arrays of which a kernel's element lies outside of its memory, where each begins `moves` elements
+        later.
+        """
+        return self._outside(values, values.now[self.kernel_shape], values.of(self.offset) + moves)
+
+    def unlike_kernels(self, values: Values) -> Array:
+        """Return the numbers of the arrays that are unlike what their kernels take: of another extent, or with a last axis whose elements
+        do not lie side by side. Most are seen to be alike at all sizes.
+        """
+        own = self._unproved
+        unequal = (values.now[self.kernel_shape[own]] != values.now[self.shape[own]]).any(axis=1)
+        extent, stride = values.now[self._lanes].T if len(own) else (own, own)
+        unlike: Array = own[unequal | ((extent > 1) & (stride != 1))]
+        return unlike
+
+    def _outside(self, values: Values, shape: Array, offset: Array) -> Array:
+        """Return the numbers of the arrays of which an element lies outside of their memory."""
+        strides, length = values.of(self.strides), values.of(self.length)
         reach = (shape - 1) * strides
         low = offset + np.minimum(reach, 0).sum(axis=1)
         high = offset + np.maximum(reach, 0).sum(axis=1)
         least = shape.min(axis=1, initial=1)
-        outside = (least < 0) | ((least > 0) & ((low < 0) | (high >= length)))
-        found: Array = np.where(least == 0, 0, offset)
-        return found, np.flatnonzero(outside)
+        outside: Array = (least < 0) | ((least > 0) & ((low < 0) | (high >= length)))
+        return np.flatnonzero(outside)
 
     def batch_strides(self, size: str) -> Array:
         """The stride of each array of a step along a size; 0 of those of kernels that do not run for a part of it."""
