@@ -146,7 +146,10 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
         return _truncated_quotient(t, x, y)
     if "float" not in t.result:
         raise Left(f"it rounds a quotient of {t.result} towards 0")
-    found = t.as_held(binary(t, "divide", x, y))
+    found = binary(t, "divide", x, y)
+    found = (
+        t.as_held(found) if isinstance(y, Ref) else found
+    )  # torch rounds it first, but by numbers
     up, down = t.node("ceil", found), t.node("floor", found)
     return t.node("where", t.node("less", found, 0.0), up, down)
 
