@@ -348,7 +348,8 @@ def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]
 
 
 def runs(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
-    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of.
+    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of. Rows of a masked tile that
+    are off do not run, those of a padded one do.
 
     extent   at least 0, in iterations
     """
@@ -377,7 +378,9 @@ def _run(segment: Segment) -> tuple[Expr, Expr]:
     """A segment's tiles; none where it does not exist."""
     count = ix.const(1) if segment.count is None else segment.count
     height, when = segment.height, segment.when
-    if segment.lets:
+    if segment.form is Form.MASK and segment.on is not None:
+        height = segment.on
+    elif segment.lets:
         # Where a bounded value is out of its range there are no tiles, of whatever height.
         values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}
         inside = all(let.hi > segment.heights[1] for let in segment.lets)

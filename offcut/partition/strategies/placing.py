@@ -42,6 +42,7 @@ class Segment:
     owned     ``lo, hi``: of what is executed, the coordinates this segment answers for
     predicate instances run only where ``x < hi`` of `owned`
     asked     the part of `when` without which `count` is not 0 by itself; of balanced tiles
+    on        of a tile that is masked or padded, how many of its instances are in the domain
     """
 
     role: Role
@@ -55,6 +56,7 @@ class Segment:
     lets: tuple[Bounded, ...] = ()
     predicate: bool = False
     asked: Expr | None = None
+    on: Expr | None = None
 
     @property
     def executed(self) -> tuple[Expr, Expr]:
@@ -165,6 +167,7 @@ class _Place:
             owned=(self.start, self.extent),
             when=both(*self.when, ix.compare("<", self.start, self.extent)),
             predicate=True,
+            on=ix.minimum(self.left, height),
         )
 
     def moved_back(self) -> Segment:
