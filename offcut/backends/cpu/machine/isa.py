@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.host import cache as objects
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.unpickle import unpickle
 from offcut.costmodel import Machine, features_of, load, processor, shipped
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
@@ -180,7 +181,10 @@ def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
     """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
     kept = objects.get_or_make(name, lambda: pickle.dumps(nearest(architecture, features)))
-    found: Machine = pickle.loads(kept)
+    try:
+        found: Machine = unpickle(kept)
+    except pickle.UnpicklingError:  # somebody else wrote it
+        return nearest(architecture, features)
     return found
 
 
