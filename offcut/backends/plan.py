@@ -13,6 +13,7 @@ from offcut.core.expr import Binary, Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
+from offcut.core.text.html import html_table
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 from offcut.schedule import Applied, Choice
@@ -151,13 +152,10 @@ class Plan:
     def _repr_html_(self) -> str:
         if not self._is_table:
             return f"<pre>{html.escape(str(self))}</pre>"
-        head, *body = self.rows()
-        cells = ["<tr>" + "".join(f"<th>{html.escape(c)}</th>" for c in head) + "</tr>"]
-        cells += [
-            "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>" for row in body
-        ]
-        title = html.escape(str(self).splitlines()[0])
-        return f"<p>{title}</p><table>{''.join(cells)}</table>"
+        title, *_ = str(self).splitlines()
+        after = str(self).splitlines()[len(self.rows()) + 1 :]
+        below = f"<pre>{html.escape(chr(10).join(after))}</pre>" if after else ""
+        return f"<p>{html.escape(title)}</p>{html_table(self.rows())}{below}"
 
 
 def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, int]) -> Plan:

@@ -41,6 +41,7 @@ class Form(Enum):
     """How the instances of a tile are executed."""
 
     FULL = "full"  # all of them, each is in the domain
+    GUARD = "guard"  # loops of the full extents, the condition tested in each instance
     MASK = "mask"  # those where the condition holds; the other lanes read nothing, write nothing
     PAD = "pad"  # all of them, on full-size copies of the operands; only owned results are stored
     SHIFT = "shift"  # all of them, some a second time, writing the same values again

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from offcut.core.extras import check_installed
-from offcut.partition.show.picture import write
+from offcut.partition.show.picture import new_figure, write
 
 
 def plot_lines(
@@ -33,12 +33,9 @@ def plot_lines(
     Raises TargetError when matplotlib is not installed, CallError where it cannot be written.
     """
     check_installed("plot", f"cannot draw {path}", "matplotlib")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(9, 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9, 5.5)
     axes = figure.add_subplot()
     for name, points in lines.items():
         if points:

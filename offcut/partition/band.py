@@ -214,14 +214,14 @@ class Band:
                 here = _counted(at, segment, start, height)
                 start = ix.add(lo, start)
                 hi_here, where = ix.add(start, height), None
-                if segment.predicate and segment.guarded is None:
+                if segment.predicate:
                     where = ix.compare("<", Var(loop.iter), hi)
                     hi_here = here.extreme("min", hi_here, hi)
                 mine = Range(start, hi_here, (start, height), where, part)
                 return self.level(rest, _with(ranges, step.loop, mine), here)
 
             single = segment.heights == (1, 1) and segment.count is not None
-            bare = segment.guarded is None and segment.when is None and not segment.lets
+            bare = not segment.predicate and segment.when is None and not segment.lets
             if sequential and single and bare and not rest:
                 # Instances that keep their order are one loop, not a tile each.
                 own = (ix.add(lo, segment.owned[0]), ix.add(lo, segment.owned[1]))
@@ -287,7 +287,7 @@ class Band:
             "and",
             (Compare("<=", lo, Var(loop.iter)), Compare("<", Var(loop.iter), hi)),
         )
-        form = replace(clipped, form=Form.MASK if free else Form.FULL)
+        form = replace(clipped, form=Form.MASK if free else Form.GUARD)
         masked = Range(start, ix.add(start, tile), (start, ix.const(tile)), inside, form)
         here = at.loop(counter, ix.const(0), left)
         made = self.level(rest, _with(ranges, step.loop, masked), here)
@@ -346,8 +346,6 @@ def _undecided(condition: Expr, at: Facts) -> Expr | None:
 def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:
     """`at`, inside the loop over the tiles of `segment` and its bounded values."""
     new = sorted((variables(start) | variables(height)) - at.known)
-    if len(new) == 1 and segment.guarded is not None:
-        return at.loop(new[0], *segment.owned)
     if len(new) == 1 and segment.count is not None and not segment.lets:
         return at.loop(new[0], ix.const(0), segment.count)
     return at

@@ -24,9 +24,10 @@ from offcut.core.program import (
 )
 from offcut.core.remembered import kept_property
 from offcut.core.text.expressions import count
+from offcut.core.text.html import html_table
 from offcut.core.walking import around, bound
 from offcut.errors import trim_tracebacks
-from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.placing import Segment, leading_form
 from offcut.polyhedral import Set, Space, instances
 from offcut.proof import Certificate, check_equal
 
@@ -68,8 +69,7 @@ class Piece:
     @property
     def form(self) -> Form:
         """How its tiles are executed, the most particular of its axes."""
-        forms = {segment.form for _, segment in self.segments}
-        return next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
+        return leading_form(segment.form for _, segment in self.segments)
 
     @kept_property
     def inside(self) -> tuple[tuple[Stmt, int], ...]:
@@ -78,14 +78,18 @@ class Piece:
         """
         found = [(path, stmt) for stmt, path in around(self.path[-1]) if isinstance(stmt, Store)]
         below, store = max(found, key=lambda one: sum(len(bound(stmt)) for stmt, _ in one[0]))
-        entered = (
+        return (*self.entered, *below, (store, 0))
+
+    @property
+    def entered(self) -> tuple[tuple[Stmt, int], ...]:
+        """What encloses the statement that runs the instances of one tile, with the block of each that is entered."""
+        return tuple(
             (
                 stmt,
                 next(k for k, block in enumerate(blocks(stmt)) if any(s is inner for s in block)),
             )
             for stmt, inner in pairwise(self.path)
         )
-        return (*entered, *below, (store, 0))
 
     @property
     def store(self) -> Store:
@@ -112,7 +116,7 @@ class Piece:
 
     @property
     def executed(self) -> Set:
-        """What actually runs: repeated and padded instances too."""
+        """What actually runs: repeated and padded instances too; none that a mask or a guard switches off."""
         return self._reached(_all_lanes)
 
     @property
@@ -169,8 +173,8 @@ class Piece:
 
 
 def _all_lanes(stmt: Stmt) -> Stmt:
-    """A tile with the lanes that are off as well."""
-    if isinstance(stmt, Tile) and stmt.form in (Form.MASK, Form.PAD):
+    """A tile with the instances that it runs and does not keep."""
+    if isinstance(stmt, Tile) and stmt.form is Form.PAD:
         return replace(stmt, where=None)
     return stmt
 
@@ -324,5 +328,18 @@ class Partition:
         return f"<partition {self.loops.name}: {pieces}, {covered} by microkernels>"
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><td>{html.escape(str(piece))}</td></tr>" for piece in self.pieces)
-        return f"<table>{rows}</table><pre>{html.escape(str(self.loops))}</pre>"
+        axes = tuple(dict.fromkeys(axis for piece in self.pieces for axis in piece.tile))
+        rows = [["stores", "role", *axes, "microkernel"]]
+        rows += [
+            [
+                piece.store.buffer,
+                piece.role,
+                *(
+                    f"{piece.roles[a].value} by {piece.tile[a]}" if a in piece.tile else ""
+                    for a in axes
+                ),
+                piece.microkernel or "loops",
+            ]
+            for piece in self.pieces
+        ]
+        return f"{html_table(rows)}<pre>{html.escape(str(self.loops))}</pre>"

@@ -16,7 +16,7 @@ from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Cutting, Made
 from offcut.partition.legality import check_few
-from offcut.partition.strategies.placing import Segment
+from offcut.partition.strategies.placing import Segment, leading_form
 from offcut.polyhedral import Facts
 
 # (statements, what is known there) -> the statements with the loops in them cut
@@ -122,10 +122,11 @@ class OneTile:
                 forms.add(segment.form)
                 if segment.form is Form.MASK:
                     masked.add(self.iters[k])
-        form = next((f for f in (Form.SHIFT, Form.PAD, Form.MASK) if f in forms), Form.FULL)
+        form = leading_form(forms)
         known = [c for c in conditions if c is not None]
         where = all_of(known) if known else None
-        kernel = self.cutting.cover(body, heights, frozenset(masked))
+        guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
+        kernel = None if guarded else self.cutting.cover(body, heights, frozenset(masked))
         return Tile(tuple(axes), body, where, form, role, kernel)
 
     def ordered(self, k: int, mine: Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
@@ -137,6 +138,10 @@ class OneTile:
                 assert mine.rect is not None
                 hi = ix.add(*mine.rect)
                 body = tuple(neutral_outside(stmt, mine.where) for stmt in body)
+            elif form is Form.GUARD:
+                assert mine.rect is not None
+                hi = ix.add(*mine.rect)
+                body = (If(mine.where, body),)
             elif hi == (ix.add(*mine.rect) if mine.rect else None):
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE

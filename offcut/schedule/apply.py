@@ -265,6 +265,12 @@ class Applying:
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
         self.check_cuts(lead, way.splits, free)
         self.check_units(way)
+        # Loops with conditions inside are no microkernel's; a cover says the order of their sum, and what is packed for it.
+        guarded = False
+        for cut in way.splits:
+            if cut.axis not in reduced and not cut.by_height:
+                with self.line(cut):
+                    guarded = guarded or cut.strategy.stepped(cut.heights).guards(cut.tile)
         found: Match | None = None
         before: tuple[GroupCut, ...] = ()
         if way.cover is not None:
@@ -279,7 +285,8 @@ class Applying:
         elif asked:
             rows = None if found is None else found.rows
             with self.line(next((cut for cut in way.splits if cut.axis == rows), way)):
-                cost = self.price(self.given, (lead, *rest), found, way, self.laid)
+                covered = None if guarded else found
+                cost = self.price(self.given, (lead, *rest), covered, way, self.laid)
         else:
             cost = Const(0.0, "float64")
         if way.pack is not None:
@@ -299,7 +306,7 @@ class Applying:
             tuple(cut for cut in way.splits if cut.axis not in reduced),
             tuple(cut for cut in way.splits if cut.axis in reduced),
             way.loops,
-            found,
+            None if guarded else found,
             around,
             way.inner,
         )

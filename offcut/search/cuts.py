@@ -147,7 +147,7 @@ def _keeps(strategy: Strategy, tile: int, masks: bool) -> bool:
     """
     found = _segments(strategy, tile)
     kinds = {Form.FULL, Form.SHIFT} | ({Form.MASK} if masks else set())
-    return bool(found) and all(one.form in kinds and one.guarded is None for one in found)
+    return bool(found) and all(one.form in kinds for one in found)
 
 
 def _segments(strategy: Strategy, tile: int) -> tuple[Segment, ...]:

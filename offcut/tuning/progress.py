@@ -11,9 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf, isfinite
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from offcut.tuning.campaign import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.progress import Task
 
 Tell = Callable[[Progress], None]
 
@@ -70,14 +75,35 @@ def shown(asked: bool | Tell | None, name: str, trials: int | None) -> Iterator[
         yield Lines(name, trials, sys.stderr)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    said = (TextColumn("{task.fields[said]}"), TimeElapsedColumn())
-    with Bar(*columns, *said, console=Console(stderr=True)) as bar:
+    with bar_on(Console(stderr=True)) as bar:
         task = bar.add_task(f"tune {name}", total=trials, said="")
         yield lambda progress: bar.update(task, completed=progress.trial, said=line(progress))
+
+
+def bar_on(console: Console) -> Bar:
+    """Return a bar of what is done, how many of how many, since when, and `said` in words: of a console that is too narrow
+    for all, the words and the bar are cut, never the numbers.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+    from rich.text import Text
+
+    class Words(TextColumn):
+        def render(self, task: Task) -> Text:
+            text = super().render(task)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            return text
+
+    return Bar(
+        Words("{task.description}", table_column=Column(max_width=30)),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
+        TimeElapsedColumn(table_column=Column(no_wrap=True)),
+        BarColumn(table_column=Column(max_width=20)),
+        Words("{task.fields[said]}", table_column=Column()),
+        console=console,
+    )
 
 
 def line(progress: Progress) -> str:

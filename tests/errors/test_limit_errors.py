@@ -213,7 +213,7 @@ def test_a_cut_is_taken_or_refused_whatever_was_asked_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     band = pattern("j <= i + 6 and j >= i - 6")
-    cuts = [{"i": "guard", "j": "cut"}, {"i": "cut", "j": "guard"}]
+    cuts = [{"i": "mask", "j": "cut"}, {"i": "cut", "j": "guard"}]
     monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", 200_000)  # the first takes less
 
     def is_taken(tail: dict[str, str]) -> bool:

@@ -110,14 +110,15 @@ def test_below_one_tile_no_body_runs() -> None:
         assert [points(piece.owned, 7) for piece in bodies] == [[]]
 
 
-def test_shift_repeats_and_pad_and_mask_run_lanes_past_the_end() -> None:
+def test_shift_repeats_pad_runs_past_the_end_and_mask_and_guard_do_not() -> None:
     def executed(tail: str, form: Form) -> list[tuple[int, ...]]:
         (piece,) = (piece for piece in symbolic_line(tail, 8).pieces if piece.form is form)
         return points(piece.executed, 11)
 
     assert executed("shift", Form.SHIFT) == [(i,) for i in range(3, 11)]
     assert executed("pad", Form.PAD) == [(i,) for i in range(8, 16)]
-    assert executed("mask", Form.MASK) == [(i,) for i in range(8, 16)]
+    assert executed("mask", Form.MASK) == [(i,) for i in range(8, 11)]
+    assert executed("guard", Form.GUARD) == [(i,) for i in range(11)]
 
 
 def test_balance_has_two_heights_that_differ_by_one_and_no_more_tiles_than_needed() -> None:

@@ -12,9 +12,10 @@ import numpy.typing as npt
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.interpret.values import evaluate_all
+from offcut.core.program import Form as TileForm
 from offcut.core.program import Role
 from offcut.costmodel.nests.calls import Array
-from offcut.partition import LADDER, AxisCut, Strategy, runs, segments
+from offcut.partition import LADDER, AxisCut, Strategy, runs_of, segments
 
 _EXTENT = Var("extent")
 
@@ -25,16 +26,18 @@ class Form:
 
     body   whether they are whole ones
     fixed  whether their height along the last axis is: their code has no loop along the lanes then
-    apart  whether each is one instance along the last axis, under a condition of its own or not
+    apart  whether each is one instance along the last axis
+    asked  instances along the last axis that ask whether they are in the domain, in whole vectors; 0: none do
     """
 
     body: bool
     fixed: bool
     apart: bool
+    asked: int = 0
 
     def around(self, other: Form) -> Form:
         """Of tiles that are cut along another axis, too, along which lanes run."""
-        return Form(self.body and other.body, other.fixed, other.apart)
+        return Form(self.body and other.body, other.fixed, other.apart, other.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +198,14 @@ def _symbolic(
     """What a strategy runs of an extent; None: of any."""
     found = []
     extent = _EXTENT if known is None else ix.const(known)
-    pairs = zip(runs(strategy, extent, tile), segments(strategy, extent, tile), strict=True)
-    for (count, height), segment in pairs:
-        single = ix.literal(height) == 1
+    every = segments(strategy, extent, tile)
+    for (count, height), segment in ((run, one) for one in every for run in runs_of(one)):
+        guarded = segment.form is TileForm.GUARD
         form = Form(
             segment.role is Role.BODY,
-            ix.literal(height) is not None,
-            segment.guarded is not None or (single and tile > 1),
+            guarded or ix.literal(height) is not None,
+            ix.literal(height) == 1 and tile > 1,
+            tile if guarded else 0,
         )
         if plain and segment.predicate and segment.count is None:
             height = ix.sub(segment.owned[1], segment.owned[0])

@@ -118,7 +118,8 @@ class Plain:
         if form.apart:
             return self.along(stage, None, lengths, fixed=False)
         if lane is not None:
-            return self.along(stage, lane, lengths, form.fixed)
+            every = np.maximum(lengths[lane], form.asked)
+            return self.along(stage, lane, {**lengths, lane: every}, form.fixed)
         choices = [None, *(axis.name for axis in stage.axes[-1:])]
         found = (self.along(stage, one, lengths, fixed=False) for one in choices)
         return min(found, key=lambda taken: float(taken.cycles.mean()))

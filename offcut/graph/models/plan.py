@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,9 @@ class ModelPlan:
                 f"products distributed over sums, unless distributive=False: {', '.join(self.distributed)}"
             )
         return "\n".join([*lines, *self.notes])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def planned(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,31 @@ if TYPE_CHECKING:
 def check_drawable(what: str) -> None:
     """Raises TargetError where matplotlib is not installed."""
     check_installed("plot", f"cannot draw {what}", "matplotlib")
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches, drawn without a display, which a notebook shows as a PNG, with or without pyplot."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = _picture()(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@cache
+def _picture() -> type[Figure]:
+    """The class of figures that say how a notebook shows them."""
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that is shown as a PNG."""
+
+        def _repr_png_(self) -> bytes:
+            made = BytesIO()
+            self.savefig(made, format="png", dpi=100)
+            return made.getvalue()
+
+    return Picture
 
 
 def check_format(op: str, path: str | Path) -> None:

@@ -22,7 +22,7 @@ from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, PartitionError
 from offcut.partition.pieces import Piece
 from offcut.partition.show.drawn import Nest, nests
-from offcut.partition.show.picture import check_drawable, write
+from offcut.partition.show.picture import check_drawable, new_figure, write
 from offcut.partition.show.rectangles import Area, Line, minus, outline, points, strips_of
 from offcut.partition.show.tile_shapes import TileShape, TooMany, first, tiles
 from offcut.partition.strategies.placing import Segment
@@ -105,12 +105,8 @@ def plot(
             because="more than 200,000 tiles, or rows of them, have a shape of their own",
             help=("a smaller size shows the same pieces",),
         ) from None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     heights = [panel.height for panel in panels]
-    figure = Figure(figsize=(_SIDE + 3.2, sum(heights) + 0.3), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(_SIDE + 3.2, sum(heights) + 0.3)
     grid = figure.subplots(len(panels), squeeze=False, gridspec_kw={"height_ratios": heights})
     names = [panel.nest.label for panel in panels]
     for panel, place in zip(panels, grid[:, 0], strict=True):
@@ -135,13 +131,14 @@ def _checked(partition: Partition, sizes: Mapping[str, int]) -> dict[str, int]:
     return values
 
 
-def _part(piece: Piece, plane: Sequence[str], found: Sequence[TileShape]) -> _Part:
-    """The tiles of a piece; what other parts ran before is not known here."""
+def _part(
+    piece: Piece, plane: Sequence[str], found: Sequence[TileShape], ran: Sequence[TileShape]
+) -> _Part:
+    """The tiles of a piece, by the instances that are wanted and by those that run; what other parts ran before is not known here."""
     segments = [segment for axis, segment in piece.segments if axis in plane]
-    pads = any(segment.form is Form.PAD for segment in segments)
     boxes = strips_of(tile.box for tile in found if tile.lanes)
     wanted = strips_of(strip for tile in found for strip in tile.shape)
-    run = strips_of((*boxes, *wanted)) if pads else wanted
+    run = strips_of(strip for tile in ran for strip in tile.shape)
     return _Part(
         role=_role(segments),
         label=_describe(piece, segments, len(plane), found),
@@ -165,7 +162,6 @@ def _describe(
     each = [{extent for tile in found for extent in tile.extents[k]} for k in (0, 1)]
     extents = " × ".join(_extents(one) for one in each[2 - axes :])
     form = "" if piece.form is Form.FULL else f" {piece.form.value}"
-    form += " guard" if any(segment.guarded for segment in segments) else ""
     return f"{_role(segments)} {extents}{form}: {piece.microkernel or 'loops'}"
 
 
@@ -199,11 +195,14 @@ class _Panel:
         seen: set[tuple[str | None, tuple[TileShape, ...]]] = set()
         for piece in nest.pieces:
             found = tuple(tiles(piece, nest.plane, values, self.at))
+            ran: Sequence[TileShape] = found
+            if any(segment.form is Form.PAD for _, segment in piece.segments):
+                ran = tiles(piece, nest.plane, values, self.at, kept=False)
             operator = piece.store.reduce
             if not found or (operator, found) in seen:
                 continue  # nothing runs, or the same tiles at another place of an axis not drawn
             seen.add((operator, found))
-            part = _part(piece, nest.plane, found)
+            part = _part(piece, nest.plane, found, ran)
             if any(s.form is Form.SHIFT for axis, s in piece.segments if axis in nest.plane):
                 part = replace(part, owned=minus(part.owned, before))
             others = [strip for one, area in met.items() if one != operator for strip in area]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Logic, Select, Var, substitute, variables, walk
-from offcut.core.program import Choose, For, Form, If, Let, Stmt, Tile, blocks
+from offcut.core.expr import Compare, Expr, Logic, Select, Var, reads_memory, variables
+from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
+from offcut.core.walking import around, bound
 from offcut.partition.pieces import Piece
 
 
@@ -32,20 +34,31 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """Runs where `condition` holds; with `costs`, where that of `chosen` is the least."""
+    """Runs where `condition` holds; with `costs`, where that of `chosen` is the least; with `ways`, where any of them has an instance.
+
+    pads  whether a padded tile runs the instances at which it does not hold
+    """
 
     condition: Expr | None = None
     costs: tuple[Expr, ...] = ()
     chosen: int = 0
+    ways: tuple[tuple[Step, ...], ...] = ()
+    pads: bool = False
 
     @property
     def needs(self) -> frozenset[str]:
-        """The names in it."""
-        parts = self.costs if self.condition is None else (self.condition,)
-        return frozenset(name for part in parts for name in variables(part))
+        """The names in it that it does not bind itself."""
+        found = {name for cost in self.costs for name in variables(cost)}
+        found |= set() if self.condition is None else variables(self.condition)
+        for way in self.ways:
+            bound: set[str] = set()
+            for step in way:
+                found |= needs(step) - bound
+                bound |= set() if isinstance(step, Test) else {step.name}
+        return frozenset(found)
 
 
-Step = Loop | Value | Test
+Step: TypeAlias = "Loop | Value | Test"
 
 
 def needs(step: Step) -> frozenset[str]:
@@ -59,83 +72,117 @@ def needs(step: Step) -> frozenset[str]:
             return step.needs
 
 
-def steps_of(piece: Piece, plane: Sequence[str]) -> list[Step]:
-    """What encloses the instances of the tiles of `piece`, outermost first, as far as the plane
-    needs it.
+def steps_of(piece: Piece, plane: Sequence[str]) -> list[list[Step]]:
+    """Return what encloses the instances of the tiles of `piece`, outermost first: a list for each place in a tile that has
+    all axes of the plane, of which most pieces have one.
 
+    What stands further inside, loops and conditions, is one test: whether it has an instance at a point of the plane.
     Conditions on data are left out: what they decide is not known before the program runs.
     """
-    path, leaf = [stmt for stmt, _ in piece.inside], len(piece.path) - 1
-    guarded = {name for name, segment in piece.segments if segment.guarded}
-    alias = _aliases(path, guarded)
-    missing = set(plane)
-    steps: list[Step] = []
+    outside = tuple(piece.entered)
+    places: dict[tuple[int, ...], tuple[list[Step], list[tuple[Step, ...]]]] = {}
+    for store, below in around(piece.path[-1]):
+        if not isinstance(store, Store):
+            continue
+        path = (*outside, *below)
+        depth = _depth(path, set(plane))
+        if depth is None:
+            continue
+        key = tuple(id(stmt) for stmt, _ in path[:depth])
+        if key not in places:
+            places[key] = list(_entered(path[:depth], len(outside))), []
+        pads = [Test(condition, pads=True) for condition in _padding(piece, store)]
+        places[key][1].append((*_entered(path[depth:], 0), *pads))
+    return [[*steps, *_inside(ways)] for steps, ways in places.values()]
 
-    def named(expr: Expr) -> Expr:
-        return substitute(expr, {old: Var(new) for old, new in alias.items()})
 
-    for place, (stmt, inner) in enumerate(zip(path, (*path[1:], None), strict=True)):
-        alone = inner is not None and any(block == (inner,) for block in blocks(stmt))
-        if not missing and not (isinstance(stmt, If | Let) and alone):
-            break
+def padded(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps without what a padded tile does not ask of the instances that it runs."""
+    left: list[Step] = []
+    for step in steps:
+        if isinstance(step, Test) and step.ways:
+            ways = tuple(tuple(padded(way)) for way in step.ways)
+            left += [replace(step, ways=ways)] if all(ways) else []
+        elif not isinstance(step, Test) or not step.pads:
+            left.append(step)
+    return left
+
+
+def _depth(path: Sequence[tuple[Stmt, int]], missing: set[str]) -> int | None:
+    """How many of the statements of `path` bind all names; None where they do not."""
+    for depth, (stmt, _) in enumerate(path, 1):
+        missing = missing - set(bound(stmt))
+        if not missing:
+            return depth
+    return None if missing else 0
+
+
+def _entered(path: Sequence[tuple[Stmt, int]], leaf: int) -> Iterator[Step]:
+    """The steps of statements of which these blocks are entered; from number `leaf` on they are of the tile itself."""
+    for place, (stmt, number) in enumerate(path):
         match stmt:
             case For(name, lo, hi):
-                lane = place >= leaf
-                if name in alias:
-                    name, lane = alias[name], True
-                    steps.append(Loop(name, named(lo), named(hi), lane, boxed=True))
-                elif name not in alias.values():
-                    steps.append(Loop(name, named(lo), named(hi), lane))
-                missing.discard(name)
-            case Let():
-                steps.append(Value(stmt.name, named(stmt.value)))
-            case Tile(axes):
+                yield Loop(name, lo, hi, lane=place >= leaf)
+            case Let(name, _, _, value):
+                yield Value(name, value)
+            case Tile(axes, _, where, form):
                 for axis in axes:
-                    if axis.iter not in alias.values():
-                        lo, hi = named(axis.start), named(ix.add(axis.start, axis.extent))
-                        steps.append(Loop(axis.iter, lo, hi, lane=True, boxed=True))
-                    missing.discard(axis.iter)
-                if stmt.where is not None:
-                    steps += _tests(named(stmt.where))
-            case If(condition, then, _):
-                if any(one is inner for one in then):
-                    steps += _tests(named(condition))
-                else:
-                    steps += _tests(Logic("not", (named(condition),)))
+                    end = ix.add(axis.start, axis.extent)
+                    yield Loop(axis.iter, axis.start, end, lane=True, boxed=True)
+                yield from () if where is None else _tests(where, form is Form.PAD)
+            case If(condition):
+                yield from _tests(condition if number == 0 else Logic("not", (condition,)))
             case Choose(options):
-                held = [any(one is inner for one in option.body) for option in options]
-                costs = tuple(named(option.cost) for option in options)
-                steps.append(Test(costs=costs, chosen=held.index(True)))
+                yield Test(costs=tuple(option.cost for option in options), chosen=number)
             case _:
                 pass
-    value = piece.store.value
-    padded = any(segment.form is Form.PAD for _, segment in piece.segments)
-    if padded and isinstance(value, Select):
-        bound = {step.name for step in steps if isinstance(step, Loop | Value)}
-        sizes = {size.name for size in piece.space.sizes}
-        steps += [t for t in _tests(named(value.condition)) if t.needs <= bound | sizes]
-    return steps
 
 
-def _aliases(path: Sequence[Stmt], guarded: set[str]) -> dict[str, str]:
-    """The loops over single guarded instances, and the axis whose coordinate each of them is."""
-    found: dict[str, str] = {}
-    loops = {stmt.iter for stmt in path if isinstance(stmt, For)}
-    for stmt in path:
-        starts: list[tuple[str, Expr]] = []
-        if isinstance(stmt, For):
-            starts = [(stmt.iter, stmt.lo)]
-        elif isinstance(stmt, Tile):
-            starts = [(axis.iter, axis.start) for axis in stmt.axes]
-        for name, start in starts:
-            if name in guarded and isinstance(start, Var) and start.name in loops:
-                found[start.name] = name
-    return found
+def _padding(piece: Piece, store: Store) -> Iterator[Expr]:
+    """The conditions outside of which padded terms of `store` are neutral."""
+    padded = {axis for axis, segment in piece.segments if segment.form is Form.PAD}
+    value = store.value
+    while isinstance(value, Select):
+        match value.condition:
+            case Compare("<", Var(name)) if store.reduce is not None and name in padded:
+                yield value.condition
+            case _:
+                return
+        value = value.then
 
 
-def _tests(condition: Expr) -> list[Test]:
+def _inside(ways: Sequence[tuple[Step, ...]]) -> Iterator[Test]:
+    """What is asked of a point of the plane: nothing, where a statement runs at every one; each condition by itself, where there is one way
+    to all statements.
+    """
+    known = [tuple(_known(way)) for way in dict.fromkeys(ways)]
+    least = [way for way in dict.fromkeys(known) if not any(set(w) < set(way) for w in known)]
+    if any(not way for way in least):
+        return
+    if len(least) > 1:
+        yield Test(ways=tuple(least))
+        return
+    for way in least:
+        bound = {step.name for step in way if not isinstance(step, Test)}
+        yield from (s for s in way if isinstance(s, Test) and not s.needs & bound)
+        rest = tuple(s for s in way if not isinstance(s, Test) or s.needs & bound)
+        yield from (Test(ways=(rest,)),) if rest else ()
+
+
+def _known(way: Sequence[Step]) -> Iterator[Step]:
+    """The steps whose bounds and conditions no data decides: a loop over data may have iterations."""
+    unknown: set[str] = set()
+    for step in way:
+        reads = isinstance(step, Loop) and (reads_memory(step.lo) or reads_memory(step.hi))
+        reads = reads or (isinstance(step, Value) and reads_memory(step.value))
+        if not reads and not needs(step) & unknown:
+            yield step
+        elif not isinstance(step, Test):
+            unknown.add(step.name)
+
+
+def _tests(condition: Expr, pads: bool = False) -> list[Test]:
     """A test for each part of a conjunction, but for those that depend on data."""
     if isinstance(condition, Logic) and condition.op == "and":
-        return [test for part in condition.args for test in _tests(part)]
-    data = any(isinstance(node, Load) for node in walk(condition))
-    return [] if data else [Test(condition)]
+        return [test for part in condition.args for test in _tests(part, pads)]
+    return [] if reads_memory(condition) else [Test(condition, pads=pads)]

@@ -18,7 +18,7 @@ from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.partition.pieces import Piece
 from offcut.partition.show.rectangles import Area, Interval, joined, strips_of
-from offcut.partition.show.steps import Loop, Step, Test, Value, needs, steps_of
+from offcut.partition.show.steps import Loop, Step, Test, Value, needs, padded, steps_of
 from offcut.partition.strategies.placing import ITER
 
 TOGETHER = 20_000  # tiles of a product, beyond which neighbours are given as one
@@ -55,6 +55,7 @@ def tiles(
     plane: Sequence[str],
     sizes: Mapping[str, int],
     at: Mapping[str, int] | None = None,
+    kept: bool = True,
 ) -> list[TileShape]:
     """The tiles of `piece` that run, in the plane of one or two of its axes.
 
@@ -62,15 +63,23 @@ def tiles(
     sizes  by their names in the program
     at     the iteration that is drawn of loops that move the tiles and are no axis of the plane, as
            `first` finds them; by default the first one in which a tile runs
+    kept   whether the shapes are of the instances that are wanted; else of all that run, those among them that a padded
+           tile does not keep
 
     Raises TooMany where they are no product, and more than 200,000.
     """
-    return _Walk(steps_of(piece, plane), plane, sizes, at or {}).found()
+    every = steps_of(piece, plane)
+    ways = every if kept else [padded(steps) for steps in every]
+    return [tile for way in ways for tile in _Walk(way, plane, sizes, at or {}).found()]
 
 
 def first(piece: Piece, plane: Sequence[str], sizes: Mapping[str, int]) -> dict[str, int]:
     """The first iteration with a tile of every loop that moves tiles and is no axis of the plane."""
-    return _Walk(steps_of(piece, plane), plane, sizes, {}).first()
+    found: dict[str, int] = {}
+    for steps in steps_of(piece, plane):
+        for name, value in _Walk(steps, plane, sizes, {}).first().items():
+            found[name] = min(value, found.get(name, value))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +136,29 @@ class _Walk:
     def holds(self, test: Test, env: Mapping[str, int]) -> bool:
         if test.condition is not None:
             return bool(self.at(test.condition, env))
+        if test.ways:
+            return any(self.runs(way, dict(env)) for way in test.ways)
         values = {**self.sizes, **env}
         costs = [float(evaluate(cost, values)) for cost in test.costs]
         costs = [math.inf if math.isnan(cost) else cost for cost in costs]
         return costs.index(min(costs)) == test.chosen
+
+    def runs(self, steps: Sequence[Step], env: _Env) -> bool:
+        """Whether something has an instance inside of `steps`."""
+        if not steps:
+            return True
+        step, rest = steps[0], steps[1:]
+        match step:
+            case Test():
+                return self.holds(step, env) and self.runs(rest, env)
+            case Value(name, value):
+                return self.runs(rest, {**env, name: self.at(value, env)})
+            case Loop(name, lo, hi):
+                for here in range(self.at(lo, env), self.at(hi, env)):
+                    self.count()
+                    if self.runs(rest, {**env, name: here}):
+                        return True
+                return False
 
     def found(self) -> list[TileShape]:
         drawn = self.drawn()

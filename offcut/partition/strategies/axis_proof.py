@@ -85,7 +85,7 @@ def _run(space: Space, segment: Segment) -> list[Strip]:
 
     def tile(start: Expr, height: Expr) -> tuple[Stmt, ...]:
         where = None
-        if segment.predicate and segment.guarded is None:
+        if segment.predicate:
             where = ix.compare("<", Var("x"), segment.owned[1])
         store = Store("x", (Var("x"),), ix.const(0))
         return (Tile((TileAxis("x", start, height),), (store,), where, segment.form),)

@@ -93,6 +93,10 @@ class Strategy:
         """Whether instances run that are none, and add neutral terms."""
         return any(s.form is Form.PAD for s in segments(self, EXTENT, tile))
 
+    def guards(self, tile: int) -> bool:
+        """Return whether some tiles are loops of full extents that ask a condition in each instance."""
+        return any(s.form is Form.GUARD for s in segments(self, EXTENT, tile))
+
     def by_row(self, tile: int) -> Strategy | None:
         """Of `CUT`, `MASK` and `GUARD` the one that it is, which treat each row of a tile by itself."""
         if self.among:
@@ -155,7 +159,7 @@ def _ours(function: Give) -> Strategy:
 
 
 def _guard(axis: TiledAxis) -> Iterator[Take]:
-    """Always · smallest code · an `if` in every instance: the naive baseline."""
+    """Always · one code for all tiles · loops of full extents with an `if` inside, what a compiler makes that does not partition: the baseline."""
     yield axis.guarded()
 
 
@@ -348,16 +352,32 @@ def runs(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr]
 
     extent   at least 0, in iterations
     """
-    return tuple(_run(segment) for segment in segments(strategy, extent, tile))
+    return tuple(run for one in segments(strategy, extent, tile) for run in runs_of(one))
+
+
+def runs_of(segment: Segment) -> tuple[tuple[Expr, Expr], ...]:
+    """Return (how many, their height) of the tiles of a segment, in order: of guarded tiles the full ones, and what the last one has in
+    the domain.
+    """
+    if segment.form is Form.GUARD:
+        left = ix.sub(segment.owned[1], segment.owned[0])
+        rest = ix.mod(left, segment.height)
+        full = ix.floordiv(left, segment.height), segment.height
+        runs = (full, (ix.minimum(rest, 1), rest)) if rest != ix.const(0) else (full,)
+        if segment.when is None:
+            return runs
+        when, none = segment.when, ix.const(0)
+        return tuple(
+            (Select(when, count, none), Select(when, height, none)) for count, height in runs
+        )
+    return (_run(segment),)
 
 
 def _run(segment: Segment) -> tuple[Expr, Expr]:
     """A segment's tiles; none where it does not exist."""
     count = ix.const(1) if segment.count is None else segment.count
     height, when = segment.height, segment.when
-    if segment.guarded is not None:
-        count, height = ix.sub(segment.owned[1], segment.owned[0]), ix.const(1)
-    elif segment.lets:
+    if segment.lets:
         # Where a bounded value is out of its range there are no tiles, of whatever height.
         values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}
         inside = all(let.hi > segment.heights[1] for let in segment.lets)

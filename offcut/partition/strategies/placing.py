@@ -7,6 +7,7 @@ as a finite union over the literals of q.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offcut.core import index as ix
@@ -40,7 +41,6 @@ class Segment:
     owned     ``lo, hi``: of what is executed, the coordinates this segment answers for
     predicate instances run only where ``x < hi`` of `owned`
     asked     the part of `when` without which `count` is not 0 by itself; of balanced tiles
-    guarded   not a tile but single instances, in tiles of this many, each under its own `if`
     """
 
     role: Role
@@ -54,14 +54,21 @@ class Segment:
     lets: tuple[Bounded, ...] = ()
     predicate: bool = False
     asked: Expr | None = None
-    guarded: int | None = None
 
     @property
     def executed(self) -> tuple[Expr, Expr]:
-        """``lo, hi``: the coordinates that run, the repeated, padded and masked ones among them."""
-        if self.form in (Form.SHIFT, Form.PAD, Form.MASK):
+        """``lo, hi``: the coordinates that run, the repeated and padded ones among them."""
+        if self.form in (Form.SHIFT, Form.PAD):
             return self.start, ix.add(self.start, self.height)
         return self.owned
+
+
+def leading_form(forms: Iterable[Form]) -> Form:
+    """Return the form of a tile whose axes have `forms`: the most particular of them."""
+    return max(forms, key=_PARTICULAR.index, default=Form.FULL)
+
+
+_PARTICULAR = (Form.FULL, Form.GUARD, Form.MASK, Form.PAD, Form.SHIFT)
 
 
 def placed(takes: Takes, extent: Expr, tile: int) -> tuple[Segment, ...]:
@@ -173,18 +180,17 @@ class _Place:
         )
 
     def guarded(self) -> Segment:
-        """Single instances, each under a condition."""
+        """Tiles of one height, edge to edge, the last of which may reach past the end: each instance is tested."""
         return Segment(
             role=Role.BODY,
-            form=Form.FULL,
+            form=Form.GUARD,
             start=ix.add(self.start, ix.mul(self.tile, ITER)),
-            height=ix.const(1),
-            heights=(1, 1),
+            height=ix.const(self.tile),
+            heights=(self.tile, self.tile),
             owned=(self.start, self.extent),
             count=ix.ceildiv(self.left, self.tile),
             when=both(*self.when),
             predicate=True,
-            guarded=self.tile,
         )
 
     def balanced(self) -> tuple[Segment, Segment]:

@@ -30,14 +30,7 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
     counter = "" if once else names.fresh(f"{axis}_tile")
     values[ITER.name] = Var(counter) if counter else ix.const(0)
     start = ix.simplify(named(segment.start))
-    single = ""
-    if segment.guarded is not None:
-        single = names.fresh(f"{axis}_one")
-        guard = ix.compare("<", Var(single), segment.owned[1])
-        body: tuple[Stmt, ...] = (If(guard, inside(Var(single), ix.const(1))),)
-        body = (For(single, start, ix.add(start, segment.guarded), body),)
-    else:
-        body = inside(start, ix.simplify(named(segment.height)))
+    body = inside(start, ix.simplify(named(segment.height)))
     if counter and segment.count is not None:
         body = (For(counter, ix.const(0), ix.simplify(named(segment.count)), body, segment.role),)
     for let in reversed(segment.lets):
@@ -45,8 +38,8 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
         assert isinstance(name, Var)
         body = (Let(name.name, let.lo, let.hi, let.value, body),)
         names.release(name.name)
-    for name_used in filter(None, (counter, single)):
-        names.release(name_used)
+    if counter:
+        names.release(counter)
     if segment.when is not None and ix.literal(segment.when) is None:
         body = (If(segment.when, body),)
     return body

@@ -170,7 +170,7 @@ class TiledAxis:
         return self._take("moved_back", ix.const(self._tile))
 
     def guarded(self) -> Take:
-        """What is left one instance at a time, each under a condition, in tiles of `tile`."""
+        """What is left in tiles of `tile`, whose loops have that extent: a condition in each instance."""
         return self._take("guarded", ix.const(self._tile))
 
     def balanced(self) -> Take:

@@ -129,6 +129,20 @@ def tiles_of(stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]) ->
             raise NotStructural("a statement among the tiles of a band")
 
 
+def unguarded(place: Place, loop: For) -> Place:
+    """Return `place` with the condition in which its body stands as a part of it, where `loop`, which it runs, has no such condition."""
+    names = {name for name, _, _ in place.axes}
+    match place.body, loop.body:
+        case (If(condition, _, ()),), (If(same),) if condition == same:
+            return place
+        case (If(condition, then, ()),), _ if not reads_memory(condition) and all(
+            isinstance(part, Compare) and variables(part) & names for part in conjuncts(condition)
+        ):
+            return replace(place, where=(*place.where, *conjuncts(condition)), body=then)
+        case _:
+            return place
+
+
 def unmasked(place: Place, at: Facts) -> Place:
     """`place`, where each term is masked to nothing outside a condition: only where that holds."""
     stores = [s for s in statements(place.body) if isinstance(s, Store)]

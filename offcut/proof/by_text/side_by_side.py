@@ -51,7 +51,15 @@ from offcut.polyhedral import Dependence, Facts, Space, dependences, kept
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
 from offcut.proof.by_text.known_equal import alike, idle, same_store, settled
-from offcut.proof.by_text.places import NotStructural, Place, Steps, tile_at, tiles_of, unmasked
+from offcut.proof.by_text.places import (
+    NotStructural,
+    Place,
+    Steps,
+    tile_at,
+    tiles_of,
+    unguarded,
+    unmasked,
+)
 
 
 def check_side_by_side(space: Space, source: Program, emitted: Program) -> bool:
@@ -326,6 +334,7 @@ class _SideBySide:
 
     def line(self, loop: For, places: Sequence[Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
+        places = [unguarded(place, loop) for place in places]
         kept = [unmasked(place, at) for place in places]
         self.masked |= any(one is not other for one, other in zip(kept, places, strict=True))
         check_in_turn(loop, kept, at, self.starts, ordered=self.carries(loop))

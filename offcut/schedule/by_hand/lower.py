@@ -227,8 +227,7 @@ class _Nest(Tiles):
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
-        tall = segment.height if segment.guarded is None else ix.const(segment.guarded)
-        shown = substitute(segment.start, bound), substitute(tall, bound)
+        shown = substitute(segment.start, bound), substitute(segment.height, bound)
         start, height = (ix.simplify(part) for part in shown)
         inner = replace(
             at,

@@ -16,6 +16,7 @@ from offcut.experiment.table import wide_console
 from offcut.partition.show.picture import check_format
 from offcut.tuning.oracle.run import Tell, oracle
 from offcut.tuning.oracle.shown import facts, plot, tables, to_csv
+from offcut.tuning.progress import bar_on
 
 
 def report(
@@ -57,10 +58,7 @@ def _shown(name: str) -> Iterator[Tell]:
         yield lambda what, done, count: None
         return
     from rich.console import Console
-    from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task(name)
-        yield lambda what, done, count: bar.update(
-            task, description=f"{name}: {what}", completed=done, total=count
-        )
+    with bar_on(Console(stderr=True)) as bar:
+        task = bar.add_task(name, said="")
+        yield lambda what, done, count: bar.update(task, completed=done, total=count, said=what)

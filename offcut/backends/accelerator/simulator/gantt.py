@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from offcut.backends.accelerator.isa import Load, Unit
 from offcut.backends.accelerator.simulator.timing import Event
-from offcut.partition.show.picture import check_drawable, write
+from offcut.partition.show.picture import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,11 +33,8 @@ def gantt(run: Run, path: str | Path | None) -> Figure:
     Raises TargetError without matplotlib, CallError where the picture cannot be written.
     """
     check_drawable("a run")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 2.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(12, 2.6)
     axes: Any = figure.add_subplot()
     rows = {unit: -number for number, unit in enumerate(Unit)}
     for unit in Unit:

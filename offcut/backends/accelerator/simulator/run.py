@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -107,7 +108,10 @@ class Run:
         return energy(self.work, self.spec)
 
     def chrome_trace(self) -> str:
-        """The events as JSON that chrome://tracing and Perfetto read; a cycle is shown as a microsecond."""
+        """Return the events as JSON that chrome://tracing and Perfetto read, in microseconds at the machine's clock; what was waited for is in
+        cycles, too.
+        """
+        microseconds = 1e6 / self.spec.hertz
         threads: list[dict[str, Any]] = [
             {
                 "name": "thread_name",
@@ -126,11 +130,12 @@ class Run:
                 "ph": "X",
                 "pid": 0,
                 "tid": tids[event.unit],
-                "ts": event.start,
-                "dur": event.end - event.start,
+                "ts": event.start * microseconds,
+                "dur": (event.end - event.start) * microseconds,
                 "args": {
                     "position": event.position,
-                    **{f"waited for {stall.value}": cycles for stall, cycles in event.waits},
+                    "cycles": event.end - event.start,
+                    **{f"cycles waited for {stall.value}": waited for stall, waited in event.waits},
                 },
             }
             for event in self.events
@@ -147,6 +152,9 @@ class Run:
         from offcut.backends.accelerator.simulator.gantt import gantt
 
         return gantt(self, path)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         rows = [

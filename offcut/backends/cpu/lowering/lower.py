@@ -36,6 +36,7 @@ from offcut.core.program import (
     Alloc,
     Choose,
     For,
+    Form,
     If,
     Let,
     Option,
@@ -293,6 +294,8 @@ class Lowering(Layout):
 
     def cover(self, tile: Tile) -> Parts | Refusal:
         """How the microkernel that `tile` names computes it."""
+        if tile.form is Form.GUARD:
+            return Refusal("its loops ask a condition in each instance")
         if tile.microkernel is None:
             return Refusal(nearest(self, tile, self.families.values()))
         family = self.families.get(tile.microkernel)

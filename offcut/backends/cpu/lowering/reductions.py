@@ -82,6 +82,19 @@ class Reductions(Expressions):
             for reducer, total in zip(terms.reducers, terms.kept(totals), strict=True)
         }
 
+    def first_lanes(self, width: int, count: str) -> str:
+        """Return the mask of the first `count` lanes of a vector, at least 0: compared in 32 bits, for a loop inside may ask again."""
+        f, kind = self.f, f"<{width} x i32>"
+        most = ir.minimum(f, count, str(width))
+        if ir.literal(most) is not None:
+            # A literal mask would be taken apart into loads of single elements.
+            most = f.let(f'call i64 asm "", "=r,0"(i64 {most}) memory(none)')
+        narrow = f.let(f"trunc i64 {most} to i32")
+        one = f.let(f"insertelement {kind} poison, i32 {narrow}, i32 0")
+        limit = f.let(f"shufflevector {kind} {one}, {kind} poison, {kind} zeroinitializer")
+        ramp = "<" + ", ".join(f"i32 {lane}" for lane in range(width)) + ">"
+        return f.let(f"icmp slt {kind} {ramp}, {limit}")
+
     def combined(self, store: Store, old: str, total: str) -> str:
         """``old op total`` of vectors of one lane."""
         assert store.reduce is not None
@@ -248,7 +261,7 @@ class _Terms:
         """
         low, mask = self.low, None
         if rest is not None and not ((ir.literal(rest) or 0) >= self.width):
-            mask = self._first(rest)
+            mask = low.first_lanes(self.width, rest)
         lanes = Lanes(self.width, self.loop.iter, mask)
         with low.bound(self.loop.iter, ir.add(low.f, self.start, done)):
             return [
@@ -296,19 +309,6 @@ class _Terms:
                 for pair in zip(values[:half], values[half:], strict=True)
             ]
         return list(values[0])
-
-    def _first(self, rest: str) -> str:
-        """The lanes before `rest`, which is positive."""
-        f, kind = self.low.f, f"<{self.width} x i32>"
-        most = ir.minimum(f, rest, str(self.width))
-        if ir.literal(most) is not None:
-            # A literal mask would be taken apart into loads of single elements.
-            most = f.let(f'call i64 asm "", "=r,0"(i64 {most}) memory(none)')
-        narrow = f.let(f"trunc i64 {most} to i32")
-        one = f.let(f"insertelement {kind} poison, i32 {narrow}, i32 0")
-        limit = f.let(f"shufflevector {kind} {one}, {kind} poison, {kind} zeroinitializer")
-        ramp = "<" + ", ".join(f"i32 {lane}" for lane in range(self.width)) + ">"
-        return f.let(f"icmp slt {kind} {ramp}, {limit}")
 
 
 _OPERATION = {"sum": "+", "max": "max", "min": "min"}

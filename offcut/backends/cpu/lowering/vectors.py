@@ -8,7 +8,8 @@ the lanes for its terms (`reductions`), the last axis is a loop too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from math import gcd
 
@@ -25,7 +26,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
-from offcut.core.program import STATUS, For, If, Program, Stmt, Store, Tile, TileAxis
+from offcut.core.program import STATUS, For, Form, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.polyhedral import BACK, NEXT, SAME, coefficient
 
@@ -102,22 +103,22 @@ class Vectors(Instances):
             self.transposed(tile, axes, body[0])
             return
         if len(axes) > 1:
-            start = self.scalar(axes[0].start)
-            end = ir.add(self.f, start, self.active(tile, axes[0]))
-            with self.f.loop(start, end) as now, self.bound(axes[0].iter, now):
+            with self.each_row(tile, axes[0]):
                 self.rows(tile, axes[1:], body)
             return
         if not axes:
             self.instances(body, Lanes(1, None))
             return
         axis = axes[0]
-        start = self.scalar(axis.start)
-        count = ir.maximum(self.f, self.active(tile, axis), "0")
         if not self.apart(body, axis.iter) or self.reduces_in_lanes(body):
-            end = ir.add(self.f, start, count)
-            with self.f.loop(start, end) as now, self.bound(axis.iter, now):
+            with self.each_row(tile, axis):
                 self.instances(body, Lanes(1, None))
             return
+        if tile.form is Form.GUARD and any(limits(tile, axis.iter)):
+            self.guarded_lanes(tile, axis, body)
+            return
+        start = self.scalar(axis.start)
+        count = ir.maximum(self.f, self.active(tile, axis), "0")
         known, done = ir.literal(count), "0"
         most = at_most(axis.extent) if known is None else known
         for width in self.widths(body, most):
@@ -144,6 +145,44 @@ class Vectors(Instances):
             mask = e.compare("<", "index", e.ramp(), limit)
             multiple = gcd(ix.multiple_of(axis.start), width)
             self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
+
+    @contextmanager
+    def each_row(self, tile: Tile, axis: TileAxis) -> Iterator[None]:
+        """Write a loop over an axis of a tile that lanes do not run along; of a guarded tile, over its whole extent, and each
+        iteration asks whether it is in the domain.
+        """
+        start = self.scalar(axis.start)
+        if tile.form is not Form.GUARD:
+            end = ir.add(self.f, start, self.active(tile, axis))
+            with self.f.loop(start, end) as now, self.bound(axis.iter, now):
+                yield
+            return
+        ends = [self.scalar(limit) for limit in limits(tile, axis.iter)]
+        end = ir.add(self.f, start, self.scalar(axis.extent))
+        with ExitStack() as inside:
+            now = inside.enter_context(self.f.loop(start, end))
+            inside.enter_context(self.bound(axis.iter, now))
+            for limit in ends:
+                within = self.f.let(f"icmp slt i64 {now}, {limit}")
+                inside.enter_context(self.f.when(within))
+            yield
+
+    def guarded_lanes(self, tile: Tile, axis: TileAxis, body: Sequence[Stmt]) -> None:
+        """Run `body` for all vectors of an axis of a guarded tile: in each, the lanes that are in the domain."""
+        start, extent = self.scalar(axis.start), self.scalar(axis.extent)
+        known = ir.literal(extent)
+        width = self.widths(body, known)[0]
+        with self.f.loop("0", extent, width) as now:
+            at, left = ir.add(self.f, start, now), str(width)
+            ends = [self.scalar(limit) for limit in limits(tile, axis.iter)]
+            if known is None or known % width:
+                ends.append(ir.add(self.f, start, extent))
+            for end in ends:
+                left = ir.minimum(self.f, left, ir.sub(self.f, end, at))
+            mask = self.first_lanes(width, ir.maximum(self.f, left, "0"))
+            multiple = gcd(ix.multiple_of(axis.start), width)
+            with self.bound(axis.iter, at):
+                self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
 
     def fetched_ahead(self, body: Sequence[Stmt], lanes: Lanes) -> None:
         """Ask for what `body` will stream through, some bytes from here, unless it loops inside.

@@ -312,6 +312,8 @@ class _Planner:
         operands = self.operands.best(lead)
         if not operands:
             return [self.plain(position, group, reduced, shared)]
+        if self.is_guarded(position, lead, operands[0].found):
+            operands = [self.as_it_lies(operands[0])]
         packs = any(operand.how == "packed" for operand in operands)
         ways: list[Way] = []
         costs: list[Expr] = []
@@ -328,6 +330,17 @@ class _Planner:
         given = self.given
         stay = worth(costs, given.sizes, given.assumptions, self.machine.policy.gain)
         return [ways[position] for position in stay]
+
+    def is_guarded(self, position: int, lead: Stage, found: Match) -> bool:
+        """Whether the tiles of a sum that a microkernel could compute are loops with conditions inside."""
+        mapped = [axis.name for axis in lead.axes if axis.name in (found.rows, found.columns)]
+        return GUARD in (self.named, *(self.by_axis.get((position, name)) for name in mapped))
+
+    def as_it_lies(self, operand: Operand) -> Operand:
+        """An operand of plain loops: they read rows of columns where these lie, and panels of any others."""
+        found = operand.found
+        direct = found.columns is not None and beside(found.by_columns, found.columns)
+        return replace(operand, how="direct") if direct else operand
 
     def plain(
         self,
@@ -459,4 +472,8 @@ class _Planner:
         if strategy is None:
             return (self.tiles.columns(lead, operand),)
         steps = (2 * lanes, lanes) if strategy == LADDER else None
-        return (self.divided(lead, AxisCut(name, strategy, 2 * lanes, steps)),)
+        tile = 2 * lanes
+        if strategy == GUARD:
+            extent = next(axis.extent for axis in lead.axes if axis.name == name)
+            tile = self.vectors(extent) * self.isa.lanes("float32")
+        return (self.divided(lead, AxisCut(name, strategy, tile, steps)),)

@@ -14,7 +14,7 @@ from offcut.core.program import Size
 from offcut.costmodel.closed.predicted import Prediction
 from offcut.costmodel.closed.shown.sampled import Sampled
 from offcut.errors import CallError
-from offcut.partition.show.picture import check_drawable, write
+from offcut.partition.show.picture import check_drawable, new_figure, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,11 +56,8 @@ def draw(title: str, label: str, found: Curve, path: str | Path | None) -> Figur
     Raises TargetError without matplotlib, CallError where the picture cannot be written.
     """
     check_drawable("the cost")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(7.0, 4.2)
     axes: Any = figure.subplots()
     axes.plot(found.values, found.seconds * 1e6, color="0.7", linewidth=1.0, zorder=1)
     for colour, name in zip(_COLOURS, dict.fromkeys(found.bound_by), strict=False):

@@ -1,0 +1,134 @@
+"""`guard`: loops of the full extents of their tiles, as vectors, with the conditions inside; the bits of every other strategy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.core import index as ix
+from offcut.core.program import Form, Tile, walk
+
+Case = tuple[oc.Tensor, list[oc.Tensor], list[tuple[tuple[int, ...], ...]]]
+
+
+def dense() -> Case:
+    n, m = oc.dim("n", max=300), oc.dim("m", max=300)
+    a, b = oc.placeholder((n, 24), name="A"), oc.placeholder((24, m), name="B")
+    sizes = ((0, 3), (1, 1), (13, 63), (14, 64), (15, 65), (43, 197))
+    return oc.ops.matmul(a, b), [a, b], [((rows, 24), (24, columns)) for rows, columns in sizes]
+
+
+def convolution() -> Case:
+    h, w = oc.dim("h", max=99), oc.dim("w", max=99)
+    image, kernel = oc.placeholder((2, 3, h, w), name="X"), oc.placeholder((18, 3, 3, 3), name="W")
+    shapes = [
+        ((2, 3, rows, columns), (18, 3, 3, 3)) for rows, columns in ((1, 1), (3, 14), (5, 29))
+    ]
+    return oc.ops.conv2d(image, kernel, padding=1), [image, kernel], shapes
+
+
+def softmax() -> Case:
+    n, m = oc.dim("n", max=300), oc.dim("m", min=1, max=300)
+    x = oc.placeholder((n, m), name="X")
+    return (
+        oc.ops.softmax(x),
+        [x],
+        [((rows, columns),) for rows, columns in ((1, 1), (3, 65), (9, 128))],
+    )
+
+
+def by_elements() -> Case:
+    n, m = oc.dim("n", max=300), oc.dim("m", max=300)
+    x = oc.placeholder((n, m), name="X")
+    doubled = oc.compute((n, m), lambda i, j: x[i, j] * 2.0 + 1.0, name="Y")
+    return (
+        doubled,
+        [x],
+        [((rows, columns),) for rows, columns in ((0, 5), (1, 63), (7, 64), (5, 130))],
+    )
+
+
+def columns_of_rows() -> Case:
+    n, m = oc.dim("n", max=300), oc.dim("m", max=300)
+    a, b = oc.placeholder((n, 24), name="A"), oc.placeholder((m, 24), name="B")
+    k = oc.reduce_axis(24, name="k")
+    made = oc.compute((n, m), lambda i, j: oc.sum(a[i, k] * b[j, k], axis=k), name="C")
+    return (
+        made,
+        [a, b],
+        [((rows, 24), (columns, 24)) for rows, columns in ((1, 1), (15, 65), (30, 40))],
+    )
+
+
+CASES: Sequence[Callable[[], Case]] = (dense, convolution, softmax, by_elements, columns_of_rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_guarded_tiles_give_the_bits_of_every_other_strategy(case: Callable[[], Case]) -> None:
+    described, inputs, shapes = case()
+    guard, auto = (oc.compile(described, inputs=inputs, strategy=s) for s in ("guard", "auto"))
+    rng = np.random.default_rng(0)
+    for one in shapes:
+        arrays = [rng.standard_normal(shape, dtype=np.float32) for shape in one]
+        np.testing.assert_array_equal(guard(*arrays), auto(*arrays))
+
+
+def test_a_tile_is_loops_of_its_full_extents_around_one_condition() -> None:
+    described, inputs, _ = dense()
+    kernel = oc.compile(described, inputs=inputs, strategy="guard")
+    (tile,) = (stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Tile))
+    assert (tile.form, tile.microkernel) == (Form.GUARD, None)
+    assert all(ix.literal(axis.extent) for axis in tile.axes)
+    text = kernel.source("loops")
+    assert re.search(r"where i < n and j < m  @body  @guard", text)
+    assert " if " not in text
+    assert "(n + " in text  # so many tiles as touch the rows: the last one, too, is a full one
+    assert oc.parse(text) == kernel.loops
+
+
+def test_the_columns_are_vectors_under_a_mask_and_each_row_asks_once() -> None:
+    described, inputs, _ = dense()
+    text = oc.compile(described, inputs=inputs, strategy="guard").source("llvm")
+    loads = [line for line in text.splitlines() if "call" in line and "@llvm.masked.load" in line]
+    assert loads
+    assert all(re.search(r"<\d+ x i1>", line) for line in loads)
+    fused = [line for line in text.splitlines() if "= call <" in line and "@llvm.fma" in line]
+    assert fused or "fmul contract <" in text
+
+
+def test_the_plan_says_why_no_microkernel_computes_guarded_tiles() -> None:
+    described, inputs, _ = dense()
+    plan = oc.compile(described, inputs=inputs, strategy="guard").plan(n=30, m=70)
+    assert [piece.microkernel for piece in plan.pieces] == ["vector loops"]
+    assert [piece.instances for piece in plan.pieces] == [30 * 70 * 24]
+    assert "its loops ask a condition in each instance" in str(plan)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        {"m": "guard", "n": "balance"},
+        {"m": "ladder", "n": "guard"},
+        {"k": "guard"},
+        {"m": "guard", "k": "guard"},
+    ],
+)
+def test_some_axes_may_be_guarded(tail: dict[str, Any]) -> None:
+    rows, columns, terms = (
+        oc.dim("rows", max=99),
+        oc.dim("columns", max=99),
+        oc.dim("terms", max=99),
+    )
+    a, b = oc.placeholder((rows, terms), name="A"), oc.placeholder((terms, columns), name="B")
+    k = oc.reduce_axis(terms, name="k")
+    made = oc.compute((rows, columns), lambda m, n: oc.sum(a[m, k] * b[k, n], axis=k), name="C")
+    kernel, auto = (oc.compile(made, inputs=[a, b], strategy=s) for s in (tail, "auto"))
+    rng = np.random.default_rng(1)
+    for shape in ((1, 0, 1), (1, 1, 1), (13, 8, 33), (15, 31, 64), (29, 70, 65)):
+        x, y = (rng.standard_normal(s, dtype=np.float32) for s in (shape[:2], shape[1:]))
+        np.testing.assert_array_equal(kernel(x, y), auto(x, y))
