@@ -41,10 +41,10 @@ demo: .venv-demo/installed .venv-demo/weights
 	$(DEMO) -m examples.sentences $(ARGS)
 
 test: .venv/installed
-	$(DEV) -m pytest -q -n $(JOBS) -m 'not slow' $(ARGS)
+	$(DEV) -m pytest -q -n $(JOBS) --dist worksteal -m 'not slow' $(ARGS)
 
 test-all: .venv/installed
-	$(DEV) -m pytest -q -n $(JOBS) -m '' $(ARGS)
+	$(DEV) -m pytest -q -n $(JOBS) --dist worksteal -m '' $(ARGS)
 
 test-machines: .venv/installed
 	$(DEV) -m tests.variants -n $(JOBS) $(ARGS)

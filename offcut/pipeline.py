@@ -25,6 +25,7 @@ from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
 from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
+from offcut.core.memo import forget
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.read_back import read_back
@@ -62,7 +63,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import PASS, bounded, check_promises, forget
+from offcut.polyhedral import PASS, bounded, check_promises
 from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,

@@ -130,9 +130,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave one case of `step` of a test to `make test`, drawn by their names, and the others to all."""
+    """Leave one case of `step` of a test to `make test`, drawn by their names, and the others to all.
+
+    On another machine each case has its turn.
+    """
     if part := config.getoption("--machine-part"):
         leave_machine_part(config, items, *map(int, part.split("/")))
+        return
     cases = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         if item.get_closest_marker("every") and not item.get_closest_marker("slow"):

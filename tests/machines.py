@@ -21,8 +21,8 @@ def host_threads(**changes: Any) -> Iterator[None]:
     """Kernels that are compiled inside are for a host whose threads are so described."""
     before = isa.own_machine
 
-    def changed(architecture: str, features: frozenset[str]) -> Machine:
-        machine = before(architecture, features)
+    def changed(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+        machine = before(architecture, features, named)
         return replace(machine, threads=replace(machine.threads, **changes))
 
     isa.own_machine = changed  # type: ignore[assignment]

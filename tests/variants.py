@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-STEP = 8
+STEP = 12
 _DEPENDS = re.compile(
     r"compil|kernel|target|machine|host|isa\b|jit\b|tune|measure|Children|encode|from_(onnx|torch)|CliRunner|docs"
 )
@@ -121,7 +121,7 @@ def main() -> int:
         chosen = [VARIANTS[number % len(VARIANTS)]]
     failed = []
     for one in chosen:
-        step = asked.step or (STEP * (2 * one.busy + 1) if asked.turn else 1)
+        step = asked.step or (STEP * (one.busy // 2 + 1) if asked.turn else 1)
         if run(one, f"{step}/{number // len(VARIANTS)}", options):
             failed.append(one.name)
     for name in failed:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from offcut.backends.base import Signature
 from offcut.core.expr import Binary, Expr
@@ -14,6 +15,7 @@ from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
 from offcut.core.text.html import html_table
+from offcut.costmodel import StageSeconds
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
 from offcut.schedule import Applied, Choice
@@ -54,6 +56,7 @@ class Plan:
     """The pieces that run at fixed sizes, and the ways that were considered.
 
     partition  that the pieces are of; None where a target plans by other means, and of loops
+    beside     predicted seconds of a call that belong to no piece: the call itself, and loops that have none
     notes      how the loops of a program run, and why; a program that is no computation has no pieces
     """
 
@@ -63,6 +66,7 @@ class Plan:
     considered: tuple[Considered, ...]
     partition: Partition | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    beside: float = 0.0
 
     def plot(self, path: str | Path | None = None) -> Any:
         """Draw the tiles that run; needs the extra ``plot``. `path` is where to write a picture."""
@@ -79,8 +83,8 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Predicted seconds of the whole call."""
-        return sum(one.seconds for one in self.considered if one.chosen)
+        """Predicted seconds of the whole call, those of `Kernel.cost`; where the schedule says what ways cost, by that."""
+        return self.beside + sum(one.seconds for one in self.considered if one.chosen)
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain data."""
@@ -88,6 +92,7 @@ class Plan:
             "kernel": self.kernel,
             "sizes": dict(self.sizes),
             "predicted_seconds": self.seconds,
+            "call_seconds": self.beside,
             "pieces": [
                 {
                     "stage": piece.stage,
@@ -140,6 +145,8 @@ class Plan:
         if self._is_table:
             lines[0] += f", predicted {_time(self.seconds)}"
             lines += _table(self.rows())
+            if self.beside:
+                lines.append(f"the call itself, predicted {_time(self.beside)}")
         lines += self.notes
         for one in self.considered:
             mark = "chosen" if one.chosen else "not chosen"
@@ -158,22 +165,42 @@ class Plan:
         return f"<p>{html.escape(title)}</p>{html_table(self.rows())}{below}"
 
 
-def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, int]) -> Plan:
+Pricing: TypeAlias = Callable[[Mapping[str, int], Mapping[int, int]], StageSeconds]
+"""The sizes of a call by the user's names, and options of its choices by number -> its predicted seconds."""
+
+
+def plan_at(
+    applied: Applied | None,
+    signature: Signature,
+    sizes: Mapping[str, int],
+    pricing: Pricing | None = None,
+) -> Plan:
     """The plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
+
+    pricing  what predicts a call; None: nests take what they compete by
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
     sizes = checked_sizes(signature, sizes)
     if applied is None:
-        return Plan(signature.name, dict(sizes), (), (), None)
+        beside = 0.0
+        if pricing is not None:
+            found = pricing(sizes, {})
+            beside = found.call + sum(found.stages.values())
+        return Plan(signature.name, dict(sizes), (), (), None, beside=beside)
     names = dict(applied.partition.users.sizes)
     values = {names[user]: value for user, value in sizes.items()}
     pieces: list[PlannedPiece] = []
     running: list[Piece] = []
     considered: list[Considered] = []
-    for choices in applied.choices:
-        costs = [float(evaluate(choice.cost, values)) for choice in choices]
-        best = costs.index(min(costs))
+    competing = [
+        [float(evaluate(choice.cost, values)) for choice in choices] for choices in applied.choices
+    ]
+    taken = [costs.index(min(costs)) for costs in competing]
+    beside = 0.0
+    if pricing is not None:
+        beside, competing = _priced(applied, competing, taken, partial(pricing, sizes))
+    for choices, costs, best in zip(applied.choices, competing, taken, strict=True):
         chosen = choices[best]
         considered += [
             Considered(choice.stage.label, choice.label, cost, position == best)
@@ -185,7 +212,56 @@ def plan_at(applied: Applied | None, signature: Signature, sizes: Mapping[str, i
         pieces += [_with_share(one, costs[best], total) for one in planned]
     runs = replace(applied.partition, pieces=tuple(running))
     notes = applied.partition.notes
-    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes)
+    return Plan(signature.name, dict(sizes), tuple(pieces), tuple(considered), runs, notes, beside)
+
+
+def _priced(
+    applied: Applied,
+    competing: Sequence[Sequence[float]],
+    taken: Sequence[int],
+    pricing: Callable[[Mapping[int, int]], StageSeconds],
+) -> tuple[float, list[list[float]]]:
+    """Predicted seconds of the call itself, and of every way of each nest; of one that is not taken, were it taken.
+
+    competing  seconds by which they compete, by nest
+    taken      the way that is
+    """
+    numbers = [nest for nest, choices in enumerate(applied.choices) if len(choices) > 1]
+    options = {number: taken[nest] for number, nest in enumerate(numbers)}
+    whole = pricing(options)
+    total = sum(whole.stages.values())
+    found = [list(costs) for costs in competing]
+    for nest, own in enumerate(_by_nest(applied, competing, taken, whole.stages)):
+        choices = applied.choices[nest]
+        if any(choice.given for choice in choices):
+            continue
+        found[nest] = [own] * len(choices)
+        for way in range(len(choices)):
+            if way != taken[nest]:
+                other = pricing({**options, numbers.index(nest): way})
+                found[nest][way] += sum(other.stages.values()) - total
+    return whole.call, found
+
+
+def _by_nest(
+    applied: Applied,
+    competing: Sequence[Sequence[float]],
+    taken: Sequence[int],
+    stages: Mapping[str, float],
+) -> list[float]:
+    """Seconds of stages by nest; those of stages that are in no nest's text go to the nests that have none, or to all."""
+    left, found = dict(stages), list[float]()
+    for choices, way in zip(applied.choices, taken, strict=True):
+        stored = {choices[way].stage.buffer, *(one.store.buffer for one in choices[way].pieces)}
+        found.append(sum(left.pop(name) for name in stored & left.keys()))
+    rest = sum(left.values())
+    if not rest:
+        return found
+    weights = [costs[way] for costs, way in zip(competing, taken, strict=True)]
+    without = [0.0 if own else weight for own, weight in zip(found, weights, strict=True)]
+    weights = without if sum(without) else weights
+    every = sum(weights) or 1.0
+    return [own + rest * weight / every for own, weight in zip(found, weights, strict=True)]
 
 
 def checked_sizes(

@@ -13,6 +13,7 @@ from offcut.backends.host import cache as objects
 from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
+from offcut.core.memo import forget
 from offcut.core.program import Kind, Program, canonical
 from offcut.core.remembered import kept_property
 from offcut.core.text.read_back import read_back
@@ -31,7 +32,6 @@ from offcut.polyhedral import (
     check_inside,
     check_program_fits,
     check_promises,
-    forget,
 )
 from offcut.proof.forms.zeros import conditions
 

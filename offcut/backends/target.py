@@ -20,20 +20,32 @@ from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
 from offcut.backends.host.call import python_callable
-from offcut.backends.plan import Plan, checked_sizes, plan_at
+from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
 from offcut.backends.proving import check_compiled
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.memo import forget
 from offcut.core.program import Program
-from offcut.costmodel import Cost, Device, Formulas, Hardware, Level, cost, formulas, processor
+from offcut.costmodel import (
+    Cost,
+    Device,
+    Formulas,
+    Hardware,
+    Level,
+    Machine,
+    StageSeconds,
+    cost,
+    formulas,
+    processor,
+    stage_seconds,
+)
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
-from offcut.polyhedral import forget
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
@@ -287,6 +299,18 @@ class Target(ABC):
         kernels = {kernel.name: kernel for kernel in self.microkernels(options)}
         return Hardware(machine, kernels, register_bytes, levels)
 
+    def pricing(self, planned: Planned, request: Request, options: Options) -> Pricing | None:
+        """What predicts the calls of a plan; None where the machine is no processor."""
+        if not isinstance(self.machine, Machine):
+            return None
+        hardware, users = self.hardware(options), dict(request.users.sizes)
+
+        def priced(sizes: Mapping[str, int], taken: Mapping[int, int]) -> StageSeconds:
+            given = {users[user]: size for user, size in sizes.items()}
+            return stage_seconds(planned.program, hardware, given, taken)
+
+        return priced
+
     def cost_of(
         self,
         planned: Planned,
@@ -389,7 +413,8 @@ class Target(ABC):
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
     ) -> Plan:
         """What is to be said of a plan at these sizes, by the users' names."""
-        made = plan_at(planned.applied, signature_of(*request.named), sizes)
+        pricing = self.pricing(planned, request, options)
+        made = plan_at(planned.applied, signature_of(*request.named), sizes, pricing)
         names = dict(request.users.sizes)
         given = {names[user]: n for user, n in made.sizes.items()}
         notes = answer(self, "notes", self.notes(planned, given, options))

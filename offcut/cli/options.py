@@ -1,8 +1,20 @@
-"""Pairs and whole numbers as options of commands write them."""
+"""Options that several commands have, and pairs and whole numbers as options write them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+
 from offcut.errors import DescribeError
+
+Certificates: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder with cert.pem and key.pem of the pool; else as dask is configured."
+    ),
+]
 
 
 def read_pair(command: str, option: str, text: str, help: tuple[str, ...]) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from offcut.cli.app import app, interruptible, refusals
+from offcut.cli.options import Certificates
 from offcut.cli.records import In, kept_trials
 from offcut.errors import DescribeError, OffcutError
 
@@ -38,8 +39,9 @@ def tune_command(
     threads: Annotated[int | None, typer.Option(min=1, help="That a call may use.")] = None,
     pool: Annotated[
         str | None,
-        typer.Option(help="tcp://host:port of a dask scheduler whose workers measure; or local."),
+        typer.Option(help="tls://host:port of a dask scheduler whose workers measure; or local."),
     ] = None,
+    certificates: Certificates = None,
     out: Annotated[Path | None, typer.Option(help="Where the schedule goes, too.")] = None,
 ) -> None:
     """Search, measure and record schedules of a program, and print the best for these sizes.
@@ -48,6 +50,7 @@ def tune_command(
     """
     from offcut.cli.files import read_program
     from offcut.experiment.outputs import check_writable
+    from offcut.search.pool import Pool
     from offcut.tuning.distribution import read_sizes
     from offcut.tuning.tune import tune
 
@@ -76,7 +79,7 @@ def tune_command(
             seed=seed,
             records=records,
             threads=threads,
-            pool=pool,
+            pool=None if pool is None else Pool(pool, certificates=certificates),
         )
     typer.echo(str(found))
     if out is not None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
 from offcut.core.dtypes import in_range, span
 from offcut.core.hashed import Hashed
+from offcut.core.memo import memo
 from offcut.errors import DescribeError
 
 MAX_HEIGHT = 200
@@ -317,7 +317,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
         pending += reversed(children(node))
 
 
-@lru_cache(maxsize=1 << 14)
+@memo(1 << 14)
 def variables(expr: Expr) -> frozenset[str]:
     """The names of all `Var` nodes."""
     if isinstance(expr, Var):
@@ -330,7 +330,7 @@ def reads_memory(expr: Expr) -> bool:
     return bool(all_loads(expr))
 
 
-@lru_cache(maxsize=1 << 14)
+@memo(1 << 14)
 def all_loads(expr: Expr) -> tuple[Load, ...]:
     """Every `Load` in an expression, parents first."""
     inside = (load for child in children(expr) for load in all_loads(child))
@@ -342,7 +342,7 @@ def loads(expr: Expr) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
     return iter(_guarded(expr))
 
 
-@lru_cache(maxsize=1 << 12)
+@memo(1 << 12)
 def _guarded(expr: Expr) -> tuple[tuple[Load, tuple[Expr, ...]], ...]:
     return tuple(_loads(expr, ())) if all_loads(expr) else ()
 

@@ -13,6 +13,7 @@ from math import gcd
 
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Compare, Const, Expr, Load, children, dtype_of, rebuild
+from offcut.core.memo import memo
 
 
 @lru_cache(maxsize=1 << 10, typed=True)
@@ -54,7 +55,7 @@ class Linear:
         return result
 
 
-@lru_cache(maxsize=1 << 14)
+@memo(1 << 14)
 def linear(expr: Expr) -> Linear:
     """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
     match expr:
@@ -165,7 +166,7 @@ def _extreme(op: str, a: Expr, b: Expr) -> Expr:
     return Binary(op, a, b)
 
 
-@lru_cache(1 << 14)
+@memo(1 << 14)
 def simplify(expr: Expr) -> Expr:
     """An index expression rebuilt in the canonical form, its operands first.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var
+from offcut.core.memo import memo
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ def _polynomial(terms: Mapping[tuple[str, ...], int]) -> Polynomial:
 _ZERO = _polynomial({})
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def constant(value: int) -> Polynomial:
     """A number."""
     return _polynomial({(): value})
 
 
-@lru_cache(maxsize=1024)
+@memo(1024)
 def variable(name: str) -> Polynomial:
     """A name."""
     return _polynomial({(name,): 1})

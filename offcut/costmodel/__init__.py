@@ -8,9 +8,11 @@ from offcut.costmodel.closed import (
     Hardware,
     HowExact,
     Level,
+    StageSeconds,
     cost,
     formulas,
     quantity,
+    stage_seconds,
     table,
 )
 from offcut.costmodel.closed_form import (
@@ -47,6 +49,7 @@ __all__ = [
     "MainMemory",
     "Memory",
     "Roofline",
+    "StageSeconds",
     "StatementPrices",
     "Threads",
     "TileUnit",
@@ -66,6 +69,7 @@ __all__ = [
     "rows_seconds",
     "shipped",
     "shortened",
+    "stage_seconds",
     "table",
     "tile_cycles",
     "tile_price",

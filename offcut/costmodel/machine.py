@@ -5,6 +5,7 @@ A number's unit is in its name, or in what is said of it here; `source` says whe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -207,6 +208,23 @@ class Loops:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a kernel, beside what its loops take.
+
+    call_seconds  from Python, with arrays of numpy: arguments are read and checked, a result is allocated, the code is entered
+    way_seconds   of each way that competes in the call: its cost is evaluated and compared
+    """
+
+    call_seconds: float
+    way_seconds: float
+    source: str
+
+    def of(self, ways: Sequence[int]) -> float:
+        """Seconds of a call in which so many ways compete at each choice."""
+        return self.call_seconds + self.way_seconds * sum(count for count in ways if count > 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Threads:
     """Several threads on one call.
 
@@ -320,6 +338,7 @@ class Machine(Device):
     loops: Loops
     scalar: Operations
     vector: Operations
+    call: Call
     threads: Threads
     policy: Policy
     compiling: Compiling

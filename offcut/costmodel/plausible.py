@@ -35,6 +35,8 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "terms": (1, 1 << 16, "terms"),
     "multiply_adds": (0, 1 << 20, "multiply-adds per cycle"),
     "nanometres": (1, 10_000, "nanometres"),
+    "call_seconds": (0, 1e-3, "seconds"),
+    "way_seconds": (0, 1e-4, "seconds"),
 }
 """Least and most of a field, and its unit, by the name of the field."""
 

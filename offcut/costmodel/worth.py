@@ -9,22 +9,28 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Size
+from offcut.costmodel.machine import Call
 
 _POINTS = 512  # calls that are looked at
 _SMALL = 64  # sizes up to it are half of them: there the tails of tiles decide
 
 
 def worth(
-    costs: Sequence[Expr], sizes: Sequence[Size], assumptions: Sequence[Expr], gain: float
+    costs: Sequence[Expr],
+    sizes: Sequence[Size],
+    assumptions: Sequence[Expr],
+    gain: float,
+    call: Call | None = None,
 ) -> tuple[int, ...]:
-    """The positions of the ways that stay: in each of some hundred calls that are allowed, the cheapest
-    of them costs at most ``1 + gain`` times what the cheapest of all does.
+    """The positions of the ways that stay: each of some hundred calls that are allowed, and that chooses among them, takes at
+    most ``1 + gain`` times as long as one that chooses among all.
 
     They leave one by one, first the one that is missed least, of equal ones the last.
 
     costs        seconds of each way, over the sizes
     assumptions  conditions over the sizes that every call meets
     gain         a share of the seconds of a call
+    call         what a call takes beside; None: nothing
     """
     stay = tuple(range(len(costs)))
     if len(stay) == 1:
@@ -32,11 +38,16 @@ def worth(
     seconds = _sampled(costs, sizes, assumptions)
     if not seconds.size:
         return stay
-    least = seconds.min(axis=0)
+
+    def taken(ways: Sequence[int]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        beside = 0.0 if call is None else call.of([len(ways)])
+        found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = seconds[list(ways)].min(axis=0)
+        return found + beside
+
+    every = taken(stay)
 
     def missed(position: int) -> float:
-        others = [other for other in stay if other != position]
-        return float((seconds[others].min(axis=0) / least).max())
+        return float((taken([other for other in stay if other != position]) / every).max())
 
     while len(stay) > 1:
         position = min(reversed(stay), key=missed)

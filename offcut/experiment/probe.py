@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
 from offcut.describe.microkernel import TileShape
 from offcut.experiment import loops
+from offcut.experiment.calls import call_samples
 from offcut.experiment.limits import Meter, levels, meter, tiles_permitted
 from offcut.experiment.machine import describe
 from offcut.experiment.timing import in_rounds
@@ -65,6 +66,7 @@ class Measured:
     units     multiply–adds per cycle, by the name of a unit of `near`
     memories  bytes per cycle, by the name of a level
     tiles     multiply–adds per cycle, by microkernel and tile
+    calls     seconds of a call, and of each way that competes in it, by the field of a description
     given     share of the time in which this process had its core, as it measured
     """
 
@@ -76,6 +78,7 @@ class Measured:
     memories: Mapping[str, Reading]
     tiles: Mapping[tuple[str, int, int], Reading]
     given: float
+    calls: Mapping[str, Reading] = field(default_factory=dict)
 
     def table(self) -> Table:
         """Everything with its spread."""
@@ -95,6 +98,8 @@ class Measured:
             yield name, reading, 1.0, "bytes/cycle"
         for (name, rows, columns), reading in self.tiles.items():
             yield f"{name} {rows}×{columns}", reading, 1.0, "multiply–adds/cycle"
+        for name, reading in self.calls.items():
+            yield name.replace("_seconds", ""), reading, 1e9, "ns"
 
 
 def measured() -> Measured:
@@ -120,6 +125,7 @@ def measured() -> Measured:
         for name, samples in found.items()
     }
     tiles = _tiles(host)
+    calls = {name: Reading.of(samples) for name, samples in call_samples(ROUNDS).items()}
     given = (time.process_time() - used) / (time.perf_counter() - wall)
     halves = {name: Reading(by_cycle[name].value / 2, by_cycle[name].spread) for name in units}
     return Measured(
@@ -131,6 +137,7 @@ def measured() -> Measured:
         {name: by_cycle[name] for name in memories},
         tiles,
         given,
+        calls,
     )
 
 

@@ -73,6 +73,8 @@ def complaints(found: Measured) -> tuple[str, ...]:
     told = []
     readings = {"the clock": found.clock, **found.units, **found.memories}
     readings |= {f"{kernel} {rows}×{n}": it for (kernel, rows, n), it in found.tiles.items()}
+    if "call_seconds" in found.calls:
+        readings["a call"] = found.calls["call_seconds"]
     apart = {name: it.spread for name, it in readings.items() if it.spread > APART}
     if apart:
         worst = max(apart, key=lambda name: apart[name])
@@ -113,6 +115,11 @@ def _lines(found: Measured, name: str, day: date) -> Iterator[str]:
         if {in_llvm(one) for one in unit.needs} <= found.host.features:
             yield from ("", "[[unit]]", f"name = {_text(unit.name)}")
             yield from _rate("multiply_adds", found.units.get(unit.name), near, by)
+    if found.calls:
+        yield from ("", "[call]")
+        yield from (f"{field} = {reading.value:.3g}" for field, reading in found.calls.items())
+        told = ", ".join(f"{field}{_sure(reading)}" for field, reading in found.calls.items())
+        yield f"source = {_text(f'{by}: {told}')}"
     for (kernel, rows, columns), reading in found.tiles.items():
         yield from ("", "[[microkernel]]", f"name = {_text(kernel)}")
         yield f"rows = {rows}"

@@ -67,10 +67,10 @@ class Dims:
     def size(self, expr: Expr) -> Any:
         """An index expression over the sizes of the graph, as one of the description."""
         own = extents.normal(expr)
-        if own in self.known or isinstance(own, Const) or not _is_affine(own):
+        if own in self.known or isinstance(own, Const) or not is_affine(own):
             return self.of(own)
         names = {name: self.of(Var(name)) for name in variables(own)}
-        return sympy_of(_in_quotients(own), names)
+        return sympy_of(in_quotients(own), names)
 
     def extent(self, described: Any) -> Expr:
         """An extent of a description as one of the graph."""
@@ -80,9 +80,9 @@ class Dims:
         return extents.at(found, self.extents)
 
 
-def _in_quotients(extent: Expr) -> Expr:
+def in_quotients(extent: Expr) -> Expr:
     """``a % k`` as ``a - k*(a//k)``, which a call checks."""
-    parts = tuple(map(_in_quotients, children(extent)))
+    parts = tuple(map(in_quotients, children(extent)))
     match extent:
         case Binary("%", _, Const()):
             a, by = parts
@@ -91,7 +91,7 @@ def _in_quotients(extent: Expr) -> Expr:
             return rebuild(extent, parts)
 
 
-def _is_affine(extent: Expr) -> bool:
+def is_affine(extent: Expr) -> bool:
     """Whether sets decide an extent as it is: no product of sizes, no maximum."""
     return not any(
         isinstance(part, Binary)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core.accesses import stored
+from offcut.core.memo import memo
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
@@ -34,7 +35,6 @@ from offcut.polyhedral import (
     check_program_fits,
     check_promises,
     dependences,
-    kept,
 )
 from offcut.proof import Certificate, Theorem, check_equal
 
@@ -183,7 +183,7 @@ def _choice(
     return None
 
 
-@kept(16)
+@memo(16)
 def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
     """By top-level statement: the buffers it writes, and what its loops carry, by iterator."""
     sequential: dict[int, set[str]] = {}

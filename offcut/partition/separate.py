@@ -46,6 +46,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.memo import memo
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -68,7 +69,7 @@ from offcut.core.walking import taken
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
 from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
-from offcut.polyhedral import Facts, GaveUp, Space, in_pass, kept
+from offcut.polyhedral import Facts, GaveUp, Space, in_pass
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
@@ -115,7 +116,7 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
         return Separated(program, tuple(Note(name, text) for name in asking))
 
 
-@kept(32)
+@memo(32)
 def _separated(given: Program, copies: int) -> Separated:
     program = canonical(given)
     limit = copies * max(1, _stores(program.body))

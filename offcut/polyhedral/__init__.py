@@ -38,7 +38,6 @@ from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.inside import sizes_inside
 from offcut.polyhedral.instances import instances, unbounded
 from offcut.polyhedral.intervals import INDEX_LIMIT
-from offcut.polyhedral.kept import forget, kept
 from offcut.polyhedral.limit import (
     PASS,
     REQUEST,
@@ -80,11 +79,9 @@ __all__ = [
     "coefficient",
     "coordinates",
     "dependences",
-    "forget",
     "greatest",
     "in_pass",
     "instances",
-    "kept",
     "outside_window",
     "over_sizes",
     "row_spacing",

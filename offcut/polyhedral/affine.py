@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import gcd
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ import islpy as isl
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
 from offcut.core.index import linear, multiple_of, sub
+from offcut.core.memo import memo
 from offcut.core.program import Size
 from offcut.core.remembered import kept_property
 from offcut.core.sizes import MAX_SIZE
@@ -143,7 +143,7 @@ def space_of(computation: Computation) -> Space:
     return Space(computation.sizes, computation.assumptions)
 
 
-@lru_cache(maxsize=1 << 14)
+@memo(1 << 14)
 def coefficient(part: Expr, axis: str) -> int | None:
     """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
     total = 0
@@ -165,7 +165,7 @@ class Spacing(NamedTuple):
 SAME, NEXT, BACK = Spacing(1, 0), Spacing(1, 1), Spacing(1, -1)
 
 
-@lru_cache(maxsize=1 << 14)
+@memo(1 << 14)
 def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
     """How neighbouring lanes along `axis` lie in an index; None where groups are not whole, or not alike.
 

@@ -14,10 +14,10 @@ from math import prod
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, reads_memory, substitute, variables
+from offcut.core.memo import memo
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.kept import kept
 from offcut.polyhedral.signs import holds_by_form
 
 _MOST = 1024  # combinations of bounded values
@@ -132,7 +132,7 @@ def _concerns(entry: Loop | Let | Expr, names: Set[str]) -> bool:
             return not names.isdisjoint(variables(entry))
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def _shows(space: Space, entries: Sequence[Loop | Let | Expr], condition: Expr) -> bool:
     lets = [entry for entry in entries if isinstance(entry, Let)]
     if prod(let.hi - let.lo for let in lets) > _MOST:

@@ -24,6 +24,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.interpret.run_arguments import declaration
+from offcut.core.memo import memo
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -50,7 +51,6 @@ from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import interval
-from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest
 
 
@@ -91,7 +91,7 @@ class Outside:
         return f"with {text}, " if text else ""
 
 
-@kept(64)
+@memo(64)
 def accesses_outside(
     program: Program, buffers: frozenset[str] | None = None
 ) -> tuple[Outside, ...]:
@@ -159,7 +159,7 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
     return rewrite(expr, rule)
 
 
-@kept(64)
+@memo(64)
 def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
     """The arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
     place is read from memory may be another one when that is read again.

@@ -23,10 +23,10 @@ import islpy as isl
 
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
+from offcut.core.memo import memo
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.remembered import kept_property
 from offcut.polyhedral.affine import Space, coordinates
-from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import smallest
 
 
@@ -275,7 +275,7 @@ def _relation(
     return isl.Map(f"{space.parameters}{{ [{xs}] -> [{', '.join(outs)}] : {where} }}")
 
 
-@kept(256)
+@memo(256)
 def _carried(parameters: str, ranks: tuple[int, int], level: int) -> isl.Map:
     """Pairs of instances in so many loops that agree before `level`, the first one earlier on it."""
     first = [f"a{k}" for k in range(ranks[0])]

@@ -15,9 +15,9 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.expr import Compare, Const, Expr, Var, variables
+from offcut.core.memo import memo
 from offcut.core.remembered import kept_property
 from offcut.polyhedral.affine import Set, Space, coordinates
-from offcut.polyhedral.kept import kept
 from offcut.polyhedral.witness import holds_at, smallest
 
 _KEPT = 1 << 14  # answers
@@ -156,7 +156,7 @@ class Facts:
         return made
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def _holds(space: Space, part: _Part, condition: Expr) -> bool:
     text = space.condition(negated(condition), coordinates(part[0]))
     if text is None:
@@ -164,7 +164,7 @@ def _holds(space: Space, part: _Part, condition: Expr) -> bool:
     return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -> Set:
     """Where all conditions hold that sets can say, within the facts of the sizes."""
     if not conditions:
@@ -174,7 +174,7 @@ def _known(space: Space, names: tuple[str, ...], conditions: tuple[Expr, ...]) -
     return known if text is None else known & _half(space, len(names), text)
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def _half(space: Space, rank: int, condition: str) -> isl.Set:
     """Where one condition holds, whatever the facts."""
     xs = ", ".join(f"x{k}" for k in range(rank))

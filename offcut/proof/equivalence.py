@@ -28,11 +28,12 @@ from functools import partial
 from itertools import islice
 
 from offcut.core.expr import loads
+from offcut.core.memo import memo
 from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, answered, bounded, kept
+from offcut.polyhedral import accesses_outside, answered, bounded
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -114,7 +115,7 @@ def check_equal(
     return _proved(source, emitted, reassociate, names, through or source, inside, most)
 
 
-@kept(32)
+@memo(32)
 def _proved(
     source: Program,
     emitted: Program,

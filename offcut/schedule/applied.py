@@ -16,13 +16,15 @@ class Choice:
     """One way to run a group.
 
     stage  the first of the group
-    cost   predicted seconds, a float64 expression in the sizes
+    cost   predicted seconds, a float64 expression in the sizes, by which it competes
+    given  whether the schedule says the cost, which somebody measured or wrote
     """
 
     label: str
     stage: Stage
     pieces: tuple[Piece, ...]
     cost: Expr
+    given: bool = False
 
 
 @dataclass(frozen=True)

@@ -462,8 +462,9 @@ class Applying:
         home = {id(piece.path[-1]): piece for piece in pieces}
         choices = tuple(
             tuple(
-                Choice(one.way.way.label, one.way.cut.group[0], of, one.way.cost)
+                Choice(way.way.label, way.cut.group[0], of, way.cost, way.way.cost is not None)
                 for one in ways
+                for way in (one.way,)
                 for of in (tuple(home[id(tile.leaf)] for tile in one.tiles),)
             )
             for ways in made

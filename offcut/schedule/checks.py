@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from offcut.core import index as ix
+from offcut.core.memo import memo
 from offcut.core.program import Panels
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, AxisCut, Match, Strategy, checked_tiles, segments
-from offcut.polyhedral import kept
 from offcut.schedule.text import panels_text
 
 
@@ -50,7 +50,7 @@ def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
                 raise _refused(cut, f"a group of {cut.group} is not made of equal tiles of {tile}")
 
 
-@kept(1 << 12)
+@memo(1 << 12)
 def _are_equal(strategy: Strategy, extent: int, tile: int) -> bool:
     """Whether an extent is cut into tiles of one size."""
     return len(segments(strategy, ix.const(extent), tile)) == 1

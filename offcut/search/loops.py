@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcut.core.memo import forget
 from offcut.core.program import For, Form, Program, walk
 from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
-from offcut.polyhedral import bounded, carried_by, forget
+from offcut.polyhedral import bounded, carried_by
 from offcut.schedule import Cut
 from offcut.search.cuts import plain_cuts, tile_forms
 

@@ -23,8 +23,8 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Expected, Records
 from offcut.search.explorers import explorer_named
-from offcut.search.pool import Pool, pool_of
-from offcut.tuning.campaign import Campaign, Progress
+from offcut.search.pool import LOCAL, Pool, pool_of
+from offcut.tuning.campaign import BATCH, Campaign, Progress
 from offcut.tuning.learning.cases import has_nests
 from offcut.tuning.measuring.simulated import measuring
 from offcut.tuning.pooling.pooled import ROUND, pooled
@@ -87,8 +87,8 @@ def tune(
     features      of yours, that a correction is learned from, too: functions of a `Case`
     alternatives  ways of a nest that may compete at run time, at most
     limits        of each candidate
-    pool          the address of a dask scheduler, ``tcp://host:port``, whose workers measure; ``local``: one is
-                  started for this call; None: this process measures
+    pool          the address of a dask scheduler, ``tls://host:port``, whose workers measure, or a `Pool`; None: this process
+                  measures; ``local``: so it does, in the rounds of a pool
     progress      told of each trial; or whether it is shown on standard error: a bar on a terminal, elsewhere a line
                   every ten seconds; None: it is
 
@@ -134,9 +134,10 @@ def tune(
             resolution=known_to,
             started=started,
         )
-        if workers is None:
+        if workers is None or workers.address == LOCAL:
             here = measuring(problem, limits, stack)
-            return begun(here.each, most, seconds, tell, last=here.turns).best()
+            batch = BATCH if workers is None else ROUND
+            return begun(here.each, most, seconds, tell, last=here.turns, batch=batch).best()
         devices = stack.enter_context(pooled(problem, limits, workers))
         campaign = begun(devices.measured, most, seconds, tell, last=devices.together, batch=ROUND)
         return campaign.best()

@@ -303,15 +303,27 @@ def test_a_group_of_the_users_own_may_write_to_the_folder(
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no users")
-def test_a_folder_of_another_user_is_not_used(
+def test_a_folder_of_another_user_is_refused_where_it_is_named_and_else_not_used(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
-    monkeypatch.setenv("OFFCUT_CACHE", str(theirs))
     monkeypatch.setattr(os, "getuid", lambda: 424242)
-    check_values(compiled())
+    monkeypatch.delenv("OFFCUT_CACHE")
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda name: str(theirs))
+    with pytest.warns(RuntimeWarning, match="it belongs to another user"):
+        check_values(compiled())
     assert entries(theirs) == []
+    monkeypatch.setenv("OFFCUT_CACHE", str(theirs))
+    with pytest.raises(oc.TargetError) as refused:
+        compiled()
+    assert (
+        str(refused.value)
+        == f"""\
+OFFCUT_CACHE: cannot keep code in {theirs}
+  because  it belongs to another user, and code that is kept is run
+  help     OFFCUT_CACHE=another folder, or off"""
+    )
 
 
 def test_an_edited_source_is_another_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +366,7 @@ def test_another_strategy_or_other_features_are_other_entries(
 ) -> None:
     compiled("cut")
     compiled("guard")
-    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,avx2")
+    monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx")
     hidden = compiled("cut")
     assert len(lowered) == 3
     check_values(hidden)

@@ -386,8 +386,10 @@ def test_a_processor_without_a_feature_is_told_so() -> None:
     for feature in ("sse4.2", "avx", "avx2", "avx512f", "avx512bf16", "amx-tile", "avx512fp16"):
         if feature == "amx-tile" and there.get(feature):
             continue  # the system may still refuse it
-        code = jit.optimized(cpuid.supported("asked", [feature], host.triple), host, passes=False)
-        loaded = jit.load([jit.position_independent(code, host.triple, [])], host)
+        text = cpuid.supported("asked", [feature], host.triple)
+        with jit.optimized(text, host, passes=False) as module:
+            code = jit.position_independent(module, host.triple, [])
+        loaded = jit.load([code], host)
         answer = ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.address("asked"))()
         assert answer == int(there.get(feature, False)), feature
 

@@ -265,11 +265,15 @@ def test_a_plan_is_data_text_and_a_table(packed: dict[str, Kernel]) -> None:
     plan = packed["auto"].plan(m=29)
     data = plan.to_dict()
     assert json.loads(json.dumps(data)) == data
-    assert set(data) == {"kernel", "sizes", "predicted_seconds", "pieces", "considered"}
+    assert set(data) == {
+        *("kernel", "sizes", "predicted_seconds", "call_seconds", "pieces", "considered")
+    }
     assert (data["kernel"], data["sizes"]) == ("C", {"m": 29})
-    assert data["predicted_seconds"] == plan.seconds > 0
+    assert data["predicted_seconds"] == plan.seconds > data["call_seconds"] > 0
+    assert plan.seconds == nearly(packed["auto"].cost(m=29).seconds)
     assert sum(piece["instances"] for piece in data["pieces"]) == 29 * COLUMNS * DEPTH
-    assert sum(piece.seconds for piece in plan.pieces) == nearly(plan.seconds)
+    in_pieces = sum(piece.seconds for piece in plan.pieces)
+    assert in_pieces + plan.beside == nearly(plan.seconds)
     assert [one["chosen"] for one in data["considered"]].count(True) == 1
     chosen = next(one for one in plan.considered if one.chosen)
     assert chosen.seconds == min(one.seconds for one in plan.considered)

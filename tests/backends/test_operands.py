@@ -138,6 +138,7 @@ def peak() -> float:
     )
 
 
+@pytest.mark.isa("avx2")  # with which twelve rows by vectors are worth less than to copy B
 @pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("rows", "most", "claims", "taken"),

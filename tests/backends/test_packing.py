@@ -180,6 +180,7 @@ SIDES = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("dtype", "side"), SIDES)
 @pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)])
 def test_a_packed_constant_has_each_element_where_its_panel_says(

@@ -53,10 +53,9 @@ def test_a_slow_function_that_claims_to_be_fast_is_not_taken() -> None:
     assert taken(slow.declared(cycles=CHEAP)) == {"own"}  # believed
     assert "own" not in taken(slow.declared(cycles=CHEAP, measured=True))
     _, c = case()
-    rows = max(tile.rows for tile in oc.target("cpu").microkernels()[0].tiles)
-    cut = oc.partition(
-        c, {"i": rows, "j": 16}, "mask", microkernels=[slow.declared(cycles=CHEAP, measured=True)]
-    )
+    tile = max(oc.target("cpu").microkernels()[0].tiles, key=lambda one: (one.rows, one.columns))
+    own = slow.declared(cycles=CHEAP, measured=True)
+    cut = oc.partition(c, {"i": tile.rows, "j": tile.columns}, "mask", microkernels=[own])
     assert "own" not in {piece.microkernel for piece in cut.pieces}
 
 

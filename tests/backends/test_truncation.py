@@ -32,6 +32,7 @@ def truncated(value: float, dtype: str) -> int:
     return max(int(info.min), min(int(info.max), int(value)))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("old", "new"), [*product(FLOATS, INTEGERS)])
 def test_a_float_is_truncated_and_saturates(old: str, new: str) -> None:
     n = oc.dim("n")

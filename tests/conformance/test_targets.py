@@ -56,7 +56,7 @@ def expected(what: Case, arrays: list[Array], n: int) -> Any:
     return of_program(program, dict(zip(names, arrays, strict=True)), n=n)
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_gives_its_results_at_every_size(target: Target, seed: int) -> None:
     what = taken(target, seed)

@@ -125,9 +125,9 @@ def late() -> Iterator[None]:
 _own_machine = isa.own_machine
 
 
-def _eager(architecture: str, features: frozenset[str]) -> Machine:
+def _eager(architecture: str, features: frozenset[str], named: str = "") -> Machine:
     """This machine, as one on which threads take the smallest call."""
-    machine = _own_machine(architecture, features)
+    machine = _own_machine(architecture, features, named)
     return replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
 
 

@@ -76,6 +76,7 @@ def test_a_product_of_any_order_is_right(order: str, dtype: str) -> None:
         assert (np.abs(found - exact) <= (terms + 2) * 2.0**-23 * bound).all()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_product_of_any_order_runs_by_a_microkernel(order: str, dtype: str) -> None:

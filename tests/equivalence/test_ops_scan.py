@@ -34,6 +34,7 @@ def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
         op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=length == 17)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int8", "int32", "int64"])
 def test_sums_of_other_types_are_wider(dtype: str) -> None:
     x = oc.placeholder((n,), dtype, "X")
@@ -71,7 +72,7 @@ def test_conditions_that_hold_are_counted() -> None:
     op.check([a], np.cumsum(a, dtype="int32"), interpreted=True)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("axis", [0, -1])
 @pytest.mark.parametrize("op", ["cummax", "cummin"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])

@@ -26,6 +26,7 @@ def numbers(count: int, dtype: str, *shape: int) -> Array:
     return (found % max(count, 1) if dtype in UNSIGNED else found).astype(dtype)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
@@ -131,6 +132,7 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("op", "axis", "descending", "dtype"),
     [

@@ -37,7 +37,10 @@ USES = {
         "plot: cannot draw x.png",
     ),
     "pool": (
-        ("distributed", "from offcut.search.pool import pool_of\npool_of('local', 'tune')"),
+        (
+            "distributed",
+            "from offcut.search.pool import pool_of\npool_of('tcp://localhost:8786', 'tune')",
+        ),
         "tune: cannot use a pool of devices",
     ),
     "learned": (

@@ -172,6 +172,11 @@ REFUSED = {
 }
 
 IMPLAUSIBLE = {
+    "nanoseconds for seconds": (
+        LIKE + "[call]\ncall_seconds = 85.0\n",
+        ":4  call.call_seconds",
+        "85 seconds: machines have at most 0.001",
+    ),
     "MHz for hertz": (
         LIKE + "[core]\nhertz = 4100.0\n",
         ":4  core.hertz",

@@ -133,7 +133,7 @@ parse: cannot mark a for with @mask
 parse: cannot mark a tile with @tail
   at       line 5, column 27: tile i in 0 +: 4  @body  @tail
   because  it has such a mark already
-  help     marks of a tile: @whole, @body, @tail, @full, @mask, @pad, @shift, @microkernel(…)""",
+  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @microkernel(…)""",
     ),
     "element types are mixed": (
         "C[0] = A[0, 0] + T[0]",

@@ -185,6 +185,7 @@ def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str
     assert other.timeline().cycles <= 1.01 * work * even.timeline().cycles
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("target", ["vta", "vta-osdi18", "gemmini"])
 @pytest.mark.parametrize("kind", ["pooling", "convolution"])
 def test_words_that_the_vector_unit_fills_and_micro_ops_take_energy(kind: str, target: str) -> None:

@@ -326,7 +326,7 @@ for i in 0:n
 LONG = ("a product in tiles", "a product, row by row")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("name", "size"),
     [
@@ -390,7 +390,7 @@ def test_a_call_that_does_nothing_moves_nothing_from_each_memory() -> None:
     program = oc.parse(STREAMED["a triangle"][0].replace("in 1:129", "in 0:129"))
     found = cost(program, program, hardware(), {"n": 0}, {"n": 0})
     assert found.bytes == {"L1": 0, "L2": 0, "L3": 0, "DRAM": 0}
-    assert (found.flop, found.cycles, found.energy, found.bound_by) == (0, 0, 0, "nothing")
+    assert (found.flop, found.cycles, found.energy, found.bound_by) == (0, found.call, 0, "call")
 
 
 def test_a_cost_reads_as_a_table() -> None:
@@ -594,6 +594,7 @@ def test_a_gather_touches_as_many_rows_as_it_reads() -> None:
     assert max(found.bytes.values()) < 4 * 3000 * 40 * 4 * 2
 
 
+@pytest.mark.isa("avx512f")  # whose lanes are a whole line
 def test_lanes_of_a_column_come_together() -> None:
     n, m = oc.dim("n", max=4096), oc.dim("m", max=4096)
     x, r = oc.placeholder((n, m), name="X"), oc.reduce_axis(n, name="r")

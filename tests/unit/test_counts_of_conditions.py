@@ -76,7 +76,8 @@ def test_formulas_have_a_value_where_nothing_runs() -> None:
     A, W = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 32), name="W")
     kernel = oc.compile(oc.ops.matmul(A, W), inputs=[A, W])
     cycles = kernel.cost().cycles
-    assert cycles.subs(dict.fromkeys(cycles.free_symbols, 0)) == kernel.cost(n=0).cycles == 0
+    at = kernel.cost(n=0)
+    assert cycles.subs(dict.fromkeys(cycles.free_symbols, 0)) == at.cycles == at.call
 
 
 TRIANGLE = """program gram
@@ -95,7 +96,7 @@ def test_a_triangle_in_guarded_tiles_is_counted() -> None:
     kernel = oc.compile(cut.loops)
     for n in (7, 70):
         at = kernel.cost(n=n)
-        assert at.flop == 2 * 32 * sum(i // 32 + 1 for i in range(n))
+        assert at.flop == 2 * sum(i + 1 for i in range(n))
         assert at.exactness.flop == "exact"
 
 
@@ -126,13 +127,14 @@ def test_conditions_around_tiles_are_counted_at_sizes_and_bounded_in_formulas() 
         at = kernel.cost(n=n)
         assert at.exactness.flop == "exact"
         assert sum(piece.flop for piece in at.pieces) == in_band(n)
-        assert (at.seconds > 0) == (n > 0)
+        assert (at.cycles > at.call) == (n > 0)
     formulas = kernel.cost()
     assert formulas.exactness.flop == "bound"
     pieces = formulas.prediction.pieces
     assert sum(evaluate(one.counts.flop, {"n": 70}) for one in pieces) >= in_band(70)
 
 
+@pytest.mark.isa("avx512f")  # of lanes that are a whole line
 def test_bytes_of_a_piece_that_never_runs_are_of_the_one_that_does() -> None:
     """Each row has less than a whole tile: what comes over is the first to touch the band."""
     at, in_one_piece = band("guard", "cut").cost(n=4000), band("cut", "guard").cost(n=4000)

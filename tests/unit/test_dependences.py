@@ -7,7 +7,8 @@ from importlib import import_module
 import pytest
 
 from offcut import parse
-from offcut.polyhedral import at_most_operations, carried_by, dependences, forget
+from offcut.core.memo import forget
+from offcut.polyhedral import at_most_operations, carried_by, dependences
 from offcut.polyhedral.limit import operations
 
 HEAD = """\

@@ -130,6 +130,7 @@ def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> 
     assert not is_minimal(compiled(windows(2, **options), threads=1))
 
 
+@pytest.mark.isa("avx512f")  # by its prices, whose vectors are half as many
 def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
     machine = host_with_memories_of("zen4")
     around = []

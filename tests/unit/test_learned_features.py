@@ -113,7 +113,7 @@ def test_another_machine_has_other_ratios_and_the_same_names() -> None:
     assert (one != other)[:, [name.startswith("machine.") for name in names]].any()
 
 
-def test_ways_that_no_call_takes_count_as_ways_and_not_in_time() -> None:
+def test_ways_that_no_call_takes_count_as_ways_and_take_the_time_of_a_choice() -> None:
     (step,) = (step for step in first().steps if isinstance(step, Nest))
     (way,) = step.ways
     slow = replace(way, label="slow", cost=None)
@@ -127,7 +127,7 @@ def test_ways_that_no_call_takes_count_as_ways_and_not_in_time() -> None:
 
     assert (found["competing.ways"] == 2).all()
     changed = {name for name in found if found[name] != nearly(alone[name])}
-    assert changed == {"competing.ways"}
+    assert changed == {"competing.ways", "closed.seconds"}
 
 
 def mine(case: Case) -> Any:

@@ -11,7 +11,7 @@ import pytest
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
 from offcut.backends.target import Target
-from offcut.costmodel import Cost, Machine
+from offcut.costmodel import Cost, Machine, processor
 from offcut.costmodel.nests import Calls, SchedulePrices
 from offcut.costmodel.nests.runs import tiles_of
 from offcut.describe.tensor import Tensor
@@ -164,8 +164,9 @@ def test_what_is_known_of_ways_is_asked_once() -> None:
     for one in (first, *alone):
         priced(one)
     assert len(asked) == len(set(asked)) == 2 * len(nest.ways)
+    choice = 2 * processor(target.machine).call.way_seconds
     assert (np.minimum(*each) <= both).all()
-    assert (both <= np.maximum(*each)).all()
+    assert (both <= np.maximum(*each) + 1.001 * choice).all()
 
 
 def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:

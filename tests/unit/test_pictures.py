@@ -223,3 +223,23 @@ def test_a_notebook_shows_each_piece_by_columns() -> None:
     assert all(row.count("<td>") == 5 for row in rows)
     assert "<td>body by 4</td>" in shown
     assert "<pre>program" in shown
+
+
+def test_a_loop_over_data_is_no_axis_of_a_picture() -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, which draws, is not installed")
+    rows = oc.parse(
+        """\
+size n in 0:1000
+size z in 0:1000
+input first: int32[n + 1]
+input values: float32[z]
+output y: float32[n]
+for i in 0:n
+  y[i] = 0.0
+  for q in index(first[i]):index(first[i + 1])
+    if q < z
+      y[i] += values[q]
+"""
+    )
+    (axes,) = oc.partition(rows, tile={"i": 8}, tail="mask").plot(n=29, z=40).axes
+    assert axes.get_title("left") == "y over i in 0:29: 29 points, 29 run (1 ×)"

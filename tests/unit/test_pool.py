@@ -22,11 +22,11 @@ from offcut.schedule import Schedule
 from offcut.search import Outcome, Space
 from offcut.search.explorers import Seen
 from offcut.search.pool import Pool
-from offcut.search.pool.connection import worker_process
 from offcut.search.pool.worker import serve
 from offcut.tuning.pooling.pooled import pooled
 from offcut.tuning.problem import Limits, Measured, Problem
 from tests.spaces import space_of
+from tests.workers import worker_process
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -223,4 +223,4 @@ def test_a_worker_is_started_by_a_command_that_refuses_in_words() -> None:
     done = CliRunner().invoke(app, ["worker", "nowhere"])
 
     assert done.exit_code == 2
-    assert "because  it is not tcp://, a host, and a port" in done.output
+    assert "because  it is not tls://, a host, and a port" in done.output

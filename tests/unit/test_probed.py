@@ -35,6 +35,7 @@ def zen4() -> Measured:
         memories={"L1": sure(64.0), "L2": sure(30.5), "DRAM": sure(9.25)},
         tiles={("fma_float32_avx512", 14, 32): sure(15.5)},
         given=0.99,
+        calls={"call_seconds": sure(1.25e-7), "way_seconds": sure(9e-9)},
     )
 
 
@@ -55,8 +56,11 @@ def test_a_description_reads_back_as_it_was_measured(tmp_path: Path) -> None:
     assert [(one.name, one.rows, one.columns, one.multiply_adds) for one in found.microkernel] == [
         ("fma_float32_avx512", 14, 32, 15.5)
     ]
+    assert (found.call.call_seconds, found.call.way_seconds) == (1.25e-7, 9e-9)
+    assert found.call.source == f"{by}: call_seconds (spread 1.0 %), way_seconds (spread 1.0 %)"
     same = replace(
         found,
+        call=like.call,
         **{name: getattr(like, name) for name in ("name", "title", "features", "memory")},
         **{name: getattr(like, name) for name in ("dram", "core", "unit", "microkernel")},
     )
@@ -81,7 +85,7 @@ def test_a_machine_that_is_too_loaded_is_said_to_be_so() -> None:
     )
     assert "under load (this process had its core 61 % of the time)" in described(unsure, "m", DAY)
     assert complaints(unsure) == (
-        "2 of 7 numbers are unsure: the quartiles of their rounds lie more than 10 % apart, those of L2 32 %",
+        "2 of 8 numbers are unsure: the quartiles of their rounds lie more than 10 % apart, those of L2 32 %",
     )
 
 

@@ -210,6 +210,7 @@ def test_a_split_with_any_tail_runs_every_instance(tail: str) -> None:
         np.testing.assert_array_equal(s.run({"A": a}), a * 2)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", LOOPS)
 @pytest.mark.parametrize("axis", ["y", "k"])
 def test_a_reduction_is_split_with_any_tail_that_repeats_nothing(axis: str, tail: str) -> None:

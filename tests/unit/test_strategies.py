@@ -188,6 +188,7 @@ def product_of(K: Any, n: Any = None) -> oc.Tensor:
     return oc.compute((n, 6), lambda i, j: oc.sum(A[i, k] * B[k, j], axis=k), name="C")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad"])
 @pytest.mark.parametrize("K", [dim("K", max=64), 11], ids=["symbolic K", "constant K"])
 def test_a_cut_reduction_keeps_its_order_bit_for_bit(tail: str, K: Any) -> None:

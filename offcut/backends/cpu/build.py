@@ -26,7 +26,7 @@ from offcut.backends.cpu.threads.shared import check_shared
 from offcut.backends.cpu.threads.threaded import lower_threaded
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.entry import fast_entry_ir
+from offcut.backends.host.entry import DECLARED, fast_entry_ir
 from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
 from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Panels, Program, canonical
@@ -88,8 +88,8 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
         low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)
     else:
         low = lower(program, host.isa, lent, work, chains)
-    entry = fast_entry_ir(signature, constants=len(constants(made)), work=made.work is not None)
-    return replace(low, text=low.text + entry)
+    fastcall = fast_entry_ir(signature, constants=len(constants(made)), work=made.work is not None)
+    return replace(low, fastcall=DECLARED + fastcall)
 
 
 def code_bytes(program: Program, host: Host) -> int:
@@ -103,11 +103,12 @@ def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
     """A kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lowered(made, signature, host)
-    debug.note(4, low.text + low.loops, "lower")
+    debug.note(4, low.text + low.loops + low.fastcall, "lower")
     with debug.timed("microkernels"):
         parts = [*tiles.objects_of(low, replace(host, threads=1))]
     with debug.timed("compile"):
-        parts.append(jit.object_code(low.text, host, passes=True, loops=low.loops))
+        modules = {"loops": low.loops, "fastcall": low.fastcall}
+        parts.append(jit.object_code(low.text, host, passes=True, **modules))
     layouts = [[b.name, astuple(b.layout) if b.layout else None, b.dtype] for b in constants(made)]
     return _framed([json.dumps(layouts).encode(), *parts])
 

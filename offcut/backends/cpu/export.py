@@ -49,7 +49,7 @@ def export(
 ) -> Exported:
     """Write ``NAME.o`` and ``NAME.h`` into `folder`.
 
-    entry      the module of `offcut_entry`, after its passes (`jit.optimized`); it is consumed
+    entry      the module of `offcut_entry`, after its passes (`jit.optimized`); it is changed
     tiles      LLVM IR of the microkernels that it calls
     constants  as packed, in the order of the entry's pointers
 
@@ -75,7 +75,7 @@ def export(
         "declare i32 @offcut_entry(ptr, ptr, ptr, ptr)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
     )
     for text in (*tiles, declared + "\n\n".join(glue)):
-        entry.link_in(jit.parsed(text))
+        jit.link(entry, text)
     provided = _only_exported(entry, name)
     code = jit.position_independent(entry, host.triple, features)
     facts = Facts(name, host.triple, features, len(data), provided)

@@ -160,9 +160,11 @@ class Cpu(Target):
         modules = tiles.modules_of(low, host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]
+            parts += [("the call from Python", low.fastcall)]
             parts += (("a microkernel", text) for text in modules)
             return "\n\n".join(f"; module of {name}\n{text}" for name, text in parts if text)
-        entry = jit.assembly(low.text, host, passes=True, loops=low.loops)
+        own = {"loops": low.loops, "fastcall": low.fastcall}
+        entry = jit.assembly(low.text, host, passes=True, **own)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in modules)])
 
     def vectors(self, options: Options) -> tuple[int, int]:
@@ -187,11 +189,11 @@ class Cpu(Target):
         check_name(name)
         made, host = _own(planned), self.host(options)
         low = build.lowered(made, signature, replace(host, threads=1))
-        entry = jit.optimized(low.text, host, passes=True, loops=low.loops)
         packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
         modules = tiles.modules_of(low, host)
         data = (bytes(one.owner) for one in packed)
-        return export(signature, entry, modules, data, host, folder, name)
+        with jit.optimized(low.text, host, passes=True, loops=low.loops) as entry:
+            return export(signature, entry, modules, data, host, folder, name)
 
 
 def target(machine: Device | None) -> Cpu:

@@ -21,6 +21,9 @@ Shape = tuple[int, int]
 ANY: Shape = (0, 0)
 """Of the one function that takes any."""
 
+_MAX_VARIANTS = 256
+"""Of which files are held in memory; each has some tens of shapes."""
+
 _files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
 """The file of each function that there is in this process."""
 _lock = Lock()
@@ -37,6 +40,8 @@ def objects_of(low: Lowered, host: Host) -> list[bytes]:
     for kernel, variant, shapes in low.tiles:
         wanted: Sequence[Shape] = shapes or (ANY,)
         with _lock:
+            if len(_files) > _MAX_VARIANTS:
+                _files.clear()
             known = _files.setdefault((host, kernel, variant), {})
             if new := [shape for shape in wanted if shape not in known]:
                 known |= dict.fromkeys(new, _object(host, kernel, variant, new))

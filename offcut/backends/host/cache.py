@@ -63,6 +63,13 @@ def _own(path: Path, named: bool = False) -> Path | None:
         _warn_once(path, str(error.strerror))
         return None
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
+        if named:
+            raise TargetError(
+                "OFFCUT_CACHE",
+                f"cannot keep code in {path}",
+                because="it belongs to another user, and code that is kept is run",
+                help=("OFFCUT_CACHE=another folder, or off",),
+            )
         _warn_once(path, "it belongs to another user")
         return None
     by_group = bool(status.st_mode & stat.S_IWGRP) and not _is_alone_in(status.st_gid)

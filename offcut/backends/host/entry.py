@@ -46,10 +46,18 @@ def solving_order(
     return tuple(order)
 
 
+DECLARED = """\
+declare i32 @offcut_entry(ptr, ptr, ptr, ptr)
+declare i64 @offcut_workspace(ptr)
+declare i64 @offcut_work(ptr)
+"""
+"""What `fast_entry_ir` calls, for a module that is linked with theirs."""
+
+
 def fast_entry_ir(signature: Signature, *, constants: int = 0, work: bool = False) -> str:
     """IR text defining ``ptr @offcut_fastcall(ptr %self, ptr %args, i64 %nargs, ptr %kwnames)``.
 
-    It belongs into the module that defines `offcut_entry` and `offcut_workspace`.
+    It belongs into a module that defines `offcut_entry` and `offcut_workspace`, or declares them (`DECLARED`).
 
     constants   number of packed constants that the kernel takes after inputs and outputs
     work        whether the module also defines ``i64 @offcut_work(ptr %sizes)``, the flop of a

@@ -1,6 +1,6 @@
 """The closed form: what a loop program costs on a machine, from exact counts, for any sizes or for given ones."""
 
-from offcut.costmodel.closed.cost import Cost, PieceCost, cost
+from offcut.costmodel.closed.cost import Cost, PieceCost, StageSeconds, cost, stage_seconds
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.formulas import Formulas, formulas
 from offcut.costmodel.closed.hardware import Hardware
@@ -16,8 +16,10 @@ __all__ = [
     "HowExact",
     "Level",
     "PieceCost",
+    "StageSeconds",
     "cost",
     "formulas",
     "quantity",
+    "stage_seconds",
     "table",
 ]

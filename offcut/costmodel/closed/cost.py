@@ -74,6 +74,8 @@ class Cost:
     kept     bytes of the largest part of the call that fits each cache, and stays there
     occupancy  the same as shares of the caches
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
+    call     cycles of the call itself, from Python: arguments, a result, the choice between ways; 0 where the machine's
+             description has none
     """
 
     kernel: str
@@ -88,21 +90,17 @@ class Cost:
     occupancy: Mapping[str, float]
     code_bytes: int
     compile_seconds: float
+    call: float = 0.0
 
     @property
     def stages(self) -> dict[str, dict[str, float]]:
         """Cycles of each resource, by stage: those of its pieces together, which overlap."""
-        found: dict[str, dict[str, float]] = {}
-        for piece in self.pieces:
-            total = found.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
-            for name, cycles in piece.resources.items():
-                total[name] += cycles
-        return found
+        return _by_stage(self.pieces)
 
     @property
     def cycles(self) -> float:
-        """Of the call: of each stage, those of the resource that takes longest."""
-        return sum(max(resources.values()) for resources in self.stages.values())
+        """Of the call: its own, and of each stage those of the resource that takes longest."""
+        return self.call + sum(max(resources.values()) for resources in self.stages.values())
 
     @property
     def seconds(self) -> float:
@@ -126,8 +124,8 @@ class Cost:
 
     @property
     def bound_by(self) -> str:
-        """The resource that binds for most of the cycles."""
-        total: dict[str, float] = {}
+        """The resource that binds for most of the cycles; ``call`` where that is the call itself."""
+        total = {"call": self.call} if self.call else {}
         for resources in self.stages.values():
             name = max(resources, key=lambda one: resources[one])
             total[name] = total.get(name, 0.0) + resources[name]
@@ -141,6 +139,7 @@ class Cost:
             "sizes": dict(self.sizes),
             "flop": self.flop,
             "cycles": self.cycles,
+            "call": self.call,
             "seconds": self.seconds,
             "instructions": self.instructions,
             "bytes": self.bytes,
@@ -159,6 +158,8 @@ class Cost:
         rows = [self._head(), *(self._row(piece) for piece in self.pieces)]
         held = ", ".join(f"{name} {share:.0%}" for name, share in self.occupancy.items())
         code = f"code {quantity(self.code_bytes, 'B')}, compiled in {quantity(self.compile_seconds, 's')}"
+        if self.call:
+            code += f"; the call itself {quantity(self.call / self.hertz, 's')}"
         return "\n".join(
             [self._first(), *table(rows), f"holds {held}; {code}", str(self.exactness)]
         )
@@ -231,7 +232,44 @@ def cost(
         occupancy=share,
         code_bytes=code,
         compile_seconds=compile_seconds(code, machine),
+        call=made.call,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StageSeconds:
+    """Predicted seconds of a call, those of `Cost`.
+
+    call    of the call itself
+    stages  by the array that a stage stores last
+    """
+
+    call: float
+    stages: Mapping[str, float]
+
+
+def stage_seconds(
+    program: Program, hardware: Hardware, sizes: Mapping[str, int], options: Mapping[int, int]
+) -> StageSeconds:
+    """Predicted seconds of a call of `program`, by stage.
+
+    options  by the number of a `choose`, the option that runs
+    """
+    made, in_loops = predicted(program, hardware, sizes, options), held(program)
+    pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
+    hertz = hardware.machine.hertz
+    stages = {name: max(of.values()) / hertz for name, of in _by_stage(pieces).items()}
+    return StageSeconds(made.call / hertz, stages)
+
+
+def _by_stage(pieces: Sequence[PieceCost]) -> dict[str, dict[str, float]]:
+    """Cycles of each resource, by stage."""
+    found: dict[str, dict[str, float]] = {}
+    for piece in pieces:
+        total = found.setdefault(piece.stage, dict.fromkeys(piece.resources, 0.0))
+        for name, cycles in piece.resources.items():
+            total[name] += cycles
+    return found
 
 
 def _ran(pieces: Sequence[PieceCost]) -> tuple[PieceCost, ...]:

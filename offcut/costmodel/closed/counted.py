@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
+from offcut.core.conditions import all_of
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
+    Binary,
     Compare,
     Const,
     Expr,
     Load,
-    Logic,
     Var,
     children,
     reads_memory,
@@ -34,6 +36,7 @@ from offcut.core.program import (
     Choose,
     Execution,
     For,
+    Form,
     If,
     Kind,
     Let,
@@ -48,28 +51,44 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.ranges import Known, Range
+from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.core.walking import taken
 from offcut.costmodel.closed.added import Tables
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
-from offcut.costmodel.closed.covered import THOUSANDTHS, cycles, operations_issued
+from offcut.costmodel.closed.covered import (
+    THOUSANDTHS,
+    copy_counts,
+    cycles,
+    operations_issued,
+    staging_counts,
+)
 from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
 from offcut.costmodel.closed.quotients import by_quotients, with_divisor
-from offcut.costmodel.closed.summation import chosen, decided, folded, middle_of
+from offcut.costmodel.closed.summation import chosen, decided, folded, middle_of, trips
 from offcut.costmodel.closed.sums import Summing, Sums, of_bytes, of_counts
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
+from offcut.partition import Match, matches
+from offcut.polyhedral.units.private import begins_with_store
 
 _BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
 
 
-def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Counted:
+def counted(
+    program: Program,
+    hardware: Hardware,
+    sizes: Mapping[str, int],
+    options: Mapping[int, int] | None = None,
+) -> Counted:
     """`program`, counted at these sizes, and over those that are not given.
+
+    options  by the number of a `choose`, the option that is counted; of others the cheapest, or all where sizes are open
 
     Sums that have no closed form are added up where all sizes are given. Where some are not, or that is too much work, the
     piece is counted as if all conditions around it held, which is a bound.
@@ -78,7 +97,7 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
     body = all_mapped(substituted(program.body, fixed), by_quotients)
     ways: dict[int, Sequence[Summing]] = {}
     while True:
-        counter = _Counter(program, hardware, fixed, ways)
+        counter = _Counter(program, hardware, fixed, ways, options or {})
         found = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
@@ -87,11 +106,32 @@ def counted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> C
 
 
 @dataclass(frozen=True, slots=True)
+class _Staged:
+    """A copy of rows that a padded tile reads: it is made again only where it is of other rows than the last one.
+
+    moves   the iterators of the loops around that move the rows
+    counts  of one copy
+    """
+
+    moves: frozenset[str]
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
 class _Seen:
-    """What is known of a statement: what one run of it touches, and counts by piece."""
+    """What is known of a statement: what one run of it touches, and counts by piece.
+
+    staged  by piece, what of it runs once for all iterations of the loops around that do not move it
+    """
 
     touched: Touched
     counts: Mapping[int, Counts]
+    staged: Mapping[int, _Staged] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> Mapping[int, Counts]:
+        """The counts by piece, those of staged rows among them."""
+        return added((self.counts, {piece: one.counts for piece, one in self.staged.items()}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +163,7 @@ class _Counter:
     """One walk over a program.
 
     ways  to count pieces; those that are not named: by adding up, where all sizes are known, else in closed form
+    options  that are counted, by the number of a `choose`
     sums  that the counts of each piece are made of, and bytes
     """
 
@@ -132,8 +173,9 @@ class _Counter:
         hardware: Hardware,
         fixed: Mapping[str, Expr],
         ways: Mapping[int, Sequence[Summing]],
+        options: Mapping[int, int],
     ) -> None:
-        self.program, self.hardware, self.ways = program, hardware, ways
+        self.program, self.hardware, self.ways, self.options = program, hardware, ways, options
         self.known = Known.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
@@ -156,9 +198,8 @@ class _Counter:
         seen = self.block(body, _Scope(self.known))
         moved = self.traffic.at_a_call(seen.touched)
         every = range(len(self.pieces))
-        counts = tuple(
-            seen.counts.get(one, Counts()).mapped(self.sums[one].at_last) for one in every
-        )
+        whole = seen.whole
+        counts = tuple(whole.get(one, Counts()).mapped(self.sums[one].at_last) for one in every)
         return Counted(
             tuple(self.pieces),
             counts,
@@ -175,7 +216,8 @@ class _Counter:
             piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
             parts.append(self.statement(stmt, replace(scope, piece=piece)))
         touched = self.traffic.block([part.touched for part in parts])
-        return _Seen(touched, added(part.counts for part in parts))
+        staged = {piece: one for part in parts for piece, one in part.staged.items()}
+        return _Seen(touched, added(part.counts for part in parts), staged)
 
     def piece(self, stmt: Stmt, scope: _Scope) -> int | None:
         """The piece of a statement outside of tiles: a tile, or a nest that holds none."""
@@ -220,8 +262,8 @@ class _Counter:
                 return self.begun(seen, begin, scope) if lanes else seen
             case Tile(microkernel=str(name)) if name in self.hardware.microkernels:
                 return self.covered(stmt, self.hardware.microkernels[name], scope)
-            case Tile(axes, body, where):
-                return self.tile(axes, body, scope, where)
+            case Tile():
+                return self.tile(stmt, stmt.axes, scope)
             case If(condition, then, other):
                 match decided(condition):
                     case Const(holds):
@@ -235,20 +277,25 @@ class _Counter:
             case Choose():
                 return self.choose(stmt, scope)
 
-    def tile(
-        self, axes: Sequence[TileAxis], body: Sequence[Stmt], scope: _Scope, where: Expr | None
-    ) -> _Seen:
-        """A tile of plain loops, whose lanes run along the last axis."""
+    def tile(self, tile: Tile, axes: Sequence[TileAxis], scope: _Scope) -> _Seen:
+        """The instances of a tile of plain loops along `axes`, whose lanes run along the last one: those that no condition
+        switches off.
+        """
         if not axes:
-            return self.block(body, scope)
+            seen = self.block(tile.body, scope)
+            return self.asked(seen, unlimited(tile)) if tile.axes else seen
         axis, *rest = axes
         start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
             run = ix.literal(folded(axis.extent))
-            off = _switched_off(axis.iter, where)
-            stop = end if off is None else ix.minimum(end, off)
-            across = None if rest or run is None else (axis.iter, start, ix.sub(stop, 1))
+            stop = end
+            for limit in limits(tile, axis.iter):
+                stop = ix.minimum(stop, folded(limit))
+            reach = stop
+            for other in _ends_of(axis.iter, unlimited(tile)):
+                reach = ix.minimum(reach, folded(other))
+            across = None if rest or run is None else (axis.iter, start, ix.sub(reach, 1))
             inside = replace(
                 scope,
                 known=known,
@@ -256,21 +303,32 @@ class _Counter:
                 run=run,
                 across=across,
                 around=scope.loop,
-                written=_written(body),
+                written=_written(tile.body),
             )
-            seen = self.tile(rest, body, inside, where)
+            seen = self.tile(tile, rest, inside)
+        loops, guarded = self.hardware.machine.loops, tile.form is Form.GUARD
         if across is None:
-            seen = self.loop(axis.iter, start, end, seen, scope.known, off)
+            seen = self.loop(axis.iter, start, stop, seen, scope.known)
         else:
             each = {
-                piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece)
+                piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece, guarded)
                 for piece, one in seen.counts.items()
             }
             seen = _Seen(self.traffic.at_once(seen.touched, *across), each)
         if rest:
-            return seen
-        loops = self.hardware.machine.loops
+            return self.begun(seen, loops.bind_cycles * (run or 0), scope) if guarded else seen
         return self.begun(seen, loops.begin_cycles if run is None else loops.tile_cycles, scope)
+
+    def asked(self, seen: _Seen, conditions: Sequence[Expr]) -> _Seen:
+        """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
+        if not conditions:
+            return seen
+        some = self.where(all_of(conditions), seen, _Seen(self.traffic.nothing, {}))
+        counts = {
+            piece: replace(some.counts[piece], cycles=one.cycles, instructions=one.instructions)
+            for piece, one in seen.counts.items()
+        }
+        return replace(seen, counts=counts)
 
     def begun(self, seen: _Seen, cycles: float, scope: _Scope) -> _Seen:
         """With what it takes to begin a loop of lanes, and to end it."""
@@ -332,8 +390,10 @@ class _Counter:
         self.choices.append(tuple(Way(o.label, o.cost) for o in stmt.options))
         number = len(self.choices) - 1
         taken = [one for one in known if one is not None]
-        if len(taken) == len(known):
-            best = known.index(min(taken))
+        if number in self.options or len(taken) == len(known):
+            best = self.options.get(number, 0)
+            if number not in self.options:
+                best = known.index(min(taken))
             return self.block(stmt.options[best].body, replace(scope, way=(number, best)))
         parts = [
             self.block(option.body, replace(scope, way=(number, at)))
@@ -346,42 +406,50 @@ class _Counter:
                 {**a, **b} for a, b in zip(touched.moved, part.touched.moved, strict=True)
             )
             touched = replace(both, moved=moved)
-        return _Seen(touched, added(part.counts for part in parts))
+        staged = {piece: one for part in parts for piece, one in part.staged.items()}
+        return _Seen(touched, added(part.counts for part in parts), staged)
 
     def seconds(self, cost: Expr) -> float | None:
         """A cost that no size decides any more."""
         return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
 
-    def loop(
-        self,
-        name: str,
-        lo: Expr,
-        hi: Expr,
-        body: _Seen,
-        known: Known,
-        off: Expr | None = None,
-    ) -> _Seen:
-        """Of all iterations of a loop.
-
-        off  from which on lanes are switched off, and touch nothing
-        """
-        counts: dict[int, Counts] = {}
-        for piece, each in body.counts.items():
-            counts[piece] = self.over(name, lo, hi, each, known, piece)
-        end = hi if off is None else ix.minimum(hi, off)
-        return _Seen(self.traffic.loop(name, lo, end, body.touched, known), counts)
+    def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: Known) -> _Seen:
+        """Of all iterations of a loop."""
+        own = {piece: one for piece, one in body.staged.items() if name in one.moves}
+        each = added((body.counts, {piece: one.counts for piece, one in own.items()}))
+        counts = {piece: self.over(name, lo, hi, one, known, piece) for piece, one in each.items()}
+        some = ix.minimum(trips(lo, hi, known), 1)
+        staged = {
+            piece: replace(one, counts=one.counts.mapped(lambda count: ix.mul(some, count)))
+            for piece, one in body.staged.items()
+            if piece not in own
+        }
+        return _Seen(self.traffic.loop(name, lo, hi, body.touched, known), counts, staged)
 
     def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known, piece: int) -> Counts:
         """Of a piece, in all iterations of a loop."""
         return each.mapped(lambda term: self.sums[piece].over(name, lo, hi, term, known))
 
     def lanes(
-        self, name: str, lo: Expr, hi: Expr, stop: Expr, each: Counts, known: Known, piece: int
+        self,
+        name: str,
+        lo: Expr,
+        hi: Expr,
+        stop: Expr,
+        each: Counts,
+        known: Known,
+        piece: int,
+        guarded: bool = False,
     ) -> Counts:
-        """Of all lanes of a tile: vectors past `stop`, which are switched off whole, issue nothing and take no time."""
-        every = self.over(name, lo, hi, each, known, piece)
+        """Of all lanes of a tile up to `stop`: those past it compute nothing, and issue and take time as far as their vector
+        has lanes before it, or all of them where each vector asks which are to run.
+        """
+        every = self.over(name, lo, stop, each, known, piece)
         if stop == hi:
             return every
+        if guarded:
+            all_ = self.over(name, lo, hi, each, known, piece)
+            return replace(every, instructions=all_.instructions, cycles=all_.cycles)
         lanes = self.hardware.lanes
         vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
         # From 0 on: how many there are says more than where they end.
@@ -395,16 +463,30 @@ class _Counter:
         if reads_memory(condition):
             self.exactness = worst(self.exactness, Exactness.BOUND)
             touched = self.traffic.block([then.touched, other.touched])
-            return _Seen(touched, added((then.counts, other.counts)))
-        counts = {}
+            counts = added((then.counts, other.counts))
+            return _Seen(touched, counts, {**then.staged, **other.staged})
         on_sizes = variables(condition) <= {*self.values, *(one.name for one in self.program.sizes)}
-        for piece in dict.fromkeys((*then.counts, *other.counts)):
-            either = chosen if on_sizes else self.sums[piece].where
-            one, two = (values_of(side.counts.get(piece, Counts())) for side in (then, other))
-            counts[piece] = Counts(
-                *(either(condition, a, b) for a, b in zip(one, two, strict=True))
-            )
-        return _Seen(self.traffic.where(condition, then.touched, other.touched), counts)
+
+        def either(piece: int, one: Counts, two: Counts) -> Counts:
+            of = chosen if on_sizes else self.sums[piece].where
+            pairs = zip(values_of(one), values_of(two), strict=True)
+            return Counts(*(of(condition, a, b) for a, b in pairs))
+
+        pieces = dict.fromkeys((*then.counts, *other.counts))
+        sides = then.counts, other.counts
+        counts = {
+            piece: either(piece, *(side.get(piece, Counts()) for side in sides)) for piece in pieces
+        }
+        staged = {
+            piece: replace(one, counts=either(piece, one.counts, Counts()))
+            for piece, one in then.staged.items()
+        }
+        staged |= {
+            piece: replace(one, counts=either(piece, Counts(), one.counts))
+            for piece, one in other.staged.items()
+        }
+        touched = self.traffic.where(condition, then.touched, other.touched)
+        return _Seen(touched, counts, staged)
 
     def bound(self, end: Expr, start: Expr | None = None) -> Expr:
         """A bound of a loop; of one that is read from memory, what the policy assumes."""
@@ -451,38 +533,123 @@ class _Counter:
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
 
     def covered(self, tile: Tile, kernel: Microkernel, scope: _Scope) -> _Seen:
-        """One run of a tile of a microkernel, which touches each element once."""
+        """One run of a tile of a microkernel, which touches each element once: rows that are masked do not run, rows that
+        are padded do.
+        """
         assert scope.piece is not None
+        tile = begun(tile)
         inside = replace(scope, lane=None, run=None, across=None)
-        body = self.block(tile.body, inside)
-        counts = body.counts[scope.piece]
-        boxes = body.touched.boxes
-        rows: Expr = ix.const(1)
-        columns: Expr = ix.const(1)
-        for number, axis in enumerate(reversed(tile.axes)):
-            extent = folded(axis.extent)
-            end = ix.add(axis.start, extent)
-            counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
-            ends = {axis.iter: (axis.start, ix.sub(ix.add(axis.start, extent), 1))}
-            boxes = {name: one.over(ends) for name, one in boxes.items()}
-            rows, columns = (rows, extent) if number == 0 else (ix.mul(rows, extent), columns)
+        lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
+        rows, columns, found = _along(tile, kernel)
+        padded = tile.form is Form.PAD and any(limits(tile, rows))
+        full = {}
+        if padded:
+            full[rows] = next(folded(axis.extent) for axis in tile.axes if axis.iter == rows)
+        sums, others = _sums_of(tile)
+        done = self.instances(tile, sums, {**lengths, **full}, inside)
+        after = self.instances(tile, others, lengths, inside)
+        counts = done[0].plus(after[0])
+        boxes = self.traffic.block([done[1], after[1]]).boxes
+        for axis in reversed(tile.axes):
+            last = ix.sub(ix.add(axis.start, lengths[axis.iter]), 1)
+            boxes = {name: one.over({axis.iter: (axis.start, last)}) for name, one in boxes.items()}
         depth: Expr = ix.const(1)
         again: Expr = ix.const(1)
-        sums = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
-        for place, extent in enumerate(reversed(sums)):
-            turned = place <= kernel.turns and ix.literal(again) == 1
+        turns = 0 if tile.form is Form.PAD else kernel.turns
+        extents = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
+        for place, extent in enumerate(reversed(extents)):
+            turned = place <= turns and ix.literal(again) == 1
             if turned and (place == 0 or ix.literal(extent)):
                 depth = ix.mul(depth, extent)
             else:
                 again = ix.mul(again, extent)
-        taken = ix.mul(cycles(kernel, rows, columns, depth), again)
+        for name in lengths.keys() - {rows, columns}:
+            again = ix.mul(again, lengths[name])
+        height = {**lengths, **full}.get(rows, ix.const(1))
+        width = lengths.get(columns, ix.const(1))
+        widest = self.widest(tile, kernel, rows, width)
+        taken = ix.mul(cycles(kernel, height, width, depth, widest), again)
         issued = taken  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
             lanes = self.hardware.lanes
-            once = operations_issued(kernel, rows, columns, depth, lanes)
+            once = operations_issued(kernel, height, width, depth, lanes)
             issued = ix.mul(THOUSANDTHS, ix.mul(once, again))
         counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
-        return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts})
+        if any(any(limits(tile, name)) for name in (rows, columns)):
+            some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
+            counts = counts.mapped(lambda count: chosen(some, count, ZERO))
+        staged: dict[int, _Staged] = {}
+        if tile.form is Form.PAD and found is not None:
+            counts = counts.plus(self.copied(tile, lengths, columns))
+            if padded:
+                one = self.staged(tile, found, lengths[rows], height, depth)
+                repeated = ix.literal(again) != 1
+                kind = self.program.buffer(found.by_rows.buffer).kind
+                if repeated or kind not in (Kind.INPUT, Kind.CONSTANT):
+                    counts = counts.plus(one.counts.mapped(lambda count: ix.mul(again, count)))
+                else:
+                    staged[scope.piece] = one
+        return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
+
+    def instances(
+        self, tile: Tile, body: Sequence[Stmt], lengths: Mapping[str, Expr], scope: _Scope
+    ) -> tuple[Counts, Touched]:
+        """Of statements of a tile: all instances along its axes, and what one of them touches."""
+        assert scope.piece is not None
+        seen = self.block(body, scope)
+        counts = seen.counts.get(scope.piece, Counts())
+        for axis in reversed(tile.axes):
+            end = ix.add(axis.start, lengths[axis.iter])
+            counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
+        return counts, seen.touched
+
+    def length(self, tile: Tile, axis: TileAxis, known: Known) -> Expr:
+        """How many instances along an axis of a tile are in the domain."""
+        length, limited = folded(axis.extent), False
+        for limit in limits(tile, axis.iter):
+            length, limited = _least(length, _left(folded(limit), folded(axis.start)), known), True
+        if limited and not known.at_least_zero(length):
+            return ix.maximum(length, 0)
+        return length
+
+    def widest(self, tile: Tile, kernel: Microkernel, rows: str, width: Expr) -> int | None:
+        """The columns that one call of a function takes, where that is less than its height allows: one vector where the
+        text does not say how many there are, else as many as tiles of all heights have that the rows may have; None: any.
+        """
+        if kernel.lowering is not None or kernel.repeats:
+            return None
+        if ix.literal(width) is None:
+            return kernel.panel
+        if not any(limits(tile, rows)) or tile.form is Form.PAD:
+            return None
+        known = next(ix.literal(folded(axis.extent)) for axis in tile.axes if axis.iter == rows)
+        most = min(known or kernel.max_rows, kernel.max_rows)
+        return min(kernel.columns_for(height) for height in range(1, most + 1))
+
+    def copied(self, tile: Tile, lengths: Mapping[str, Expr], columns: str) -> Counts:
+        """Of the copies of a padded tile's result between its array and the scratch that it is computed in."""
+        store = next(s for s in statements(tile.body) if isinstance(s, Store))
+        if store.buffer not in self.held:
+            return Counts()
+        dtype = self.program.buffer(store.buffer).dtype
+        vectors = ix.ceildiv(lengths.get(columns, ix.const(1)), self.hardware.lanes_of(dtype))
+        for name in lengths.keys() - {columns}:
+            vectors = ix.mul(vectors, lengths[name])
+        times = 1 if begins_with_store(store.buffer, tile.body) else 2
+        return copy_counts(ix.mul(times, vectors), self.hardware.machine)
+
+    def staged(self, tile: Tile, found: Match, active: Expr, height: Expr, depth: Expr) -> _Staged:
+        """The copy of the rows that a padded tile reads, with zeros past the last one."""
+        load = found.by_rows
+        inner = {s.iter for s in statements(tile.body) if isinstance(s, For)}
+        axes = {axis.iter: axis for axis in tile.axes}
+        moves = set[str]().union(*map(variables, load.index))
+        for name in moves & axes.keys():
+            moves |= variables(axes[name].start)
+        lanes = self.hardware.register_bytes // ITEM_BYTES[load.dtype]
+        each = ix.ceildiv(depth, lanes)
+        counts = staging_counts(active, height, each, self.hardware.machine)
+        return _Staged(frozenset(moves - inner - axes.keys()), counts)
 
     def named(self, buffer: str, one: Box) -> str:
         """What an array is called at places that move as these do: rows and columns of one array are apart."""
@@ -511,16 +678,54 @@ class _Counter:
         return found
 
 
-def _switched_off(name: str, where: Expr | None) -> Expr | None:
-    """From which iteration on the lanes of a tile are switched off; None where none are known to be."""
-    match where:
-        case Compare("<", Var(iterator), end) if iterator == name and not reads_memory(end):
-            return folded(end)
-        case Logic("and", parts):
-            ends = (_switched_off(name, part) for part in parts)
-            return next((end for end in ends if end is not None), None)
-        case _:
-            return None
+def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:
+    """The ends of an iterator that conditions say, past which lanes touch nothing."""
+    for one in conditions:
+        match one:
+            case Compare("<", Var(iterator), end) if iterator == name and not reads_memory(end):
+                yield end
+
+
+def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
+    """The axes of a tile that are the rows and the columns of its microkernel, "" for none, and how it is laid over the sum."""
+    names = [axis.iter for axis in tile.axes]
+    for loop in statements(tile.body):
+        match loop:
+            case For(depth, body=(Store() as store,)) if store.reduce is not None:
+                found = list(matches(kernel, store.value, store.reduce, names, [depth]))
+                found.sort(key=lambda one: one.columns != names[-1])
+                if found:
+                    return found[0].rows or "", found[0].columns or "", found[0]
+    return "".join(names[-2:-1]), names[-1], None
+
+
+def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:
+    """The sums of a tile with the zeros that they start from, which its microkernel computes; the other statements."""
+
+    def is_sum(stmt: Stmt) -> bool:
+        zero = isinstance(stmt, Store) and isinstance(stmt.value, Const) and stmt.reduce is None
+        return zero or isinstance(stmt, For)
+
+    return [s for s in tile.body if is_sum(s)], [s for s in tile.body if not is_sum(s)]
+
+
+def _left(limit: Expr, start: Expr) -> Expr:
+    """``limit - start``, as a remainder where it is one."""
+    match ix.sub(limit, start):
+        case Binary("-", a, Binary("*", Const(by), Binary("//", b, Const(of)))) if (a, by) == (
+            b,
+            of,
+        ):
+            return ix.mod(a, int(of))
+        case other:
+            return other
+
+
+def _least(a: Expr, b: Expr, known: Known) -> Expr:
+    """The lesser of two, as far as it is known which that is."""
+    if known.at_least_zero(ix.sub(b, a)):
+        return a
+    return b if known.at_least_zero(ix.sub(a, b)) else ix.minimum(a, b)
 
 
 def _parted(stmt: Stmt) -> bool:

@@ -9,22 +9,31 @@ from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.costmodel.closed.counts import Counts
 from offcut.costmodel.closed.summation import chosen
+from offcut.costmodel.machine import Machine
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.describe.microkernel import Microkernel
 
 THOUSANDTHS = 1000
 
 
-def cycles(kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr) -> Expr:
-    """Thousandths of cycles of a tile."""
+def cycles(
+    kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr, most: int | None = None
+) -> Expr:
+    """Thousandths of cycles of a tile.
+
+    most  columns that one call of a function takes; None: as many as its widest tile of these rows has
+    """
     taken = tile_cycles(kernel)
     tallest, width = taken.tallest, ix.literal(columns)
+    if most is not None:
+        width = most if width is None else min(width, most)
 
     def of_height(height: int) -> Expr:
         widest, term, start = taken.of(height, width)
         once = ix.add(ix.mul(round(term * THOUSANDTHS), depth), round(start * THOUSANDTHS))
-        return ix.mul(ix.ceildiv(columns, widest), once)
+        return ix.mul(ix.ceildiv(columns, widest if most is None else min(widest, most)), once)
 
     known = ix.literal(rows)
     if known is not None:
@@ -42,6 +51,24 @@ def operations_issued(
     return ix.mul(
         ix.mul(vectors, ix.add(rows, 1)),
         ix.floordiv(ix.add(depth, kernel.interleave - 1), kernel.interleave),
+    )
+
+
+def copy_counts(vectors: Expr, machine: Machine) -> Counts:
+    """Of so many vectors that are copied from one place to another."""
+    loops = machine.loops
+    each = round((2 * loops.vector_cycles + loops.lane_iterate_cycles) * THOUSANDTHS)
+    return Counts(instructions=ix.mul(2 * THOUSANDTHS, vectors), cycles=ix.mul(each, vectors))
+
+
+def staging_counts(rows: Expr, height: Expr, vectors: Expr, machine: Machine) -> Counts:
+    """Of rows of so many vectors that are copied, and of zeros up to a height: each vector is stored once, each of a row loaded."""
+    stored, loaded = ix.mul(height, vectors), ix.mul(rows, vectors)
+    each = round(machine.loops.vector_cycles * THOUSANDTHS)
+    step = round(machine.loops.lane_iterate_cycles * THOUSANDTHS)
+    return Counts(
+        instructions=ix.mul(THOUSANDTHS, ix.add(stored, loaded)),
+        cycles=ix.add(ix.mul(each + step, stored), ix.mul(each, loaded)),
     )
 
 

@@ -58,7 +58,8 @@ class Formulas:
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages = by_stage(self.prediction.pieces).items()
-        return self._shown(self._total((way, longest(found)) for (way, _), found in stages))
+        total = self._total((way, longest(found)) for (way, _), found in stages)
+        return self._shown(_plus(total, real(self.prediction.call)))
 
     @property
     def seconds(self) -> sympy.Expr:

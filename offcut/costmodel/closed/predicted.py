@@ -49,6 +49,7 @@ class Prediction:
     kept     bytes that stay in each cache
     values   what names stand for that are no sizes, each in terms of those before
     exactness  of all these
+    call     cycles of the call itself and of its choices, whatever the sizes; 0 where the machine's description has none
     """
 
     pieces: tuple[Predicted, ...]
@@ -56,6 +57,7 @@ class Prediction:
     kept: Mapping[str, Expr]
     values: Mapping[str, Expr]
     exactness: HowExact
+    call: float = 0.0
 
 
 Stage = tuple[tuple[int, int] | None, str]
@@ -77,9 +79,17 @@ def longest(resources: Mapping[str, Expr]) -> Expr:
     return reduce(lambda a, b: Binary("max", a, b), resources.values())
 
 
-def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) -> Prediction:
-    """What `program` costs at these sizes, and over those that are not given."""
-    made = counted(program, hardware, sizes)
+def predicted(
+    program: Program,
+    hardware: Hardware,
+    sizes: Mapping[str, int],
+    options: Mapping[int, int] | None = None,
+) -> Prediction:
+    """What `program` costs at these sizes, and over those that are not given.
+
+    options  by the number of a `choose`, the option that runs; of others the cheapest
+    """
+    made = counted(program, hardware, sizes, options)
     pieces = tuple(
         _of(piece, counts, [moved.get(number, ZERO) for moved in made.moved], hardware.machine)
         for number, (piece, counts) in enumerate(zip(made.pieces, made.counts, strict=True))
@@ -92,7 +102,9 @@ def predicted(program: Program, hardware: Hardware, sizes: Mapping[str, int]) ->
         cycles=Exactness.ESTIMATE,
         energy=Exactness.ESTIMATE,
     )
-    return Prediction(pieces, made.choices, kept, made.values, exactness)
+    machine = hardware.machine
+    call = machine.call.of([len(ways) for ways in made.choices]) * machine.hertz
+    return Prediction(pieces, made.choices, kept, made.values, exactness, call)
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -44,11 +44,14 @@ class Form:
 class Run:
     """Tiles of one height.
 
-    form  of the tiles
+    height  of the instances that run
+    tile    height of the tile, with rows that a mask switches off
+    form    of the tiles
     """
 
     count: Array
     height: Array
+    tile: Array
     form: Form
 
 
@@ -82,8 +85,8 @@ class Tiles:
         """
         count, heights = np.ones((1, calls)), dict[str, Array]()
         forms = [Form(body=True, fixed=True, apart=False)]
+        around = count
         for cut in cuts:
-            around = next(reversed(heights.values()), count)
             runs = list(_in_groups(cut, extents[cut.axis], around, plain, known.get(cut.axis)))
             if not runs:
                 return Tiles(count[:0], {cut.axis: count[:0] for cut in cuts}, _NONE, ())
@@ -95,6 +98,7 @@ class Tiles:
                 axis: np.concatenate([height] * len(runs))[some] for axis, height in heights.items()
             }
             heights[cut.axis], count = now[some], counts[some]
+            around = np.concatenate([np.broadcast_to(run.tile, shape) for run in runs])[some]
             every = [form.around(run.form) for run in runs for form in forms]
             forms = [every[number] for number in some]
         numbers: dict[Form, list[int]] = {}
@@ -121,11 +125,11 @@ def _in_groups(
     full, left = np.divmod(extent, cut.group)
     if full.any():
         for run in tiles_of(cut, np.full_like(extent, cut.group), around, plain, cut.group):
-            yield Run(run.count * full, run.height, run.form)
+            yield replace(run, count=run.count * full)
     if left.any():
         rest = None if known is None else known % cut.group
         for run in tiles_of(cut, left, around, plain, rest):
-            yield Run(run.count * (left > 0), run.height, run.form)
+            yield replace(run, count=run.count * (left > 0))
 
 
 def tiles_of(
@@ -145,7 +149,7 @@ def tiles_of(
         for (low, high), tile, heights in cut.by_height:
             here = (around >= low) & (around <= high)
             for run in _runs(cut.strategy.stepped(heights), extent, tile, plain, known):
-                found.append(Run(run.count * here, run.height, run.form))
+                found.append(replace(run, count=run.count * here))
         return tuple(found)
     return tuple(_steps(cut, extent, around))
 
@@ -162,9 +166,10 @@ def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
         )
         width = widths[number]
         count = np.where(width > 0, left // np.maximum(width, 1), 0)
-        yield Run(count, np.maximum(width, 1), Form(step == 0, fixed=True, apart=False))
+        tile = np.maximum(width, 1)
+        yield Run(count, tile, tile, Form(step == 0, fixed=True, apart=False))
         left = left - count * width
-    yield Run(np.minimum(left, 1), left, Form(body=False, fixed=False, apart=False))
+    yield Run(np.minimum(left, 1), left, left, Form(body=False, fixed=False, apart=False))
 
 
 def _runs(
@@ -180,8 +185,8 @@ def _known_runs(
 ) -> tuple[Run, ...]:
     values = {"extent": np.frombuffer(extents, np.int64)}
     return tuple(
-        Run(_at(count, values), _at(height, values), form)
-        for count, height, form in _symbolic(strategy, tile, plain, known)
+        Run(_at(count, values), _at(height, values), _at(whole, values), form)
+        for count, height, whole, form in _symbolic(strategy, tile, plain, known)
     )
 
 
@@ -194,20 +199,21 @@ def _at(expr: Expr, values: dict[str, npt.NDArray[np.int64]]) -> Array:
 @lru_cache(1 << 12)
 def _symbolic(
     strategy: Strategy, tile: int, plain: bool, known: int | None
-) -> tuple[tuple[Expr, Expr, Form], ...]:
-    """What a strategy runs of an extent; None: of any."""
+) -> tuple[tuple[Expr, Expr, Expr, Form], ...]:
+    """What a strategy runs of an extent: counts, heights, those of the tiles; None: of any."""
     found = []
     extent = _EXTENT if known is None else ix.const(known)
     every = segments(strategy, extent, tile)
     for (count, height), segment in ((run, one) for one in every for run in runs_of(one)):
         guarded = segment.form is TileForm.GUARD
+        whole = height if segment.on is None else segment.height
         form = Form(
             segment.role is Role.BODY,
-            guarded or ix.literal(height) is not None,
-            ix.literal(height) == 1 and tile > 1,
+            guarded or ix.literal(whole) is not None,
+            ix.literal(whole) == 1 and tile > 1,
             tile if guarded else 0,
         )
-        if plain and segment.predicate and segment.count is None:
-            height = ix.sub(segment.owned[1], segment.owned[0])
-        found.append((count, height, form))
+        if plain and segment.on is not None:
+            height = segment.on
+        found.append((count, height, whole, form))
     return tuple(found)

@@ -112,10 +112,11 @@ class SchedulePrices:
 
         Raises PartitionError for a schedule that is not legal.
         """
-        total = self.calls.constant(0)
-        for nest in self.taken_in(schedule):
+        total, nests = self.calls.constant(0), self.taken_in(schedule)
+        for nest in nests:
             total += nest.seconds
-        return total / shared(schedule, self.threads)
+        call = self.hardware.machine.call.of([len(nest.ways) for nest in nests])
+        return total / shared(schedule, self.threads) + call
 
     def nests(self, schedule: Schedule) -> tuple[tuple[WayCost, ...], ...]:
         """The ways of each nest, in order.

@@ -127,7 +127,7 @@ def cost_of(graph: Graph, shared: Prepared, sizes: Mapping[str, int]) -> ModelCo
 
     def kernel(place: int, step: Step, count: int, at: Numbers, share: float) -> KernelCost:
         each: Cost = step.kernel.cost(**{name: at(extent) for name, extent in step.sizes})
-        alone, weights, passing = count * each.seconds, 0.0, 0.0
+        alone, weights, passing = count * (each.cycles - each.call) / each.hertz, 0.0, 0.0
         if cycles is not None:
             near = (
                 max(cycles for name, cycles in stage.items() if name != each.memories[-1])

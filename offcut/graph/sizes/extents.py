@@ -185,7 +185,9 @@ class Valued:
         names = {name: f"s{number}" for number, name in enumerate(self.sizes)}
         parts = "".join(f"{_text(extent, names)}, " for extent in self._distinct)
         text = f"lambda {', '.join(names.values())}: ({parts})"
-        self.function: Callable[..., tuple[int, ...]] = eval(text, {"min": min, "max": max})
+        self.function: Callable[..., tuple[int, ...]] = eval(
+            text, {"__builtins__": {}, "min": min, "max": max}
+        )
 
     def __call__(self, sizes: Mapping[str, int]) -> Numbers:
         """The values at sizes."""
@@ -205,7 +207,7 @@ def _text(extent: Expr, names: Mapping[str, str]) -> str:
             return names[name]
         case Binary("min" | "max" as op, a, b):
             return f"{op}({_text(a, names)}, {_text(b, names)})"
-        case Binary(op, a, b):
+        case Binary(op, a, b) if op in _APPLIED:
             return f"({_text(a, names)} {op} {_text(b, names)})"
         case _:
             raise ValueError(f"no extent: {extent}")

@@ -9,7 +9,8 @@
     z: float32[n, b] = dense(x, v)
     output y, z
 
-A size of a rule stands for any extent within its bounds, an input for any value of its type. It is tried, which is no proof:
+A size of a rule stands for any extent within its bounds, an input for any value of its type. That each element of the results is the
+same at all sizes is proved in exact arithmetic (`offcut.proof.by_algebra`). Arithmetic is not exact, and functions have ends: so it is tried as well:
 
     sizes     the smallest, some longer than a vector; those that the graphs name, what is next to them, and the greatest, with few elements
     integers  small ones; all that the type has, with its ends, 0, the numbers that the graphs name, and what is next to these
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle, islice
 from itertools import product as pairs
@@ -38,12 +39,15 @@ from offcut.core.dtypes import ends, numpy_dtype
 from offcut.core.expr import Const, Expr, children
 from offcut.core.program import Size
 from offcut.describe.request import Array
-from offcut.errors import DescribeError, OffcutError
+from offcut.errors import DescribeError, OffcutError, PartitionError, trim_traceback
 from offcut.graph.graph import Argument, Bound, Graph, Value
 from offcut.graph.interpret import interpreted
 from offcut.graph.sizes.extents import Numbers
+from offcut.graph.substitution.described import NotDescribed, computation_of
 from offcut.graph.substitution.rounding import part_of, swing
 from offcut.graph.text import format_value, parse_graph
+from offcut.polyhedral import bounded
+from offcut.proof.by_algebra import NotShown, show_equal
 
 SMALL = 5
 """The smallest values of a size that a rule is tried at in all combinations, as far as `TRIALS` goes."""
@@ -55,6 +59,8 @@ LONG = 17
 """A size that is longer than a vector."""
 ROOM = 1 << 12
 """Elements of a value at most, where a size is a number that a graph names."""
+FURTHER_ROOM = 1 << 22
+"""Elements of a value at most, at sizes of which the proof says that the graphs may differ there."""
 FAR = 20.0
 """How far from 0 elements are in every other trial."""
 LARGE = 1e3
@@ -83,22 +89,35 @@ Drawn = Callable[[np.random.Generator, list[int]], Array]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``before`` may be replaced by ``after``; made by `rule`, which checks it."""
+    """``before`` may be replaced by ``after``; made by `rule`, which checks it.
+
+    unproved   why it is not proved for all sizes, so that it was tried only; "" where it is proved
+    """
 
     name: str
     before: Graph
     after: Graph
+    unproved: str = ""
 
 
-def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = False) -> Rule:
-    """A rule, checked by the reference interpreter at small sizes, on inputs as this module says.
+@trim_traceback
+def rule(
+    name: str,
+    before: str | Graph,
+    after: str | Graph,
+    *,
+    finite: bool = False,
+    tried_only: bool = False,
+) -> Rule:
+    """Return a rule: proved in exact arithmetic for all sizes, and tried by the reference interpreter at small ones, as this module says.
 
     before, after  graphs, or their texts; of the same sizes, inputs and outputs, without constants
     finite         whether it is claimed of finite elements alone, none of them a denormal. Otherwise an element that is finite before is
                    the same after, though others are infinite or NaN; one that is infinite or NaN before is infinite or NaN after, unless
                    large or small elements made it so
+    tried_only     whether it is taken where it holds as far as it was tried, and the proof does not reach: `Rule.unproved` says why
 
-    Raises DescribeError where they differ: with the sizes, and the first element that does.
+    Raises DescribeError where the graphs differ: with the sizes, and the first element that does; and where it is not proved, unless `tried_only`.
     """
     one, other = (parse_graph(g) if isinstance(g, str) else g for g in (before, after))
     made = Rule(name, one, other)
@@ -124,7 +143,43 @@ def rule(name: str, before: str | Graph, after: str | Graph, *, finite: bool = F
             f"cannot take the rule {name}",
             because="the graph before takes none of the inputs that were drawn",
         )
-    return made
+    why = _why_unproved(made, exact, named)
+    if why and not tried_only:
+        raise DescribeError(
+            "rule",
+            f"cannot take the rule {name}",
+            because=f"it holds where it was tried, and is not proved for all sizes: {why}",
+            help=(
+                "tried_only=True takes a rule that was tried only",
+                "a rule without that: of the nodes around it, or in steps that are proved each",
+            ),
+        )
+    return replace(made, unproved=why)
+
+
+def _why_unproved(made: Rule, exact: Rule, named: list[float]) -> str:
+    """Why a rule that holds where it was tried is not proved; "" where it is.
+
+    Raises DescribeError where it fails at sizes that the proof does not see through.
+    """
+    try:
+        computed = [computation_of(graph) for graph in (made.before, made.after)]
+        with bounded("rule", f"cannot prove the rule {made.name}"):
+            show_equal(*computed)
+    except NotDescribed as why:
+        return str(why)
+    except PartitionError as why:
+        return why.because
+    except NotShown as why:
+        if why.sizes is not None:
+            sizes = {size.name: why.sizes.get(size.name, size.min) for size in made.before.sizes}
+            extent = Numbers(sizes)
+            values = (v for g in (made.before, made.after) for v in g.values.values())
+            if all(prod(map(extent, value.shape)) <= FURTHER_ROOM for value in values):
+                for number in range(2):
+                    _check_at(made, exact, sizes, number, _by_distance(number), named)
+        return why.because
+    return ""
 
 
 def _check_alike(made: Rule) -> None:
@@ -231,10 +286,10 @@ def _numbers(graph: Graph) -> Iterator[float]:
 def _in_float64(made: Rule) -> Rule:
     """The rule with all floats in float64; as it is where an operator does not take them."""
     try:
-        graphs = (
+        before, after = (
             parse_graph(_FLOATS.sub("float64", str(graph))) for graph in (made.before, made.after)
         )
-        return Rule(made.name, *graphs)
+        return Rule(made.name, before, after)
     except OffcutError:
         return made
 

@@ -40,6 +40,7 @@ class Substituted:
     rules           that were applied, in order
     before, after   predicted seconds of a call
     tried           graphs that were priced
+    unproved        those of the rules that were tried only
     """
 
     bound: Bound
@@ -47,6 +48,7 @@ class Substituted:
     before: float
     after: float
     tried: int
+    unproved: tuple[str, ...] = ()
 
 
 def substituted(
@@ -98,7 +100,9 @@ def substituted(
                     best = price, now, steps
                 if price[0] <= alpha * best[0][0]:
                     heappush(queue, (price, count, now, steps))
-    return Substituted(best[1], best[2], first[0], best[0][0], count)
+    unproved = {rule.name for rule in rules if rule.unproved}
+    tried_only = tuple(name for name in best[2] if name in unproved)
+    return Substituted(best[1], best[2], first[0], best[0][0], count, tried_only)
 
 
 class Prices:

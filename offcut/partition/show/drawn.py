@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.expr import variables
+from offcut.core.expr import reads_memory, variables
+from offcut.core.program import For
 from offcut.errors import PartitionError
 from offcut.partition.pieces import Partition, Piece
 
@@ -34,11 +35,22 @@ def _kept(piece: Piece) -> tuple[str, ...]:
     return tuple(name for name in piece.names if name in indexed)
 
 
+def _over_data(piece: Piece) -> set[str]:
+    """The loops of a piece whose bounds data decides: how long they are is not known before the program runs."""
+    found: set[str] = set()
+    for stmt, _ in piece.inside:
+        if isinstance(stmt, For):
+            ends = variables(stmt.lo) | variables(stmt.hi)
+            if reads_memory(stmt.lo) or reads_memory(stmt.hi) or ends & found:
+                found.add(stmt.iter)
+    return found
+
+
 class Nest:
     """The pieces of one nest, and the axes of it that are drawn.
 
     plane   their names in the program, none where the nest has not those asked for
-    labels  the user's names of all its axes, those of a reduction marked in `shown`
+    labels  the user's names of the axes that can be drawn, which no data bounds; those of a reduction are marked in `shown`
     """
 
     def __init__(
@@ -51,6 +63,7 @@ class Nest:
         lead = max(pieces, key=lambda piece: len(piece.names))
         buffer, reduce = lead.store.buffer, lead.store.reduce
         shared = set(lead.names).intersection(*(piece.names for piece in pieces))
+        shared -= {name for piece in pieces for name in _over_data(piece)}
         names = [name for name in lead.names if name in shared]
         self.labels = [lead.label_of(name) for name in names]
         users = {inner: user for user, inner in partition.users.buffers}

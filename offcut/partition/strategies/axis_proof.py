@@ -10,13 +10,14 @@ from __future__ import annotations
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Expr, Var
+from offcut.core.memo import memo
 from offcut.core.program import Size, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
 from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import loops
-from offcut.polyhedral import Space, kept
+from offcut.polyhedral import Space
 from offcut.proof import Theorem
 from offcut.proof.by_axis.coverage import check_line, check_within
 from offcut.proof.by_axis.decision import Broken
@@ -24,7 +25,7 @@ from offcut.proof.by_axis.product import strips_of
 from offcut.proof.by_axis.strips import Strip, Value
 
 
-@kept(4096)
+@memo(4096)
 def check_axis(
     strategy: Strategy,
     tile: int,

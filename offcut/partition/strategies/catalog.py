@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
+from offcut.core.memo import memo
 from offcut.core.nearest import nearest
 from offcut.core.program import Form
 from offcut.core.whole import whole
@@ -31,7 +32,6 @@ from offcut.partition.strategies.tiled_axis import (
     TiledAxis,
     taken,
 )
-from offcut.polyhedral import kept
 
 KNOWN = range(1, 257)  # tile sizes of which a compiled kernel takes a user's strategy along
 
@@ -329,7 +329,7 @@ def _recorded(
     return tuple(found)
 
 
-@kept(1024)
+@memo(1024)
 def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]:
     """The segments of an axis; those that a constant extent leaves empty are left out.
 
@@ -348,7 +348,8 @@ def segments(strategy: Strategy, extent: Expr, tile: int) -> tuple[Segment, ...]
 
 
 def runs(strategy: Strategy, extent: Expr, tile: int) -> tuple[tuple[Expr, Expr], ...]:
-    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of.
+    """(how many, their height) of the tiles that a strategy runs, in order; what a price is made of. Rows of a masked tile that
+    are off do not run, those of a padded one do.
 
     extent   at least 0, in iterations
     """
@@ -377,7 +378,9 @@ def _run(segment: Segment) -> tuple[Expr, Expr]:
     """A segment's tiles; none where it does not exist."""
     count = ix.const(1) if segment.count is None else segment.count
     height, when = segment.height, segment.when
-    if segment.lets:
+    if segment.form is Form.MASK and segment.on is not None:
+        height = segment.on
+    elif segment.lets:
         # Where a bounded value is out of its range there are no tiles, of whatever height.
         values: dict[str, Expr] = {let.name: _total(let.value) for let in segment.lets}
         inside = all(let.hi > segment.heights[1] for let in segment.lets)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var
+from offcut.core.memo import memo
 from offcut.core.program import Form, Role
 from offcut.partition.strategies.tiled_axis import EXTENT, NotTaken, Take, Takes, at
-from offcut.polyhedral import Space, kept, smallest
+from offcut.polyhedral import Space, smallest
 
 ITER = Var("#t")  # the number of a tile; no user can name a size so, nor q below
 
@@ -41,6 +42,7 @@ class Segment:
     owned     ``lo, hi``: of what is executed, the coordinates this segment answers for
     predicate instances run only where ``x < hi`` of `owned`
     asked     the part of `when` without which `count` is not 0 by itself; of balanced tiles
+    on        of a tile that is masked or padded, how many of its instances are in the domain
     """
 
     role: Role
@@ -54,6 +56,7 @@ class Segment:
     lets: tuple[Bounded, ...] = ()
     predicate: bool = False
     asked: Expr | None = None
+    on: Expr | None = None
 
     @property
     def executed(self) -> tuple[Expr, Expr]:
@@ -164,6 +167,7 @@ class _Place:
             owned=(self.start, self.extent),
             when=both(*self.when, ix.compare("<", self.start, self.extent)),
             predicate=True,
+            on=ix.minimum(self.left, height),
         )
 
     def moved_back(self) -> Segment:
@@ -241,7 +245,7 @@ def _literal(height: Expr) -> int:
     return known
 
 
-@kept(1024)
+@memo(1024)
 def _heights(height: Expr, when: tuple[Expr, ...], tile: int) -> tuple[int, int]:
     """The least and the greatest value of a height over all extents; raises NotTaken above `tile`."""
     names, space = {EXTENT.name: "x0"}, Space(())

@@ -25,6 +25,9 @@ from offcut.plugins.onnx.ordering import ordered
 from offcut.plugins.onnx.walking.nodes import STANDARD, Complaint, Scope, Walk, of_array, of_tensor
 from offcut.plugins.onnx.weights import restore, without
 
+UNKNOWN = frozenset(("?", "-1", "None", "none", "unk", "unknown"))
+"""Texts that are no names: each axis that has one is a size of its own."""
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -40,8 +43,16 @@ class Imported:
     def given(self, feed: object) -> dict[str, Any]:
         """Arrays by their names in the graph.
 
-        Raises CallError for one that is missing, or that is not asked for, and where they have no names.
+        feed  by name; or an array, where there is one input
+
+        Raises CallError for one that is missing, or that is not asked for, and where several have no names.
         """
+        if (
+            len(self.inputs) == 1
+            and feed is not None
+            and not isinstance(feed, Mapping | tuple | list)
+        ):
+            return dict.fromkeys(self.inputs.values(), feed)
         if not isinstance(feed, Mapping):
             pairs = ", ".join(f'"{name}": {name}' for name in self.inputs)
             what = f"{len(feed)} arguments" if isinstance(feed, tuple) else type(feed).__name__
@@ -247,7 +258,7 @@ class _Import:
             raise _no_constant(value, f"it is {array.dtype}, declared as {dtype}", help)
         if not tensor.HasField("shape"):
             return Known(array, str(array.dtype))
-        declared = [dim.dim_param or str(dim.dim_value or "?") for dim in tensor.shape.dim]
+        declared = [_name(dim) or str(dim.dim_value or "?") for dim in tensor.shape.dim]
         listed = ", ".join(declared) + "," * (len(declared) == 1)
         shapes = f"its shape is {array.shape}, declared as ({listed})"
         if len(declared) != array.ndim:
@@ -255,8 +266,8 @@ class _Import:
         for dim, extent in zip(tensor.shape.dim, array.shape, strict=True):
             if dim.HasField("dim_value") and dim.dim_value != extent:
                 raise _no_constant(value, shapes)
-            if dim.dim_param.isidentifier():
-                self.fix(value, dim.dim_param, extent, shapes)
+            if _name(dim).isidentifier():
+                self.fix(value, _name(dim), extent, shapes)
         return Known(array, str(array.dtype))
 
     def fix(self, value: Any, size: str, extent: int, shapes: str) -> None:
@@ -291,13 +302,13 @@ class _Import:
         own = self.context.builder.fresh(value.name)
         made = self.context.builder.input(own, dtype, shape)
         self.inputs[value.name] = made.name
-        return made
+        return self.context.with_numbers(made)
 
     def extent(self, name: str, axis: int, dim: Any) -> Element:
         """An extent of an input: a number, a size, or an expression over sizes as exporters write it; below 0: a size, too."""
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
-        text = dim.dim_param or f"{name}_{axis}"
+        text = _name(dim) or f"{name}_{axis}"
         try:
             return self.expression(ast.parse(text, mode="eval").body)
         except (SyntaxError, _NoExtent):
@@ -354,6 +365,12 @@ class _Import:
 
 def _no_constant(value: Any, because: str, help: tuple[str, ...] = ()) -> DescribeError:
     return DescribeError(OP, f"cannot take a constant {value.name}", because=because, help=help)
+
+
+def _name(dim: Any) -> str:
+    """What an extent is called in a file; nothing where exporters write one text for all that they do not know."""
+    text = str(dim.dim_param)
+    return "" if text in UNKNOWN else text
 
 
 class _NoExtent(Exception):

@@ -25,7 +25,7 @@ OP = "from_onnx"
 
 
 class OnnxModel:
-    """A model of an ONNX file: ``model({"x": x})`` gives the outputs by the names that they have there.
+    """A model of an ONNX file: ``model({"x": x})``, or ``model(x)`` of one input, gives the outputs by the names that they have there.
 
     imported  the graph, and the names of its inputs and outputs in the file
     model     what runs
@@ -50,12 +50,10 @@ class OnnxModel:
         return self.graph.sizes
 
     @trim_traceback
-    def __call__(
-        self, feed: Mapping[str, Any] | None = None, *more: Any, **sizes: int
-    ) -> dict[str, Array]:
+    def __call__(self, feed: Any = None, *more: Any, **sizes: int) -> dict[str, Array]:
         """The outputs by name.
 
-        feed   an array for each input
+        feed   an array for each input, by name; or the array, where there is one input
         more   none: arrays in order are refused with the names
         sizes  those that no shape determines
 

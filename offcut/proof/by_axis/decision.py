@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
+from offcut.core.memo import memo
 from offcut.core.program import Size
-from offcut.polyhedral import Map, Set, Space, kept, over_sizes, smallest
+from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
 from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
@@ -35,7 +36,7 @@ class Broken:
     at: int | None
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def decide(
     extent: Expr,
     strips: tuple[Strip, ...],
@@ -49,7 +50,7 @@ def decide(
     return _Line(extent, sizes, facts, ordered).decide(strips)
 
 
-@kept(_KEPT)
+@memo(_KEPT)
 def decide_within(
     extent: Expr,
     strips: tuple[Strip, ...],

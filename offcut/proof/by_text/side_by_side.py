@@ -27,6 +27,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import touched
 from offcut.core.conditions import conjuncts, negated
 from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
+from offcut.core.memo import memo
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -47,7 +48,7 @@ from offcut.core.program import walk as statements
 from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
-from offcut.polyhedral import Dependence, Facts, Space, dependences, kept
+from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
 from offcut.proof.by_text.known_equal import alike, idle, same_store, settled
@@ -388,7 +389,7 @@ class _SideBySide:
         return found
 
 
-@kept(64)
+@memo(64)
 def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
     """(top-level statement, iterator, array) of the dependences that loops carry."""
     found = (one for one in dependences(source) if not _says_the_same(one))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from offcut.core.interpret import interpreter
+from offcut.core.memo import forget
 from offcut.core.program import Execution, Kind, Program
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
@@ -14,7 +15,7 @@ from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import StrategyLike, strategy_named
-from offcut.polyhedral import bounded, forget
+from offcut.polyhedral import bounded
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of

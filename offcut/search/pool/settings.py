@@ -1,41 +1,78 @@
-"""Where the workers of a pool meet, and how long is waited for what."""
+"""Where the workers of a pool meet, whom they trust, and how long is waited for what."""
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass
-from typing import Any
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from offcut.core.extras import check_installed
 from offcut.errors import DescribeError
 
+if TYPE_CHECKING:
+    from distributed import Security
+
 LOCAL = "local"
-"""The address of a pool that is started for one campaign: a scheduler and one worker, on this machine."""
+"""The address of a pool of this machine alone: the process that tunes measures, and nobody listens."""
 
 RESOURCE = "device"
 """What a worker has one of, and each task takes."""
+
+CERTIFICATE, KEY = "cert.pem", "key.pem"
+"""Files of a folder of certificates: what all members of a pool show each other, and the secret that proves it is theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
     """A pool of devices.
 
-    address  ``tcp://host:port`` of a dask scheduler, or ``tls://``; or ``local``
+    address  ``tls://host:port`` of a dask scheduler; ``tcp://`` of one on this machine; or ``local``
     answer   seconds until the scheduler answers, and until what it holds is here
     wait     seconds that a campaign goes on without a device that could take a task
     silence  seconds without a sign of a worker, after which it hangs
+    certificates  a folder with ``cert.pem`` and ``key.pem``, for ``tls://``; None: those that dask's configuration names
     """
 
     address: str
     answer: float = 10.0
     wait: float = 10.0
     silence: float = 30.0
+    certificates: str | os.PathLike[str] | None = None
+
+    @property
+    def host(self) -> str:
+        """The host of the scheduler."""
+        return urlsplit(self.address).hostname or ""
+
+    def security(self) -> Security | None:
+        """Return what dask shows and demands at each connection; None for ``tcp://``, which is not left."""
+        if not self.address.startswith("tls://"):
+            return None
+        from distributed import Security
+
+        if self.certificates is None:
+            return Security(require_encryption=True)
+        folder = Path(self.certificates).expanduser()
+        certificate, key = str(folder / CERTIFICATE), str(folder / KEY)
+        return Security(
+            require_encryption=True,
+            tls_ca_file=certificate,
+            tls_client_cert=certificate,
+            tls_client_key=key,
+            tls_worker_cert=certificate,
+            tls_worker_key=key,
+        )
 
 
 def pool_of(given: Any, op: str) -> Pool:
     """What was given as a pool, an address or a `Pool`, checked for `op`.
 
-    Raises DescribeError for what is no address, TargetError where dask.distributed is not installed.
+    Raises DescribeError for what is no address, or leads away from this machine without certificates; TargetError where
+    dask.distributed is not installed.
     """
     pool = given if isinstance(given, Pool) else Pool(given)
     because = _misfit(pool.address)
@@ -44,10 +81,33 @@ def pool_of(given: Any, op: str) -> Pool:
             op,
             f"cannot take pool={pool.address!r}",
             because=because,
-            help=('pool="tcp://host:8786"', f'pool="{LOCAL}"'),
+            help=('pool="tls://host:8786"', f'pool="{LOCAL}"'),
         )
+    if pool.address == LOCAL:
+        return pool
     check_installed(op, "cannot use a pool of devices", "distributed")
+    parts = urlsplit(pool.address)
+    if parts.scheme == "tcp" and not is_loopback(pool.host):
+        raise DescribeError(
+            op,
+            f"cannot take pool={pool.address!r}",
+            because="it leads to another machine, and nobody there has to show a certificate: whoever reaches a port of the pool could run code here",
+            help=(
+                f'pool="tls://{parts.netloc}", with certificates as docs/search/pool.md says',
+                'pool="tcp://localhost:8786", of a scheduler on this machine',
+            ),
+        )
+    if parts.scheme == "tls":
+        _check_certificates(pool, op)
     return pool
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, which nobody else reaches by that name."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _misfit(address: Any) -> str:
@@ -62,4 +122,42 @@ def _misfit(address: Any) -> str:
     except ValueError as error:
         return str(error)
     rest = not whole or parts.path or parts.query or parts.fragment or parts.username is not None
-    return "it is not tcp://, a host, and a port" if rest else ""
+    return "it is not tls://, a host, and a port" if rest else ""
+
+
+def _check_certificates(pool: Pool, op: str) -> None:
+    """Raises DescribeError where there are no certificates, or others can read the key."""
+    because = _lacking_in_configuration(pool) if pool.certificates is None else _lacking(pool)
+    if because:
+        raise DescribeError(
+            op,
+            f"cannot take pool={pool.address!r}",
+            because=because,
+            help=(
+                f"Pool(address, certificates=a folder with {CERTIFICATE} and {KEY})",
+                "--certificates folder, of the command",
+            ),
+        )
+
+
+def _lacking_in_configuration(pool: Pool) -> str:
+    """What dask's configuration does not name; "" where it names all."""
+    security = pool.security()
+    assert security is not None
+    named = (security.tls_ca_file, security.tls_client_cert, security.tls_worker_cert)
+    return "" if all(named) else "nothing says which certificates its members show each other"
+
+
+def _lacking(pool: Pool) -> str:
+    """What is wrong with a folder of certificates; "" where it is good."""
+    assert pool.certificates is not None
+    folder = Path(pool.certificates).expanduser()
+    for name in (CERTIFICATE, KEY):
+        try:
+            with (folder / name).open("rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        except OSError as error:
+            return f"{folder / name} cannot be read: {error.strerror}"
+        if name == KEY and mode & 0o077:
+            return f"others can use {folder / name}, whose mode is {mode:o}: it is the secret of the pool, of mode 600"
+    return ""

@@ -57,6 +57,7 @@ from offcut.core.program import (
     expressions,
 )
 from offcut.core.program import walk as statements
+from offcut.core.unpickle import unpickle
 from offcut.describe.request import Array
 from offcut.errors import CallError, InternalError, OffcutError, TargetError
 from offcut.experiment.reference import HALF_ULP, Reference
@@ -93,8 +94,7 @@ def prepared(argument: tuple[Problem, Path], say: Callable[[object], None]) -> D
 
 def kept(folder: Path, number: int) -> tuple[Reference, ...]:
     """What the results must be at the sizes of that number, from the folder that `prepared` filled."""
-    with _file(folder, number).open("rb") as file:
-        found: tuple[Reference, ...] = pickle.load(file)
+    found: tuple[Reference, ...] = unpickle(_file(folder, number).read_bytes())
     return found
 
 

@@ -21,7 +21,7 @@ from uuid import uuid4
 from offcut.errors import BusyError, InternalError, OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
-from offcut.search.pool import LOCAL, RESOURCE, Device, Flights, Landed, Pool, connected
+from offcut.search.pool import RESOURCE, Device, Flights, Landed, Pool, connected
 from offcut.tuning.campaign import BATCH
 from offcut.tuning.pooling import remote
 from offcut.tuning.pooling.wire import Wire, sent
@@ -151,12 +151,14 @@ class PooledBench:
         elif others:
             because = f"of {others} workers none has the resource {RESOURCE}=1"
         address = self.flights.pool.address
-        another = () if address == LOCAL else (f"offcut worker {address} --device NAME",)
         return TargetError(
             "tune",
             f"cannot measure at {address}",
             because=because,
-            help=(*another, "begun again, tuning takes from the records what was measured"),
+            help=(
+                f"offcut worker {address} --device NAME",
+                "begun again, tuning takes from the records what was measured",
+            ),
         )
 
 

@@ -178,8 +178,8 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
         "ph": "X",
         "pid": 0,
         "tid": 1,
-        "ts": pytest.approx(136e6 / VTA.hertz),
-        "dur": pytest.approx(21e6 / VTA.hertz),
+        "ts": nearly(136e6 / VTA.hertz),
+        "dur": nearly(21e6 / VTA.hertz),
         "args": {"position": 3, "cycles": 21, "cycles waited for load": 75},
     }
 
@@ -189,7 +189,7 @@ def test_a_trace_ends_when_the_machine_does() -> None:
         run = timed(TILE, spec)
         events = json.loads(run.chrome_trace())["traceEvents"]
         ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
-        assert max(ends) == pytest.approx(1e6 * run.seconds)
+        assert max(ends) == nearly(1e6 * run.seconds)
 
 
 def test_a_run_is_drawn_and_told(tmp_path: Path) -> None:

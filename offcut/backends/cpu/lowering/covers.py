@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
-from offcut.backends.cpu.lowering.extents import begun, limits, unlimited
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
 from offcut.core.accesses import indices
@@ -40,6 +39,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
+from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.partition import Match, matches
 from offcut.polyhedral import NEXT, coefficient
 from offcut.polyhedral.units.private import begins_with_store

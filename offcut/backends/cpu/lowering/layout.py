@@ -187,6 +187,8 @@ class Layout(Vectors):
             self.scratch.append((TILE_SCRATCH, ix.const(self.tile_bytes)))
         elif self.tile_bytes:
             self.f.slots.append(f"  {TILE_SCRATCH} = alloca [{self.tile_bytes} x i8], align 64")
+        for name in self.copied:
+            self.f.slots += [f"  {name} = alloca [2 x i64]", f"  store ptr null, ptr {name}"]
 
     def workspace(self) -> str:
         """Bytes of scratch of a call; where they pass int64, more than any allocator has."""

@@ -58,11 +58,13 @@ class Lowered:
 
     loops   a module of the functions of loops without microkernels that they call
     tiles   (microkernel, variant, (rows, panels)…) of its functions
+    fastcall  a module of `offcut_fastcall`, by which Python calls them
     """
 
     text: str
     loops: str
     tiles: tuple[tuple[str, Variant, tuple[tuple[int, int], ...]], ...]
+    fastcall: str = ""
 
 
 def lower(

@@ -83,7 +83,9 @@ class Reductions(Expressions):
         }
 
     def first_lanes(self, width: int, count: str) -> str:
-        """Return the mask of the first `count` lanes of a vector, at least 0: compared in 32 bits, for a loop inside may ask again."""
+        """Return the mask of the first `count` lanes of a vector, none where that is negative: compared in 32 bits, for a loop inside may
+        ask again.
+        """
         f, kind = self.f, f"<{width} x i32>"
         most = ir.minimum(f, count, str(width))
         if ir.literal(most) is not None:

@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
 from offcut.backends.cpu.lowering.covers import CoveredSum, Parts, is_multiple, is_run
-from offcut.backends.cpu.lowering.extents import begun, limits
 from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
@@ -15,9 +14,10 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
-from offcut.core.program import For, Form, Panels, Stmt, Store, Tile, TileAxis
+from offcut.core.program import For, Form, Kind, Panels, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
+from offcut.core.tile_limits import begun, limits
 from offcut.errors import InternalError
 from offcut.partition import Match
 from offcut.polyhedral import coefficient
@@ -251,28 +251,54 @@ class _Block:
             yield ", ".join(f"i64 {one}" for one in (count, *moved))
 
     def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
-        """A copied into a full-size scratch, rows past the extent zero."""
+        """The rows of A in a full-size scratch, with zeros past the last one.
+
+        Tiles side by side read the same rows: of an array that nobody writes during a call they are copied for the first.
+        """
         low, f = self.low, self.f
         assert self.row_axis is not None
-        height = low.scalar(self.row_axis.extent)
         size = ix.mul(ix.mul(self.row_axis.extent, ix.sub(self.loop.hi, self.loop.lo)), self.item)
         base = low.scratch_of(_over_sizes(size, low))
         row_step = ir.mul(f, depth, str(self.item))
-        t = STORED[self.a.dtype]
-        zero = "0.0" if t in ("float", "double") else "0"
-        with f.loop("0", height) as row:
-            inside = f.let(f"icmp slt i64 {row}, {rows}")
+        if low.program.buffer(self.a.buffer).kind not in (Kind.INPUT, Kind.CONSTANT):
+            self.copy_rows(a, rows, depth, base, row_step)
+            return base, row_step, str(self.item)
+        last = low.last_rows()
+        count = f.let(f"getelementptr i8, ptr {last}, i64 8")
+        other = f.let(f"icmp ne ptr {f.let(f'load ptr, ptr {last}')}, {a[0]}")
+        fewer = f.let(f"icmp ne i64 {f.let(f'load i64, ptr {count}')}, {rows}")
+        with f.when(f.let(f"or i1 {other}, {fewer}")):
+            self.copy_rows(a, rows, depth, base, row_step)
+            f.do(f"store ptr {a[0]}, ptr {last}")
+            f.do(f"store i64 {rows}, ptr {count}")
+        return base, row_step, str(self.item)
+
+    def copy_rows(
+        self, a: tuple[str, str, str], rows: str, depth: str, base: str, row_step: str
+    ) -> None:
+        """Copy rows of A side by side, and zeros up to the height of the tile."""
+        low, f = self.low, self.f
+        assert self.row_axis is not None
+        with f.loop("0", rows) as row:
             source = f.let(f"getelementptr i8, ptr {a[0]}, i64 {ir.mul(f, row, a[1])}")
             target = f.let(f"getelementptr i8, ptr {base}, i64 {ir.mul(f, row, row_step)}")
-            with f.loop("0", depth) as k:
-                at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
-                f.do(f"store {t} {zero}, ptr {at}")
-            with f.when(inside), f.loop("0", depth) as k:
-                there = f.let(f"getelementptr i8, ptr {source}, i64 {ir.mul(f, k, a[2])}")
-                element = f.let(f"load {t}, ptr {there}")
-                at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
-                f.do(f"store {t} {element}, ptr {at}")
-        return base, row_step, str(self.item)
+            if a[2] == str(self.item):
+                f.declares.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+                f.do(
+                    f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {row_step}, i1 false)"
+                )
+            else:
+                t = STORED[self.a.dtype]
+                with f.loop("0", depth) as k:
+                    there = f.let(f"getelementptr i8, ptr {source}, i64 {ir.mul(f, k, a[2])}")
+                    element = f.let(f"load {t}, ptr {there}")
+                    at = f.let(f"getelementptr {t}, ptr {target}, i64 {k}")
+                    f.do(f"store {t} {element}, ptr {at}")
+        height = low.scalar(self.row_axis.extent)
+        end = f.let(f"getelementptr i8, ptr {base}, i64 {ir.mul(f, rows, row_step)}")
+        rest = ir.mul(f, ir.sub(f, height, rows), row_step)
+        f.declares.add("declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        f.do(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {rest}, i1 false)")
 
 
 class _Call:

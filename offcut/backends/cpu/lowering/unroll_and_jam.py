@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING
 
-from offcut.backends.cpu.lowering.extents import unlimited
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, loads, variables
 from offcut.core.program import STATUS, Execution, For, Stmt, Store, Tile, expressions
 from offcut.core.program import walk as statements
+from offcut.core.tile_limits import unlimited
 from offcut.polyhedral import coefficient
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from math import gcd
 from offcut.backends.cpu.lowering import unroll_and_jam
 from offcut.backends.cpu.lowering.accesses import streams
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
-from offcut.backends.cpu.lowering.extents import at_most, limits, unlimited
 from offcut.backends.cpu.lowering.interleave import interleaved, interleaves, swapped
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.lowering.statements import Instances
@@ -28,6 +27,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, dtype_of, loads, variables
 from offcut.core.program import STATUS, For, Form, If, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
+from offcut.core.tile_limits import at_most, limits, unlimited
 from offcut.polyhedral import BACK, NEXT, SAME, coefficient
 
 TILE_SCRATCH = "%tile_scratch"
@@ -39,6 +39,7 @@ class Vectors(Instances):
     tiles      (rows, panels) of the functions that are called, by microkernel and variant
     scratch    (name, bytes) of the parts of the workspace
     tile_bytes size of `TILE_SCRATCH`, which tiles share: each is done with it before the next
+    copied     the places that say of which rows a part of the workspace holds a copy
     chains     registers of lanes that a tile with a loop inside takes at once
     around     the loops around the statement that is being lowered, outermost first
     jammed     the iterator of a loop whose iterations run a tile together, and the number of each; none where they run in turn
@@ -49,6 +50,7 @@ class Vectors(Instances):
         self.tiles: dict[tuple[str, Variant], set[tuple[int, int]]] = {}
         self.scratch: list[tuple[str, Expr]] = []
         self.tile_bytes = 0
+        self.copied: list[str] = []
         self.width, self.chains = isa.lanes("float32"), chains
         self.around: list[For] = []
         self.jammed: tuple[str, tuple[str, ...]] = ("", ())
@@ -58,6 +60,11 @@ class Vectors(Instances):
         name = f"%scratch{len(self.scratch)}"
         self.scratch.append((name, size))
         return name
+
+    def last_rows(self) -> str:
+        """The address of a new place for the address of rows, and how many there are; null when a call begins."""
+        self.copied.append(f"%copied{len(self.copied)}")
+        return self.copied[-1]
 
     def active(self, tile: Tile, axis: TileAxis) -> str:
         """How many instances of a tile along `axis` are in the domain, from its start on."""
@@ -179,7 +186,8 @@ class Vectors(Instances):
                 ends.append(ir.add(self.f, start, extent))
             for end in ends:
                 left = ir.minimum(self.f, left, ir.sub(self.f, end, at))
-            mask = self.first_lanes(width, ir.maximum(self.f, left, "0"))
+            # Not 0: of a count that may be negative, the comparison is one signed instruction on every processor.
+            mask = self.first_lanes(width, ir.maximum(self.f, left, "-1"))
             multiple = gcd(ix.multiple_of(axis.start), width)
             with self.bound(axis.iter, at):
                 self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))

@@ -18,6 +18,7 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.host import cache as objects
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.unpickle import unpickle
 from offcut.costmodel import Machine, features_of, load, processor, shipped
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
@@ -120,16 +121,16 @@ def host() -> Host:
     features = _visible(os.environ.get("OFFCUT_HIDE_FEATURES", ""))
     named = os.environ.get("OFFCUT_MACHINE", "")
     if named:
-        machine, lacking = _stated_machine(named, architecture)
-        features -= _with_what_needs(lacking, _host_features())
-    else:
-        machine = own_machine(architecture, features)
-    return Host(triple, features, isa_of(features, machine))
+        features -= _not_stated(named, architecture)
+    return Host(triple, features, isa_of(features, own_machine(architecture, features, named)))
 
 
 @cache
-def _stated_machine(named: str, architecture: str) -> tuple[Machine, frozenset[str]]:
-    """The description that stands for this host, and the features that others state and it does not."""
+def _not_stated(named: str, architecture: str) -> frozenset[str]:
+    """Return the features of this host that other descriptions state and this one does not, with all that needs them.
+
+    Raises TargetError for a description of no processor of this architecture.
+    """
     machine = processor(load(named))
     if machine.architecture != architecture:
         others = (name for name in shipped() if (features_of(name) or ("",))[0] == architecture)
@@ -140,7 +141,7 @@ def _stated_machine(named: str, architecture: str) -> tuple[Machine, frozenset[s
             help=(", ".join(others), 'target("cpu", machine=…) plans for another architecture'),
         )
     stated = frozenset(map(in_llvm, machine.features))
-    return replace(machine, name="host"), _stated_features(architecture) - stated
+    return _with_what_needs(_stated_features(architecture) - stated, _host_features())
 
 
 def _stated_features(architecture: str) -> frozenset[str]:
@@ -159,8 +160,13 @@ def described(machine: Machine) -> Host:
 
 
 @cache
-def own_machine(architecture: str, features: frozenset[str]) -> Machine:
-    """This machine: the description that is nearest, with what the system says of cores and caches."""
+def own_machine(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+    """This machine: the description that is nearest, with what the system says of cores and caches.
+
+    named   the description that is taken instead, as it is: a shipped name, or a path
+    """
+    if named:
+        return replace(processor(load(named)), name="host")
     near = _kept_nearest(architecture, features)
     core = replace(near.core, count=os.cpu_count() or near.core.count)
     near = replace(near, name="host", architecture=architecture, core=core)
@@ -175,7 +181,10 @@ def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
     """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
     kept = objects.get_or_make(name, lambda: pickle.dumps(nearest(architecture, features)))
-    found: Machine = pickle.loads(kept)
+    try:
+        found: Machine = unpickle(kept)
+    except pickle.UnpicklingError:  # somebody else wrote it
+        return nearest(architecture, features)
     return found
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from offcut.backends.cpu.machine.isa import Host
 from offcut.core import forks
@@ -62,46 +64,132 @@ def _machine(host: Host, effort: int = 1) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _emitting(host: Host) -> Any:
+def _emitting(host: Host) -> _Builders:
     """`_machine`, which makes one module after the other into code; a module that is loaded takes its machine over."""
-    return _machine(host)
+    return _Builders(_machine(host))
 
 
-def parsed(text: str) -> Any:
-    """The module of LLVM IR, verified."""
+def _parse(text: str, context: Any) -> Any:
+    """Return the module of some LLVM IR, verified."""
+    module = None
     try:
-        module = llvm.parse_assembly(text)
+        module = llvm.parse_assembly(text, context)
         module.verify()
     except RuntimeError as error:
+        if module is not None:
+            module.close()
         raise InternalError(f"the generated code is not valid: {str(error)[:2000]}") from error
     return module
 
 
-def _module(text: str, host: Host, passes: bool, loops: str) -> tuple[Any, Any]:
-    """A module and the machine that it is for, after the scalar passes where they are wanted.
+@contextmanager
+def parsed(text: str) -> Iterator[Any]:
+    """The module of some LLVM IR, verified, as long as the context lasts.
+
+    It has an LLVM context of its own, which keeps every type, constant and name of its modules: the global one of LLVM lives as long as
+    the process. Both are freed at the end, the module first; left to Python's collector, they would be freed in any order.
+    """
+    context = llvm.create_context()
+    try:
+        module = _parse(text, context)
+        try:
+            yield module
+        finally:
+            module.close()
+    finally:
+        context.close()
+
+
+def link(module: Any, text: str, prepare: Callable[[Any], None] = lambda theirs: None) -> None:
+    """Make some LLVM IR part of a module that `parsed` gave.
+
+    prepare  what is done first to the module of that IR
+    """
+    theirs = _parse(text, module._context)
+    try:
+        prepare(theirs)
+        module.link_in(theirs)
+    finally:
+        theirs.close()  # nothing, where it is part of the other
+
+
+@contextmanager
+def optimized(
+    text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
+) -> Iterator[Any]:
+    """A module after its passes, as long as the context lasts.
+
+    passes    whether it gets the scalar passes; else its functions stay as they are written
+    loops     a module of functions that it calls, which become part of it
+    fastcall  a module of functions that call it, which become part of it as they are written
 
     Loops around microkernels come as they are to be: nothing is left for loop passes, which cost
     more than they gain. The functions of `loops` get them: what does not change in a loop leaves it. They
     take longer by the line the more lines there are, so a module of very many does without them.
     """
-    module, machine = parsed(text), _emitting(host)
-    if passes:
-        _scalar_passes(module, machine)
-    if loops:
-        theirs = _of_loops(loops, machine)
-        called = [
+    builders, called = _emitting(host), list[str]()
+
+    def prepare(theirs: Any) -> None:
+        _loop_passes(theirs, loops, builders.get(loops))
+        called.extend(
             f.name
             for f in theirs.functions
             if f.linkage == llvm.Linkage.external and not f.is_declaration
-        ]
-        module.link_in(theirs)
-        for name in called:  # by this module, and by no other
-            module.get_function(name).linkage = llvm.Linkage.internal
-    return module, machine
+        )
+
+    with parsed(text) as module:
+        if passes:
+            _scalar_passes(module, builders.get(text))
+        if loops:
+            link(module, loops, prepare)
+            for name in called:  # by this module, and by no other
+                module.get_function(name).linkage = llvm.Linkage.internal
+        if fastcall:
+            link(module, fastcall)
+        yield module
 
 
-def _scalar_passes(module: Any, machine: Any) -> None:
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+_CHECKED_LLVM = range(20, 23)
+"""The versions of LLVM of which it is known what a builder of passes keeps of a run: one callback, which reads what was on the stack of
+the run, and that for functions marked ``optnone`` alone."""
+
+_MAX_RUNS = 32
+"""Times that a builder is used. llvmlite frees the builder but not its list of callbacks, 1.5 KiB, to which each run adds one."""
+
+
+class _Builders:
+    """LLVM's builders of passes for a machine: one for `_MAX_RUNS` modules."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self._builder: Any = None
+        self._runs_left = 0
+
+    def get(self, text: str) -> Any:
+        """Return the builder for one run of passes on a module with this text."""
+        if llvm.llvm_version_info[0] not in _CHECKED_LLVM or "optnone" in text:
+            return self._make()
+        if self._runs_left <= 0:
+            self._builder, self._runs_left = self._make(), _MAX_RUNS
+        self._runs_left -= 1
+        return self._builder
+
+    def _make(self) -> Any:
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False
+        return llvm.create_pass_builder(self.machine, options)
+
+
+def _run(manager: Any, module: Any, builder: Any) -> None:
+    """Run passes on a module, then free them: llvmlite leaves that to a base class, which frees nothing (86 KiB)."""
+    try:
+        manager.run(module, builder)
+    finally:
+        NewPassManager._dispose(manager)
+        manager.detach()
+
+
+def _scalar_passes(module: Any, builder: Any) -> None:
     manager = llvm.create_new_module_pass_manager()
     manager.add_always_inliner_pass()  # exp, tanh, erf
     manager.add_sroa_pass()  # stack slots to registers
@@ -110,34 +198,29 @@ def _scalar_passes(module: Any, machine: Any) -> None:
     manager.add_new_gvn_pass()  # the same address computed for every tile
     manager.add_dead_code_elimination_pass()
     manager.add_global_dead_code_eliminate_pass()  # functions that the other module has, too
-    manager.run(module, builder)
+    _run(manager, module, builder)
 
 
-def _of_loops(text: str, machine: Any) -> Any:
-    """The module of functions of loops, after the passes for these."""
-    module = parsed(text)
+def _loop_passes(module: Any, text: str, builder: Any) -> None:
+    """Run the passes for functions of loops; text  of the module."""
     if text.count("\n") > _MOST_LINES:
-        _scalar_passes(module, machine)
-        return module
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
-    options.loop_vectorization = options.slp_vectorization = False
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    return module
+        _scalar_passes(module, builder)
+    else:
+        _run(builder.getModulePassManager(), module, builder)
 
 
-def object_code(text: str, host: Host, *, passes: bool, loops: str = "") -> bytes:
-    """The object file of a module; without `passes` its functions stay as they were written.
+def object_code(
+    text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
+) -> bytes:
+    """The object file of a module, as `optimized` has it."""
+    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+        return bytes(_emitting(host).machine.emit_object(module))
 
-    loops   a module of functions that it calls, which become part of it
-    """
-    module, machine = _module(text, host, passes, loops)
-    return bytes(machine.emit_object(module))
 
-
-def optimized(text: str, host: Host, *, passes: bool, loops: str = "") -> Any:
-    """A module after its passes, to be linked with others."""
-    return _module(text, host, passes, loops)[0]
+def assembly(text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = "") -> str:
+    """The assembly of a module, likewise."""
+    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+        return str(_emitting(host).machine.emit_assembly(module))
 
 
 def without_unused(module: Any) -> None:
@@ -147,7 +230,7 @@ def without_unused(module: Any) -> None:
     manager.add_global_dead_code_eliminate_pass()
     machine = llvm.Target.from_default_triple().create_target_machine()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-    manager.run(module, builder)
+    _run(manager, module, builder)
 
 
 def position_independent(module: Any, triple: str, features: Sequence[str]) -> bytes:
@@ -167,12 +250,6 @@ def text_bytes(code: bytes) -> int:
     """Bytes of the instructions in an object file."""
     sections = llvm.ObjectFileRef.from_data(code).sections()
     return sum(section.size() for section in sections if section.is_text())
-
-
-def assembly(text: str, host: Host, *, passes: bool, loops: str = "") -> str:
-    """The assembly of a module, likewise."""
-    module, machine = _module(text, host, passes, loops)
-    return str(machine.emit_assembly(module))
 
 
 @dataclass(frozen=True)
@@ -200,10 +277,11 @@ def load(
     """
     # It makes code of a module without functions; what is loaded is code already.
     machine = _machine(host, effort=0)
-    empty = llvm.parse_assembly(f'target triple = "{host.triple}"')
+    everywhere = llvm.get_global_context()  # what has no content leaves nothing there
+    empty = _parse(f'target triple = "{host.triple}"', everywhere)
     engine = llvm.create_mcjit_compiler(empty, machine)
     for symbol, address in (functions or {}).items():
-        declared = parsed(f"declare void @{symbol}()").get_function(symbol)
+        declared = _parse(f"declare void @{symbol}()", everywhere).get_function(symbol)
         engine.add_global_mapping(declared, address)
     for code in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -328,7 +328,8 @@ class _Planner:
         if self.every:
             return ways
         given = self.given
-        stay = worth(costs, given.sizes, given.assumptions, self.machine.policy.gain)
+        gain, call = self.machine.policy.gain, self.machine.call
+        stay = worth(costs, given.sizes, given.assumptions, gain, call)
         return [ways[position] for position in stay]
 
     def is_guarded(self, position: int, lead: Stage, found: Match) -> bool:

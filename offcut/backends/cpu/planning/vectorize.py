@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.extents import at_most
 from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.planning.nests import alone
@@ -51,6 +50,7 @@ from offcut.core.program import (
     blocks,
 )
 from offcut.core.program import walk as statements
+from offcut.core.tile_limits import at_most
 from offcut.core.walking import taken, with_buffer_renamed
 from offcut.costmodel import Inside, Loops, StatementPrices
 from offcut.describe.computation import Names

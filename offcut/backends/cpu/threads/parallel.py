@@ -23,6 +23,7 @@ from math import prod
 from offcut.core import index as ix
 from offcut.core.accesses import accessed, stored, touched
 from offcut.core.expr import Expr, Var, reads_memory
+from offcut.core.memo import memo
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -42,7 +43,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
-from offcut.polyhedral import Facts, Space, answered, kept
+from offcut.polyhedral import Facts, Space, answered
 from offcut.polyhedral.units.independence import Independence, Path
 from offcut.polyhedral.units.meetings import has_parallel, meets
 
@@ -69,7 +70,7 @@ def alone(program: Program, *why: str) -> Parallel:
     return Parallel(program, frozenset(), (), why)
 
 
-@kept(64)
+@memo(64)
 def parallel(program: Program, chunk: int, threads: int) -> Parallel:
     """`program` with its independent loops marked, and no others.
 

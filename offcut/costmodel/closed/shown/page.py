@@ -130,6 +130,10 @@ class Page:
         floats, terms = self._floats(sampled), self._terms()
         rows = [["cycles", "about", "off by, of the call", "binds for"]]
         for name, own in {**sampled.by_resource, "the call": sampled.cycles}.items():
+            if name == "the call" and self.prediction.call:
+                share = float(np.mean(self.prediction.call / call))
+                cycles = f"{self.prediction.call:,.0f}"
+                rows.append(["itself", cycles, "", f"{share:.0%}" if share >= 0.005 else ""])
             if not own.any():
                 continue
             found = near(own, call, terms, floats)

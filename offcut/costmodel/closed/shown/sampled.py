@@ -61,17 +61,23 @@ class Sampled:
     def cycles(self) -> Numbers:
         """Of a call."""
         found: Numbers = np.sum(list(self.binding.values()), axis=0)
-        return found
+        return np.broadcast_to(found, (self.count,))
+
+    @property
+    def own(self) -> dict[str, Numbers]:
+        """Cycles of the call itself; nothing where none are known."""
+        call = self.prediction.call
+        return {"call": np.full(self.count, call)} if call else {}
 
     @kept_property
     def binding(self) -> dict[str, Numbers]:
-        """Cycles of a call that each resource is what binds for."""
+        """Cycles of a call that each resource is what binds for, its own among them."""
         names = self.resources
         found = np.zeros((len(names), self.count))
         for way, each in self._stages:
             most = np.argmax(each, axis=0)
             found[most, np.arange(self.count)] += np.where(self.taken(way), each.max(axis=0), 0.0)
-        return dict(zip(names, found, strict=True))
+        return {**dict(zip(names, found, strict=True)), **self.own}
 
     @kept_property
     def by_resource(self) -> dict[str, Numbers]:
@@ -90,8 +96,8 @@ class Sampled:
     @property
     def bound_by(self) -> tuple[str, ...]:
         """The resource that binds for most of the cycles, at each point."""
-        most = np.argmax(list(self.binding.values()), axis=0)
-        return tuple(self.resources[k] for k in most)
+        names, most = list(self.binding), np.argmax(list(self.binding.values()), axis=0)
+        return tuple(names[k] for k in most)
 
     @kept_property
     def _pieces(self) -> list[Numbers]:

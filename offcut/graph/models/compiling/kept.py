@@ -21,6 +21,7 @@ from offcut import debug
 from offcut.backends.host import cache
 from offcut.backends.target import Target
 from offcut.backends.tuned import state_of_records
+from offcut.core.unpickle import DataUnpickler
 from offcut.describe.request import Array
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
@@ -85,7 +86,7 @@ class _Pickler(pickle.Pickler):
         return same[0] if same else next(alike, None)
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(DataUnpickler):
     def __init__(self, file: io.BytesIO, targets: Sequence[Target]) -> None:
         super().__init__(file)
         self._targets = targets

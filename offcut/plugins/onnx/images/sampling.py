@@ -82,7 +82,7 @@ def _joined(
                 if one is not None:
                     factor = one if factor is None else g.binary("multiply", factor, one)
             places.append(g.cast(_clipped(g, near, whole), "int64"))
-        read: Operand = g.op("take", images, tuple(places), axis=0)
+        read: Operand = g.op("take", images, tuple(places), axis=0, from_end=False)
         if factor is not None:
             read = g.binary("multiply", read, g.reshape(factor, (*g.shape(factor), 1)))
         total = read if total is None else g.binary(join, total, read)

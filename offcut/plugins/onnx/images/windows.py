@@ -313,7 +313,10 @@ def _unpooled(g: Context, call: Call) -> Results:
         larger = g.elements(wanted, "output_shape")[2:]
         places, image = _in_larger(g, places, image, larger), larger
     zeros = g.full((product([*rows, *image]),), 0, g.dtype(x))
-    made: Operand = g.op("scatter_elements", zeros, g.reshape(places, flat), g.reshape(x, flat), 0)
+    flat_places, updates = g.reshape(places, flat), g.reshape(x, flat)
+    made: Operand = g.op(
+        "scatter_elements", zeros, flat_places, updates, 0, from_end=False, drop=False
+    )
     return g.reshape(made, (*rows, *image))
 
 
@@ -400,7 +403,7 @@ def _rooted(g: Context, x: Operand, p: int) -> Operand:
 def _whole_image(name: str) -> Operator:
     def rule(g: Context, call: Call) -> Results:
         x = call[0]
-        return reduced(g, name, x, list(range(2, g.rank(x))), True)
+        return g.of_some(reduced(g, name, x, list(range(2, g.rank(x))), True), g.shape(x)[2:])
 
     return rule
 
@@ -408,7 +411,8 @@ def _whole_image(name: str) -> Operator:
 def _global_power(g: Context, call: Call) -> Results:
     x, p = call[0], call.get("p", 2)
     axes = list(range(2, g.rank(x)))
-    return _rooted(g, reduced(g, "sum", _raised(g, x, p), axes, True), p)
+    total = g.of_some(reduced(g, "sum", _raised(g, x, p), axes, True), g.shape(x)[2:])
+    return _rooted(g, total, p)
 
 
 def _local_response(g: Context, call: Call) -> Results:

@@ -13,12 +13,12 @@ from offcut.core.dtypes import DTYPES, HALVES, numpy_dtype
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
-from offcut.graph.composed import of_size
+from offcut.graph.composed import of_size, required
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, said
+from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused, known, said
 
 
 class Context:
@@ -142,20 +142,21 @@ class Context:
             )
         return int(value)
 
-    def bounds(self, value: Element, lows: Mapping[str, int] | None = None) -> tuple[int, int]:
+    def bounds(
+        self, value: Element, within: Mapping[str, tuple[int, int]] | None = None
+    ) -> tuple[int, int]:
         """The least and the greatest value that is seen, below 0 too.
 
-        lows  other least values of sizes; a greatest one is as great at least
+        within  other bounds of sizes
         """
         if not isinstance(value, Expr):
             return int(value), int(value)
-        sizes = tuple(self.builder.sizes.values())
-        for name, low in (lows or {}).items():
-            sizes = tuple(
-                replace(one, min=low, max=max(low, one.max)) if one.name == name else one
-                for one in sizes
-            )
-        return extents.span(extents.normal(value), sizes)
+        sizes = self.builder.sizes
+        changed = {
+            name: replace(sizes[name], min=low, max=high)
+            for name, (low, high) in (within or {}).items()
+        }
+        return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
 
     def same(self, a: Element, b: Element) -> bool:
         """Whether two extents are seen to be equal at every size."""
@@ -194,7 +195,20 @@ class Context:
             raise_sizes(self, value)
             if name not in VIEWS:  # a view is refused by the call that it does not fit
                 refuse_negative(self, value)
-        return results
+        return tuple(map(self.with_numbers, results)) if name != "slice" else results
+
+    def with_numbers(self, made: Ref) -> Ref:
+        """A value whose extents are numbers where the bounds of sizes leave one; a size that has one value alone stays a size."""
+        for axis, value in enumerate(self.shape(made)):
+            low, high = self.bounds(value)
+            if isinstance(value, Expr) and low == high and self._varies(value):
+                made = self.op("slice", made, axis, 0, low, 1)
+        return made
+
+    def _varies(self, value: Expr) -> bool:
+        """Whether an extent is of a size that has several values."""
+        sizes = (self.builder.sizes[name] for name in variables(value))
+        return any(one.min < one.max for one in sizes)
 
     def binary(self, name: str, a: Operand, b: Operand) -> Ref:
         """An element-wise operator of two; one known number stands for an array of it."""
@@ -208,6 +222,18 @@ class Context:
             made = self.op(name, a, b)
         if self.rank(made) != rank:
             raise Refused(f"{name} gives {self.rank(made)} axes")
+        return made
+
+    def required(self, operand: Operand, condition: Operand) -> Operand:
+        """It, where a condition holds of each element: a call in which it does not is refused."""
+        return required(self.op, self.ref(operand), self.dtype(operand), self.ref(condition))
+
+    def of_some(self, made: Operand, extents: Sequence[Element]) -> Operand:
+        """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""
+        for one in extents:
+            if self.bounds(one)[0] < 1:
+                some = self.binary("greater", known(one), Known(np.array(0), "int64"))
+                made = self.required(made, self.broadcast(some, self.shape(made)))
         return made
 
     def cast(self, operand: Operand, dtype: str) -> Operand:

@@ -46,61 +46,83 @@ def refuse_negative(g: Context, value: Element, what: str = "it gives") -> None:
     """
     if not isinstance(value, Expr) or g.bounds(value)[0] >= 0:
         return
-    found = _witness(g, value)
+    found = witness(g, value, lambda one: one < 0)
     if found is None:
         return
-    own = {name: _of_file(*g.origins[name]) for name in found}
-    at = ", ".join(
-        f"{g.origins[name][0]} = {g.origins[name][1] * one}" for name, one in found.items()
-    )
-    help = ""
-    for name in found:
+    at, help = sizes_said(g, found), larger(g, value)
+    raise Refused(f"{what} the extent {in_file(g, value)}, below 0 at {at}", help)
+
+
+def in_file(g: Context, value: Expr) -> str:
+    """An extent over the sizes of the file."""
+    own = {name: _of_file(*g.origins[name]) for name in variables(value)}
+    return said(extents.at(value, own))
+
+
+def sizes_said(g: Context, found: Mapping[str, int]) -> str:
+    """Sizes of the graph as those of the file."""
+    own = ((*g.origins[name], one) for name, one in found.items())
+    return ", ".join(f"{text} = {factor * one}" for text, factor, one in own)
+
+
+def larger(g: Context, value: Expr) -> str:
+    """What says that a size is so large that an extent is seen to be at least 0; nothing where none does."""
+    for name in sorted(variables(value)):
         low = _enough(g, value, name, INT_MAX)
         if low is not None:
-            (text, factor), most = g.origins[name], g.builder.sizes[name].max
-            help = f'sizes={{"{text}": ({factor * low}, {factor * max(low, most)})}}'
-            break
-    raise Refused(f"{what} the extent {said(extents.at(value, own))}, below 0 at {at}", help)
+            return within(g, name, low, g.builder.sizes[name].max)
+    return ""
+
+
+def within(g: Context, name: str, low: int, high: int) -> str:
+    """What says that a size is between two numbers, `low` at least."""
+    text, factor = g.origins[name]
+    return f'sizes={{"{text}": ({factor * low}, {factor * max(low, high)})}}'
 
 
 def _enough(g: Context, value: Expr, name: str, high: int) -> int | None:
     """The least value of a size, `high` at most, from which on an extent is seen to be at least 0."""
-    low = g.builder.sizes[name].min
+    low, most = g.builder.sizes[name].min, g.builder.sizes[name].max
 
     def holds(least: int) -> bool:
-        return g.bounds(value, {name: least})[0] >= 0
+        return g.bounds(value, {name: (least, max(least, most))})[0] >= 0
 
-    return _first(low, high, holds) if low <= high and holds(high) else None
+    return first(low, high, holds) if low <= high and holds(high) else None
 
 
-def _witness(g: Context, value: Expr) -> dict[str, int] | None:
-    """Sizes at which an extent is below 0: each at an end, then as small as it may be; None where no end is one."""
+def witness(g: Context, value: Expr, breaks: Callable[[int], bool]) -> dict[str, int] | None:
+    """Sizes at which an extent is what it may not be: each at an end, then as small as it may be; None where no end is one."""
     names = sorted(variables(value))
     if len(names) > MOST_SIZES:
         return None
     sizes = [g.builder.sizes[name] for name in names]
     for ends in sorted(product(*((size.min, size.max) for size in sizes)), key=sum):
         found = dict(zip(names, ends, strict=True))
-        if _at(value, found) >= 0:
+        if not breaks(value_at(value, found)):
             continue
         for size in sizes:
-            found[size.name] = _smallest(value, found, size)
+            found[size.name] = _smallest(value, found, size, breaks)
         return found
     return None
 
 
-def _smallest(value: Expr, found: Mapping[str, int], size: Size) -> int:
-    """The least value of a size at which an extent is still below 0, the others as they are found."""
-    return _first(size.min, found[size.name], lambda one: _at(value, {**found, size.name: one}) < 0)
+def _smallest(
+    value: Expr, found: Mapping[str, int], size: Size, breaks: Callable[[int], bool]
+) -> int:
+    """The least value of a size at which an extent is still what it may not be, the others as they are found."""
+    return first(
+        size.min, found[size.name], lambda one: breaks(value_at(value, {**found, size.name: one}))
+    )
 
 
-def _at(value: Expr, sizes: Mapping[str, int]) -> int:
+def value_at(value: Expr, sizes: Mapping[str, int]) -> int:
+    """An extent at sizes."""
     found = extents.at(value, {name: Const(one, "index") for name, one in sizes.items()})
     assert isinstance(found, Const)
     return int(found.value)
 
 
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
+def first(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The first number from `low` on where something holds that holds at `high`, and from its first on."""
     return low + bisect_left(range(low, high), True, key=holds)
 

@@ -81,8 +81,10 @@ class Call:
         return self.inputs[place] if place < len(self.inputs) else None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """An attribute; a default that is a float is one of float32, as attributes are."""
         self.read.add(name)
+        if isinstance(default, float):
+            default = float(np.float32(default))
         return self.attributes.get(name, default)
 
     def overlook(self, *names: str) -> None:

@@ -43,9 +43,15 @@ def scalar(g: Context, name: str, x: Operand, value: float) -> Operand:
 
 
 def number(g: Context, like: Operand, value: float) -> Known:
-    """A number of the type of an operand."""
+    """A number of the type of an operand.
+
+    Raises Refused for an integer that is none of the type.
+    """
     dtype = g.dtype(like)
-    return Known(np.array(value, numpy_dtype(dtype)), dtype)
+    try:
+        return Known(np.array(value, numpy_dtype(dtype)), dtype)
+    except OverflowError:
+        raise Refused(f"{value} is no {dtype}") from None
 
 
 def _attributed(name: str, **options: tuple[str, float]) -> Operator:
@@ -62,8 +68,11 @@ def _attributed(name: str, **options: tuple[str, float]) -> Operator:
 def divide(g: Context, call: Call) -> Results:
     """``a / b``; of integers towards 0."""
     a, b = call[0], call[1]
-    if g.is_float(a):
-        return g.binary("divide", a, b)
+    return g.binary("divide", a, b) if g.is_float(a) else _quotient(g, a, _divisor(g, b))
+
+
+def _quotient(g: Context, a: Operand, b: Operand) -> Operand:
+    """Of integers, towards 0."""
     found = g.binary("floor_divide", a, b)
     if g.dtype(a) in UNSIGNED:
         return found
@@ -72,10 +81,24 @@ def divide(g: Context, call: Call) -> Results:
     return g.op("where", below, g.binary("add", found, number(g, found, 1)), found)
 
 
+def _divisor(g: Context, b: Operand) -> Operand:
+    """A divisor of integers: a call in which one is 0 is refused, where that is not seen to be none."""
+    if isinstance(b, Known) and all(low > 0 or high < 0 for low, high in map(g.bounds, b.elements)):
+        return b
+    if isinstance(b, Known) and 0 in b.elements:
+        raise Refused("an integer is divided by 0")
+    return g.required(b, g.binary("not_equal", b, number(g, b, 0)))
+
+
 def _power(g: Context, call: Call) -> Results:
     x, exponent = call[0], call[1]
     if g.is_float(x):
-        return g.binary("power", x, g.cast(exponent, g.dtype(x)))
+        made = g.binary("power", x, g.cast(exponent, g.dtype(x)))
+        if not isinstance(exponent, Known) or exponent.elements != [0.5]:
+            return made
+        # that is the square root, but for -0.0 and -inf
+        positive = g.op("where", scalar(g, "equal", x, 0.0), 0.0, made)
+        return g.op("where", scalar(g, "equal", x, -math.inf), math.inf, positive)
     if not g.is_float(exponent):
         exponent = g.cast(exponent, g.dtype(x))
         shape = g.shape(g.binary("equal", x, exponent))
@@ -85,8 +108,14 @@ def _power(g: Context, call: Call) -> Results:
 
 
 def _modulo(g: Context, call: Call) -> Results:
-    a, b = call[0], call[1]
-    if not call.get("fmod", 0):
+    """What is left of `a`: of the sign of `b`, or with ``fmod`` of that of `a`."""
+    a, b, signed = call[0], call[1], call.get("fmod", 0)
+    if not g.is_float(a):
+        b = _divisor(g, b)
+        if signed and g.dtype(a) not in UNSIGNED:
+            return g.binary("subtract", a, g.binary("multiply", _quotient(g, a, b), b))
+        return g.binary("remainder", a, b)
+    if not signed:
         return g.binary("remainder", a, b)
     rest = g.binary("remainder", g.op("absolute", a), g.op("absolute", b))
     below = g.binary("less", a, number(g, a, 0))
@@ -94,9 +123,9 @@ def _modulo(g: Context, call: Call) -> Results:
 
 
 def _mean(g: Context, call: Call) -> Results:
-    total = binary("add")(g, call)
-    assert not isinstance(total, tuple)
-    return scalar(g, "multiply", total, 1 / len(call.inputs)) if len(call.inputs) > 1 else total
+    parts = [g.widened(one) for one in call.present]
+    total = reduce(lambda a, b: g.binary("add", a, b), parts)
+    return g.cast(scalar(g, "multiply", total, 1 / len(parts)), g.dtype(call[0]))
 
 
 def _extreme(name: str) -> Operator:
@@ -223,9 +252,12 @@ def _is_infinite(g: Context, call: Call) -> Results:
 
 def _shrink(g: Context, call: Call) -> Results:
     """Nearer to 0 by `bias`; 0 where that is not beyond `lambd`."""
-    x, bias, edge = call[0], call.get("bias", 0.0), call.get("lambd", 0.5)
-    low = g.op("where", scalar(g, "less", x, -edge), scalar(g, "add", x, bias), number(g, x, 0))
-    return g.op("where", scalar(g, "greater", x, edge), scalar(g, "subtract", x, bias), low)
+    bias, edge = call.get("bias", 0.0), call.get("lambd", 0.5)
+    x = call[0] if g.is_float(call[0]) else g.cast(call[0], "float64")
+    high = scalar(g, "subtract", x, bias)
+    high = g.op("where", scalar(g, "greater", x, edge), high, number(g, x, 0))
+    low = scalar(g, "add", x, bias)
+    return g.cast(g.op("where", scalar(g, "less", x, -edge), low, high), g.dtype(call[0]))
 
 
 def _shifted(g: Context, call: Call) -> Results:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.making.context import Context, extent, product
+from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import (
     Call,
@@ -19,7 +20,7 @@ from offcut.plugins.onnx.making.operands import (
     known,
     said,
 )
-from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 
 
 def _gather(g: Context, call: Call) -> Results:
@@ -31,9 +32,7 @@ def _gather(g: Context, call: Call) -> Results:
         run = _run(indices.elements)
         if run is not None and indices.array.ndim == 1:
             return g.slice(x, axis, *run)
-    if g.rank(x) == 2 and axis == 0 and isinstance(x, Known):
-        return g.op("embedding", x, _counted(g, indices, g.shape(x)[axis]))
-    return g.op("take", x, _counted(g, indices, g.shape(x)[axis]), axis=axis)
+    return g.op("take", x, indices, axis=axis)
 
 
 def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
@@ -68,21 +67,8 @@ def _run(places: list[int]) -> tuple[int, int] | None:
     return places[0], places[-1] + 1
 
 
-def _counted(g: Context, indices: Operand, whole: Element) -> Operand:
-    """Places counted from the first, those below 0 from the end."""
-    if isinstance(indices, Known) and not indices.symbolic:
-        array = indices.array
-        if not (array < 0).any():
-            return indices
-        if not isinstance(whole, Expr):
-            return Known(np.where(array < 0, array + whole, array), indices.dtype)
-    below = g.binary("less", indices, number(g, indices, 0))
-    return g.op("where", below, g.binary("add", indices, known(whole, g.dtype(indices))), indices)
-
-
 def _gather_elements(g: Context, call: Call) -> Results:
-    x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    return g.op("take_along_axis", x, _counted(g, call[1], g.shape(x)[axis]), axis)
+    return g.op("take_along_axis", call[0], call[1], g.axis(call[0], call.get("axis", 0)))
 
 
 def _gather_nd(g: Context, call: Call) -> Results:
@@ -97,14 +83,13 @@ def _gather_nd(g: Context, call: Call) -> Results:
         each.append(g.reshape(g.op("iota", shape[axis], "int64"), along))
     for place in range(depth):
         part = g.reshape(g.slice(indices, last, place, place + 1), places[:-1])
-        each.append(g.cast(_counted(g, part, shape[batch + place]), "int64"))
+        each.append(g.cast(part, "int64"))
     return g.op("take", x, tuple(each), axis=0)
 
 
 def _scatter_elements(g: Context, call: Call) -> Results:
     x, axis = call[0], g.axis(call[0], call.get("axis", 0))
-    places = _counted(g, call[1], g.shape(x)[axis])
-    return g.op("scatter_elements", x, places, call[2], axis, **_reduction(call))
+    return g.op("scatter_elements", x, call[1], call[2], axis, drop=False, **_reduction(call))
 
 
 def _scatter_nd(g: Context, call: Call) -> Results:
@@ -114,7 +99,7 @@ def _scatter_nd(g: Context, call: Call) -> Results:
     inner = g.shape(x)[g.whole(places[-1], "the last extent of indices") :]
     count = product(places[:-1])
     rows, values = g.reshape(indices, (count, places[-1])), g.reshape(updates, (count, *inner))
-    return g.op("scatter_nd", x, rows, values, **_reduction(call))
+    return g.op("scatter_nd", x, rows, values, drop=False, **_reduction(call))
 
 
 def _reduction(call: Call) -> dict[str, str]:
@@ -126,23 +111,32 @@ def _reduction(call: Call) -> dict[str, str]:
 
 
 def _scattered_rows(g: Context, call: Call) -> Results:
-    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end."""
+    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end.
+
+    A call is refused whose rows are more than the cache has, or, but for ``circular``, go beyond it.
+    """
     cache, update, starts = call[0], call[1], call.input(2)
     axis = g.axis(cache, call.get("axis", -2))
-    mode = call.get("mode", "linear")
     whole, count = g.shape(cache)[axis], g.shape(update)[axis]
-    rank = g.rank(cache)
+    rank, shape = g.rank(cache), g.shape(cache)
+    room, circular = (
+        extent(whole, arithmetic("*", -1, count)),
+        call.get("mode", "linear") == "circular",
+    )
+    starts = g.full(shape[:1], 0, "int64") if starts is None else g.cast(starts, "int64")
+    last = known(room) if circular else g.binary("subtract", known(room), starts)
+    rest = scalar(g, "greater_equal", last, 0)
+    first = scalar(g, "greater_equal", starts, 0)
+    starts = g.required(starts, rest if circular else g.binary("logical_and", first, rest))
     places: Operand = g.op("iota", whole, "int64")
     places = g.reshape(places, [-1 if n == axis else 1 for n in range(rank)])
-    if starts is not None:
-        each = g.reshape(g.cast(starts, "int64"), [-1 if n == 0 else 1 for n in range(rank)])
-        places = g.binary("subtract", places, each)
-    if mode == "circular":
+    each = g.reshape(starts, [-1 if n == 0 else 1 for n in range(rank)])
+    places = g.binary("subtract", places, each)
+    if circular:
         places = g.binary("remainder", places, known(whole))
     inside = g.binary("logical_and", g.binary("greater_equal", places, number(g, places, 0)), g.binary("less", places, known(count)))  # fmt: skip
     last = g.binary("minimum", places, known(extent(count, -1)))
     chosen = g.binary("maximum", last, number(g, last, 0))
-    shape = g.shape(cache)
     rows = g.op("take_along_axis", update, g.broadcast(chosen, shape), axis)
     return g.op("where", inside, rows, cache)
 
@@ -153,11 +147,13 @@ def _one_hot(g: Context, call: Call) -> Results:
     rank = g.rank(indices) + 1
     axis = call.get("axis", -1) % rank
     values = call[2]
-    if g.is_float(indices):
-        indices = g.cast(indices, "int64")
-    shape = list(g.shape(indices))
-    places = g.reshape(_counted(g, indices, depth), [*shape[:axis], 1, *shape[axis:]])
-    counted: Operand = Known(np.arange(depth, dtype=g.dtype(indices)), g.dtype(indices))
+    shape, counts = list(g.shape(indices)), g.dtype(indices) not in UNSIGNED
+    indices = g.cast(indices, "int64")
+    if counts:  # an index that is still below 0, or not below the depth, names no place
+        from_end = scalar(g, "add", indices, depth)
+        indices = g.op("where", scalar(g, "less", indices, 0), from_end, indices)
+    places = g.reshape(indices, [*shape[:axis], 1, *shape[axis:]])
+    counted: Operand = Known(np.arange(depth), "int64")
     counted = g.reshape(counted, [depth if n == axis else 1 for n in range(rank)])
     here = g.binary("equal", places, counted)
     off, on = (g.reshape(g.slice(values, 0, n, n + 1), []) for n in (0, 1))
@@ -168,7 +164,11 @@ def _reversed(g: Context, call: Call) -> Results:
     """The first so many elements of each sequence from the last to the first."""
     x, lengths = call[0], call[1]
     batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
-    rank = g.rank(x)
+    rank, whole = g.rank(x), known(g.shape(x)[time], g.dtype(lengths))
+    lengths = g.required(
+        lengths,
+        g.binary("logical_and", scalar(g, "greater_equal", lengths, 0), g.binary("less_equal", lengths, whole)),
+    )  # fmt: skip
     places: Operand = g.op("iota", g.shape(x)[time], g.dtype(lengths))
     places = g.reshape(places, [-1 if n == time else 1 for n in range(rank)])
     count = g.reshape(lengths, [-1 if n == batch else 1 for n in range(rank)])

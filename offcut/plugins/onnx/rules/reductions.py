@@ -8,7 +8,7 @@ from offcut.core.expr import Expr
 from offcut.graph.composed import accumulated, first_in_order
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
-from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, said
+from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
 from offcut.plugins.onnx.rules.elementwise import Operator, number
 from offcut.plugins.onnx.rules.shapes import axes_of, given
 
@@ -100,12 +100,11 @@ def _place(name: str) -> Operator:
     def rule(g: Context, call: Call) -> Results:
         x = call[0]
         axis = g.axis(x, call.get("axis", 0))
-        kept, last = bool(call.get("keepdims", 1)), call.get("select_last_index", 0)
-        if not last:
-            return g.op(name, x, axis=axis, keepdims=kept)
-        found = g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept)
-        whole = g.whole(g.shape(x)[axis], "the extent whose last place is asked for")
-        return g.binary("subtract", number(g, found, whole - 1), found)
+        kept, whole = bool(call.get("keepdims", 1)), g.shape(x)[axis]
+        if not call.get("select_last_index", 0):
+            return g.of_some(g.op(name, x, axis=axis, keepdims=kept), [whole])
+        found = g.of_some(g.op(name, g.op("flip", x, (axis,)), axis=axis, keepdims=kept), [whole])
+        return g.binary("subtract", known(extent(whole, -1)), found)
 
     return rule
 

@@ -14,6 +14,7 @@ from offcut.graph.composed import least_around, surrounded
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.negative import raise_sizes
+from offcut.plugins.onnx.making.ones import is_one, require_one
 from offcut.plugins.onnx.making.operands import (
     Call,
     Element,
@@ -88,10 +89,13 @@ def _flatten(g: Context, call: Call) -> Results:
 def _squeeze(g: Context, call: Call) -> Results:
     x = call[0]
     shape, axes = g.shape(x), given(g, call, 1, "axes")
-    gone = [n for n, one in enumerate(shape) if one == 1] if axes is None else axes_of(g, x, axes)
+    if axes is None:
+        gone = [axis for axis, one in enumerate(shape) if is_one(g, one, axis)]
+    else:
+        gone = axes_of(g, x, axes)
     for axis in gone:
-        if shape[axis] != 1:
-            raise Refused(f"axis {axis} has the extent {said(shape[axis])}, which is not 1")
+        require_one(g, shape[axis], axis)
+        x = g.slice(x, axis, 0, 1)
     return g.reshape(x, [one for n, one in enumerate(shape) if n not in gone])
 
 
@@ -148,20 +152,22 @@ def _slice(g: Context, call: Call) -> Results:
 
 
 def _sliced(g: Context, x: Operand, axis: int, start: Element, end: Element, step: int) -> Operand:
-    whole = g.shape(x)[axis]
-    if step > 0:
-        low = _inside(g, start, whole, 0, whole)
-        high = _inside(g, end, whole, 0, whole)
-        return g.slice(x, axis, low, _not_below(g, high, low), step)
-    last = extent(whole, -1)
-    high, low = _inside(g, start, whole, 0, last), _inside(g, end, whole, -1, last)
-    back = g.op("flip", x, (axis,))
-    first, stop = extent(last, arithmetic("*", -1, high)), extent(last, arithmetic("*", -1, low))
-    return g.slice(back, axis, first, _not_below(g, stop, first), -step)
+    """``start:end:step`` of an axis; with a step below 0 that of the reversed axis, in which place k is place -1 - k."""
+    whole = last = g.shape(x)[axis]
+    if step < 0:
+        x, step = g.op("flip", x, (axis,)), -step
+        start, end = (extent(-1, _minus(one)) for one in (start, end))
+        last = _clipped(g, extent(whole, -1), 0, "max")
+    low, high = _inside(g, start, whole, last), _inside(g, end, whole, whole)
+    return g.slice(x, axis, low, _clipped(g, high, low, "max"), step)
 
 
-def _inside(g: Context, value: Element, whole: Element, low: Element, high: Element) -> Element:
-    """A place, counted from the end where it is below 0, moved between two ends.
+def _minus(value: Element) -> Element:
+    return arithmetic("*", -1, value)
+
+
+def _inside(g: Context, value: Element, whole: Element, last: Element) -> Element:
+    """A place, counted from the end where it is below 0, that is not below 0 nor beyond the last.
 
     Sizes are large enough that it is on one side of 0: of ``n - 4`` that it is not below, of ``1 - n`` that it is.
 
@@ -169,12 +175,14 @@ def _inside(g: Context, value: Element, whole: Element, low: Element, high: Elem
     """
     floor, top = g.bounds(value)
     if top < 0:
-        value = extent(value, whole)
-    elif floor < 0:
+        return _clipped(g, extent(value, whole), 0, "max")
+    if floor < 0:
         raise_sizes(g, value)
-        raise_sizes(g, extent(arithmetic("*", -1, value), -1))
+        raise_sizes(g, extent(_minus(value), -1))
         raise Refused(f"a place of {said(value)}, which may be below 0 or not")
-    return _clipped(g, _clipped(g, value, high, "min"), low, "max")
+    if last is whole:
+        return _clipped(g, value, last, "min")
+    return extent(last, _minus(_clipped(g, extent(last, _minus(value)), 0, "max")))
 
 
 def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
@@ -185,10 +193,6 @@ def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
     if least >= 0:
         return end if op == "min" else value
     return arithmetic(op, value, end)
-
-
-def _not_below(g: Context, value: Element, low: Element) -> Element:
-    return _clipped(g, value, low, "max")
 
 
 def _expand(g: Context, call: Call) -> Results:

@@ -102,10 +102,13 @@ class Walk:
         try:
             Walk(context, self.functions).node(node, given, scope)
         except Wanted as wanted:
-            every = context.builder.sizes
-            for size, low in wanted.facts.lows.items():
+            every, facts = context.builder.sizes, wanted.facts
+            for size, low in facts.lows.items():
                 every[size] = replace(every[size], min=low)
-            return bool(wanted.facts.lows) and self.taken(node, scope, context, given)
+            for size, high in facts.highs.items():
+                every[size] = replace(every[size], max=high)
+            more = bool(facts.lows or facts.highs)
+            return more and self.taken(node, scope, context, given)
         except Refused:
             return False
         return True
@@ -252,6 +255,8 @@ class Walk:
         """The results of If: of the branch that is taken, or both chosen from where only a call tells."""
         (condition,) = given
         assert condition is not None
+        if isinstance(condition, Known) and condition.array.size != 1:
+            raise Refused(f"its condition has {condition.array.size} elements", "one")
         if isinstance(condition, Known) and not condition.symbolic:
             taken = attributes["then_branch" if condition.array.item() else "else_branch"]
             return self.inner(taken, scope)

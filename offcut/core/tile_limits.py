@@ -1,4 +1,4 @@
-"""What the form of a tile tells: its instances as loops, its extents, the conditions that limit them."""
+"""The conditions of a tile: those that limit an axis, and those that are asked of each instance."""
 
 from __future__ import annotations
 

@@ -1,0 +1,262 @@
+"""Elements in a normal form: polynomials of atoms, with exact coefficients.
+
+A polynomial is a set of (monomial, coefficient), a monomial a set of (atom, exponent). An atom is a tuple: an element of an input, a
+function of polynomials, a sum over bound coordinates. Coordinates stand in indices, each ``("lin", terms, constant)``, so that a
+coordinate is replaced wherever it stands. Two atoms are equal where they are one value whatever the inputs.
+
+Floats are real numbers here, integers are residues of their type: `modulus` 0 or a power of two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from itertools import permutations
+from typing import Any, TypeAlias
+
+from offcut.core import index as ix
+from offcut.core.expr import Binary, Expr, Var
+
+Atom: TypeAlias = tuple[Any, ...]
+Monomial: TypeAlias = frozenset[tuple[Atom, Fraction]]
+Polynomial: TypeAlias = frozenset[tuple[Monomial, Fraction]]
+
+ONE: Monomial = frozenset()
+ZERO: Polynomial = frozenset()
+MAX_TERMS = 256
+"""Monomials of a polynomial, at most."""
+MAX_BOUND = 5
+"""Coordinates of one sum whose names may change places, at most."""
+
+
+class NotShown(Exception):
+    """That two elements are equal is not shown by this proof.
+
+    because   why not
+    sizes     the smallest at which they may differ; None where that is not told
+    """
+
+    def __init__(self, because: str, sizes: Mapping[str, int] | None = None) -> None:
+        super().__init__(because)
+        self.because, self.sizes = because, sizes
+
+
+def number(value: Fraction | int, modulus: int = 0) -> Polynomial:
+    """Return a constant."""
+    reduced = Fraction(value) if not modulus else Fraction(int(value) % modulus)
+    return frozenset({(ONE, reduced)}) if reduced else ZERO
+
+
+def atom(*parts: Any) -> Polynomial:
+    """Return an atom as a polynomial."""
+    return frozenset({(frozenset({(parts, Fraction(1))}), Fraction(1))})
+
+
+def _collected(terms: Iterable[tuple[Monomial, Fraction]], modulus: int) -> Polynomial:
+    total = dict[Monomial, Fraction]()
+    for monomial, coefficient in terms:
+        made = total.get(monomial, Fraction(0)) + coefficient
+        total[monomial] = made % modulus if modulus else made
+    if len(total) > MAX_TERMS:
+        raise NotShown(f"an element has more than {MAX_TERMS} terms")
+    return frozenset((monomial, c) for monomial, c in total.items() if c)
+
+
+def add(*parts: Polynomial, modulus: int = 0) -> Polynomial:
+    """Return a sum."""
+    return _collected((term for part in parts for term in part), modulus)
+
+
+def multiply(a: Polynomial, b: Polynomial, modulus: int = 0) -> Polynomial:
+    """Return a product, all sums multiplied out."""
+    if len(a) * len(b) > MAX_TERMS**2:
+        raise NotShown(f"an element has more than {MAX_TERMS} terms")
+    terms = ((_product(m, n), c * d) for m, c in a for n, d in b)
+    return _collected(terms, modulus)
+
+
+def scale(a: Polynomial, factor: Fraction | int, modulus: int = 0) -> Polynomial:
+    """Return a polynomial times a number."""
+    return multiply(a, number(factor, modulus), modulus)
+
+
+def _product(a: Monomial, b: Monomial) -> Monomial:
+    total = dict(a)
+    for one, exponent in b:
+        total[one] = total.get(one, Fraction(0)) + exponent
+    return frozenset((one, exponent) for one, exponent in total.items() if exponent)
+
+
+def power(a: Polynomial, exponent: int) -> Polynomial:
+    """Return a power, at most the eighth."""
+    made = number(1)
+    for _ in range(exponent):
+        made = multiply(made, a)
+    return made
+
+
+def inverse(a: Polynomial) -> Polynomial:
+    """Return one over a polynomial: of one of several terms an atom, which `without_quotients` multiplies away."""
+    if len(a) == 1:
+        ((monomial, coefficient),) = a
+        return frozenset({(frozenset((one, -e) for one, e in monomial), 1 / coefficient)})
+    return frozenset({(frozenset({(("sum of", a), Fraction(-1))}), Fraction(1))})
+
+
+def without_quotients(a: Polynomial) -> Polynomial:
+    """Return a polynomial that is 0 where `a` is: times each sum that divides a part of it."""
+    while True:
+        divisors = (one for monomial, _ in a for one, e in monomial if one[0] == "sum of" and e < 0)
+        divisor = next(divisors, None)
+        if divisor is None:
+            return a
+        most = max(-dict(monomial).get(divisor, Fraction(0)) for monomial, _ in a)
+        parts = []
+        for monomial, coefficient in a:
+            own = dict(monomial)
+            left = most + own.pop(divisor, Fraction(0))
+            rest = frozenset({(frozenset(own.items()), coefficient)})
+            parts.append(multiply(rest, power(divisor[1], int(left))))
+        a = add(*parts)
+
+
+def exponential(a: Polynomial) -> Polynomial:
+    """Return the exponential function as a product: of each monomial, to the power of its coefficient."""
+    return frozenset({(frozenset((("exp", monomial), c) for monomial, c in a), Fraction(1))})
+
+
+def logarithm(a: Polynomial) -> Polynomial:
+    """Return the logarithm: of a product with exponential functions, these undone."""
+    if len(a) == 1:
+        ((monomial, coefficient),) = a
+        parts = [(one, e) for one, e in monomial if one[0] == "exp"]
+        others = frozenset((one, e) for one, e in monomial if one[0] != "exp")
+        undone = (frozenset({(one[1], e)}) for one, e in parts)
+        if coefficient == 1 and not others:
+            return add(*undone)
+        inner = frozenset({(others, coefficient)})
+        if len(others) == 1 and coefficient == 1:
+            ((one, exponent),) = others
+            if exponent == -1:
+                inverted = frozenset({(frozenset({(one, Fraction(1))}), Fraction(1))})
+                return add(*undone, scale(atom("fn", "log", inverted), -1))
+        return add(*undone, atom("fn", "log", inner))
+    return atom("fn", "log", a)
+
+
+# Indices
+
+
+def linear(expr: Expr) -> Atom:
+    """Return an index expression in a form that does not depend on how it is written."""
+    form = ix.linear(expr)
+    terms = dict[Any, int]()
+    for one, coefficient in form.terms:
+        key = _index_atom(one)
+        terms[key] = terms.get(key, 0) + coefficient
+    return "lin", frozenset((key, c) for key, c in terms.items() if c), form.const
+
+
+def _index_atom(expr: Expr) -> Atom:
+    match expr:
+        case Var(name):
+            return "var", name
+        case Binary("*", a, b):
+            return "*", frozenset({(linear(a), 1), (linear(b), 2 if linear(a) == linear(b) else 1)})
+        case Binary("min" | "max" as op, a, b):
+            return op, frozenset(map(linear, _alternatives(op, expr)))
+        case Binary(op, a, b):
+            return op, linear(a), linear(b)
+        case _:
+            raise NotShown("an index is no expression of coordinates and sizes")
+
+
+def _alternatives(op: str, expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, Binary) and expr.op == op:
+        yield from _alternatives(op, expr.a)
+        yield from _alternatives(op, expr.b)
+    else:
+        yield expr
+
+
+def coordinates(node: Any) -> frozenset[str]:
+    """Return the names of coordinates and sizes that stand in an atom, a polynomial or an index."""
+    return frozenset(_coordinates(node))
+
+
+def _coordinates(node: Any) -> Iterator[str]:
+    if isinstance(node, tuple) and len(node) == 2 and node[0] == "var":
+        yield node[1]
+    elif isinstance(node, tuple | frozenset):
+        for part in node:
+            yield from _coordinates(part)
+
+
+def replaced(node: Any, values: Mapping[str, Atom]) -> Any:
+    """Return an atom, a polynomial or an index with other indices in place of coordinates."""
+    if isinstance(node, frozenset):
+        return frozenset(replaced(part, values) for part in node)
+    if not isinstance(node, tuple):
+        return node
+    if len(node) == 3 and node[0] == "lin":
+        terms, constant = dict[Any, int](), node[2]
+        for one, coefficient in node[1]:
+            if one[0] == "var" and one[1] in values:
+                _, inner, offset = values[one[1]]
+                constant += coefficient * offset
+                new = [(key, coefficient * c) for key, c in inner]
+            else:
+                new = [(replaced(one, values), coefficient)]
+            for key, c in new:
+                terms[key] = terms.get(key, 0) + c
+        return "lin", frozenset((key, c) for key, c in terms.items() if c), constant
+    return tuple(replaced(part, values) for part in node)
+
+
+def coordinate(name: str) -> Atom:
+    """Return a coordinate as an index."""
+    return "lin", frozenset({(("var", name), 1)}), 0
+
+
+def text(node: Any) -> str:
+    """Return a text that is the same for equal nodes and for no others."""
+    if isinstance(node, frozenset):
+        return "{" + " ".join(sorted(map(text, node))) + "}"
+    if isinstance(node, tuple):
+        return "(" + " ".join(map(text, node)) + ")"
+    return repr(node)
+
+
+def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], body: Any) -> Atom:
+    """Return a reduction as an atom: over coordinates from 0 to their extents, where conditions hold, under names that its body decides."""
+    names = list(extents)
+    if len(names) > MAX_BOUND:
+        raise NotShown(f"a reduction over {len(names)} axes")
+    if coordinates(tuple(extents.values())) & extents.keys():
+        raise NotShown("a reduction whose extent depends on another of its coordinates")
+    level = 1 + max((_level(name) for name in coordinates(body) - extents.keys()), default=0)
+    level = max(level, 1 + _inner_level(body))
+    made = list[tuple[str, Atom]]()
+    for order in permutations(names):
+        own = {name: coordinate(f"#{level}.{place}") for place, name in enumerate(order)}
+        one = (
+            kind,
+            tuple(extents[name] for name in order),
+            replaced(conditions, own),
+            replaced(body, own),
+        )
+        made.append((text(one), one))
+    return min(made, key=lambda pair: pair[0])[1]
+
+
+def bound_names(one: Atom) -> list[str]:
+    """Return the names that a reduction binds: of the greatest level in it, in the order of its extents."""
+    return [f"#{_inner_level(one)}.{place}" for place in range(len(one[1]))]
+
+
+def _level(name: str) -> int:
+    return int(name[1:].split(".")[0]) if name.startswith("#") else 0
+
+
+def _inner_level(node: Any) -> int:
+    return max(map(_level, coordinates(node)), default=0)
