@@ -6,11 +6,14 @@ import ctypes
 import mmap
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 from compiled import Array
 
 from offcut.backends.cpu.machine import isa, jit
+from offcut.backends.host import arrays as host
 from offcut.core.dtypes import numpy_dtype
 
 HOST = isa.host()
@@ -168,3 +171,145 @@ def run_tile(function: Callable[..., None], what: Case, side: int) -> Array:
     )
     assert np.all(np.delete(c.bytes, covered(rows, columns * 4, c_row)) == 0xAB)
     return result
+
+
+POISON = 0xA5
+
+
+class Walled:
+    """`count` bytes between two pages that may not be touched, at one of these; what is left of the pages between is `POISON`."""
+
+    def __init__(self, count: int, at_end: bool = True) -> None:
+        page = mmap.PAGESIZE
+        used = -(-max(count, 1) // page) * page
+        whole = np.frombuffer(mmap.mmap(-1, used + 2 * page), np.uint8)
+        for wall in (0, page + used):
+            no_access = libc.mprotect(whole.ctypes.data + wall, page, 0)
+            assert no_access == 0
+        self.inner: Array = whole[page : page + used]
+        self.inner[:] = POISON
+        self.start = used - count if at_end else 0
+        self.bytes: Array = self.inner[self.start : self.start + count]
+        self.views: list[Array] = []
+
+    def array(
+        self,
+        shape: tuple[int, ...],
+        dtype: str | np.dtype[np.generic],
+        strides: tuple[int, ...],
+        first: int = 0,
+    ) -> Array:
+        """Return an array in these bytes.
+
+        strides  in bytes; first: where element (0, …, 0) is
+        """
+        made: Array = np.ndarray(shape, numpy_dtype(str(dtype)), self.bytes, first, strides)
+        self.views.append(made)
+        return made
+
+    def check(self) -> None:
+        """Check that no byte was written but those of the elements of its arrays."""
+        copy = self.inner.copy()
+        for view in self.views:
+            if view.size:
+                first = view.ctypes.data - self.inner.ctypes.data
+                items: Array = np.lib.stride_tricks.as_strided(
+                    copy[first:], (*view.shape, view.itemsize), (*view.strides, 1)
+                )
+                items[...] = POISON
+        assert np.all(copy == POISON)
+
+
+LAYOUTS = ("rows", "transposed", "sliced", "expanded", "reversed")
+"""How an array may lie in memory."""
+
+
+def lying(
+    layout: str, shape: tuple[int, ...], dtype: str, at_end: bool = True
+) -> tuple[Walled, Array]:
+    """Return an array of that layout between walls: by rows; its axes in reverse order; every other element of each axis; without a
+    stride along its first axis; from its last element to its first.
+    """
+    order = range(len(shape))
+    return in_order(
+        (*(reversed(order) if layout == "transposed" else order),), shape, dtype, at_end, layout
+    )
+
+
+def in_order(
+    order: tuple[int, ...],
+    shape: tuple[int, ...],
+    dtype: str,
+    at_end: bool = True,
+    layout: str = "rows",
+) -> tuple[Walled, Array]:
+    """Return an array whose axes lie in that order, outermost first, between walls.
+
+    layout  as `lying` takes it
+    """
+    item = numpy_dtype(dtype).itemsize
+    step, each, strides = item, 2 if layout == "sliced" else 1, [0] * len(shape)
+    for axis in reversed(order):
+        strides[axis] = step * each
+        step *= shape[axis] * each
+    if layout == "expanded" and shape:
+        strides[0] = 0
+    empty = 0 in shape
+    last = 0 if empty else sum((e - 1) * s for e, s in zip(shape, strides, strict=True))
+    memory = Walled(0 if empty else last + item, at_end)
+    if layout == "reversed":
+        return memory, memory.array(shape, dtype, tuple(-s for s in strides), last)
+    return memory, memory.array(shape, dtype, tuple(strides))
+
+
+class Memory:
+    """Arrays between walls, in turn at the end and at the beginning of their pages."""
+
+    def __init__(self) -> None:
+        self.walled: list[Walled] = []
+
+    def lying(self, layout: str, shape: tuple[int, ...], dtype: str) -> Array:
+        """Return an array of that layout."""
+        memory, made = lying(layout, shape, dtype, len(self.walled) % 2 == 0)
+        self.walled.append(memory)
+        return made
+
+    def in_order(
+        self, order: tuple[int, ...], shape: tuple[int, ...], dtype: str, layout: str = "rows"
+    ) -> Array:
+        """Return an array whose axes lie in that order, outermost first."""
+        memory, made = in_order(order, shape, dtype, len(self.walled) % 2 == 0, layout)
+        self.walled.append(memory)
+        return made
+
+    def check(self) -> None:
+        """Check that no byte beside the elements of the arrays was written."""
+        for one in self.walled:
+            one.check()
+
+    def allocated(
+        self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
+    ) -> tuple[Any, int]:
+        """Return a result of a model as `host.allocated` does."""
+        rows = host.row_by_row(shape)
+        steps = rows if strides is None else strides
+        item = numpy_dtype(dtype).itemsize
+        memory = Walled(prod(shape) * item, len(self.walled) % 2 == 0)
+        self.walled.append(memory)
+        made: Any = memory.array(shape, dtype, tuple(step * item for step in steps))
+        address = made.ctypes.data
+        if kind == "torch":
+            import torch
+
+            whole = made.view(np.uint16) if dtype == "bfloat16" else made
+            made = torch.from_numpy(whole)
+            made = made.view(torch.bfloat16) if dtype == "bfloat16" else made
+        return made, address
+
+    def arena(self, count: int) -> tuple[int, int, Array]:
+        """Return memory for an arena as `Model._memory` does: of so many bytes, and few beyond."""
+        memory = Walled(-(-count // 64) * 64)
+        memory.bytes[:] = 0xFF
+        memory.views.append(memory.bytes)
+        self.walled.append(memory)
+        return count, memory.bytes.ctypes.data, memory.bytes

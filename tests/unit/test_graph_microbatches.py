@@ -1,6 +1,7 @@
 """Micro-batches: what runs for a part of the batch at a time computes the same bits, lies in memory of one part, and pays."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -9,14 +10,18 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.core import index as ix
+from offcut.core.expr import Expr
 from offcut.costmodel import load
 from offcut.describe.tensor import Tensor
+from offcut.errors import InternalError
 from offcut.graph import Bound, Builder, Model, compiled, interpreted
 from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.models.batches.arena_plan import packed
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
+from offcut.graph.sizes.extents import product
 from tests.graphs import arrays, drawn
 from tests.machines import host_with_memories_of
 from tests.operators import near
@@ -461,3 +466,28 @@ def test_parts_that_may_not_run_are_refused_by_what_couples_them(text: str, expe
     with pytest.raises(oc.errors.OffcutError) as refused:
         compiled(coupled(), threads=1, parts=text)
     assert str(refused.value) == expected
+
+
+def test_a_part_that_would_read_beyond_its_memory_is_no_part() -> None:
+    made = Builder("rows")
+    x = made.input("x", "float32", (made.size("b", 1, 64), 6))
+    made.output(made.node("softmax", x))
+    model = compiled(made.bound, threads=1, parts=False)
+    (step,) = model.steps
+    read, written = step.batch_strides["b"]
+    assert isinstance(read, Expr)
+    (name,) = made.outputs
+    for strides, wrong in (
+        ((product((read, ix.const(2))), written), True),
+        ((read, written), False),
+    ):
+        steps = [replace(step, batch_strides={"b": strides})]
+        how = {**model._how, "parts": f"{name} to {name}: 6 of b at a time"}
+        made_so = Model(model.bound, model._found._replace(steps=steps), model.asked, how)
+        for b in (13, 12):
+            with (
+                pytest.raises(InternalError, match="is not what its kernel takes")
+                if wrong
+                else nullcontext()
+            ):
+                made_so(np.zeros((b, 6), "f"))

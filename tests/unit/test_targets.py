@@ -158,7 +158,7 @@ def test_code_for_features_that_are_not_here_is_refused_when_it_is_loaded(
     path = tmp_path / "mine.toml"
     path.write_text(
         f'name = "mine"\nlike = "cascade-lake"\narchitecture = "{isa.host().machine.architecture}"\n'
-        'features = ["feature_of_2040"]\n'
+        'features = ["avx512_4vnniw"]\n'
     )
     mine = oc.target("cpu", machine=path)
     assert str(mine.plan(C, n=3))
@@ -166,7 +166,7 @@ def test_code_for_features_that_are_not_here_is_refused_when_it_is_loaded(
         oc.compile(C, target=mine)
     assert str(refused.value) == (
         "compile: cannot run code for mine here\n"
-        "  because  this machine lacks feature_of_2040\n"
+        "  because  this machine lacks avx5124vnniw\n"
         '  help     oc.target("cpu", machine=…).plan(…) plans for it'
     )
 
@@ -255,7 +255,7 @@ def test_a_plan_that_computes_something_else_is_refused(kind: type[Adding]) -> N
 
 def test_a_machine_with_caches_of_a_line_is_planned_for(tmp_path: Path) -> None:
     caches = "".join(
-        f'[[memory]]\nname = "L{k}"\nbytes = {64 * k}\nways = 1\nbytes_per_cycle = 1.0\nsource = "this test"\n'
+        f'[[memory]]\nname = "L{k}"\nbytes = {64 * k}\nways = 1\nbytes_per_cycle = 100.0\nsource = "this test"\n'
         for k in (1, 2, 3)
     )
     described = tmp_path / "tiny.toml"

@@ -99,8 +99,10 @@ class Operands:
         do not lie side by side. Most are seen to be alike at all sizes.
         """
         own = self._unproved
+        if not len(own):
+            return own
         unequal = (values.now[self.kernel_shape[own]] != values.now[self.shape[own]]).any(axis=1)
-        extent, stride = values.now[self._lanes].T if len(own) else (own, own)
+        extent, stride = values.now[self._lanes].T
         unlike: Array = own[unequal | ((extent > 1) & (stride != 1))]
         return unlike
 

@@ -1,0 +1,54 @@
+"""ONNX's node tests by kernels: inputs transposed, with gaps and in reverse, results in reverse order, everything between pages that may
+not be touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="the extra onnx is not installed")
+
+from conftest import slow
+
+from offcut.backends.host import arrays as host
+from offcut.core.dtypes import DTYPES
+from offcut.graph import Model, compiled
+from offcut.plugins.onnx.importing import Imported
+from tests.guarded import Memory
+from tests.plugins import onnx_nodes
+from tests.plugins.onnx_nodes import FAILED, cases, outcome
+
+LAYOUTS = ("transposed", "sliced", "reversed")
+PARTS = 40
+
+
+@pytest.mark.parametrize("part", [part if part == 0 else slow(part) for part in range(PARTS)])
+def test_a_node_reads_and_writes_any_layout(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, layout = Memory(), LAYOUTS[part % len(LAYOUTS)]
+
+    def run(model: Imported, feed: dict[str, Any], kernels: bool) -> Iterable[dict[str, Any]]:
+        given = model.given({name: feed[name] for name in model.inputs})
+        for name, array in given.items():
+            if isinstance(array, np.ndarray) and array.dtype.name in DTYPES:
+                given[name] = memory.lying(layout, array.shape, array.dtype.name)
+                given[name][...] = array
+        graph = model.bound.graph
+        ranks = {name: len(graph.values[name].shape) for name in graph.outputs}
+        orders = {name: tuple(range(rank - 1, -1, -1)) for name, rank in ranks.items()}
+        found = compiled(model.bound, threads=1, orders=orders)(given)
+        memory.check()
+        memory.walled.clear()
+        assert all(found[n].transpose(order).flags.c_contiguous for n, order in orders.items())
+        yield model.named(found)
+
+    monkeypatch.setattr(host, "allocated", memory.allocated)
+    monkeypatch.setattr(Model, "_memory", lambda _, count: memory.arena(count))
+    monkeypatch.setattr(onnx_nodes, "run", run)
+    chosen = [case for case in cases() if crc32(case.name.encode()) % PARTS == part]
+    found = {case.name: outcome(case) for case in (chosen if part else chosen[:3])}
+    assert {name: one.reason for name, one in found.items() if one.status == FAILED} == {}
