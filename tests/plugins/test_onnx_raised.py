@@ -78,6 +78,44 @@ def test_a_window_that_does_not_fit_is_refused_at_import() -> None:
         model_of(text)(np.zeros((1, 1, 0), np.float32))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_windows_of_padding_alone_are_not_pooled(op: str) -> None:
+    text = "(float[n, 1, h] x) => (float[n, 1, k] y) { y = OP <kernel_shape = [2], pads = [1, 1]> (x) }"
+    model = model_of(text.replace("OP", op), sizes={"n": (0, 9), "h": (0, 9)})
+    refused(model, x=np.zeros((1, 1, 0), np.float32))
+    assert model(np.zeros((0, 1, 0), np.float32))["y"].shape == (0, 1, 1)
+    assert model(np.ones((1, 1, 1), np.float32))["y"].shape == (1, 1, 2)
+
+
+@pytest.mark.parametrize("count", [2, slow(0), slow(1)])
+def test_a_scale_of_what_is_all_0_is_1_as_in_onnxruntime(count: int) -> None:
+    text = "(float[n] x) => (uint8[n] y, float s, uint8 z) { y, s, z = DynamicQuantizeLinear (x) }"
+    found = model_of(text, sizes={"n": (0, 9)})(np.zeros(count, np.float32))
+    assert (found["y"].tolist(), found["s"], found["z"]) == ([0] * count, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("node", "because"),
+    [
+        ("y = Resize (x, , two)", "its scales are 2 numbers, not 3"),
+        ("y = Resize (x, , , places)", "its sizes are 2 numbers, not 3"),
+        ("y = Pad (x, places)", "its pads are 2 numbers, not 6"),
+        ("y = Slice (x, places, zero)", "its ends are 1 numbers, not 2"),
+        ("y = Slice (x, places, places, zero)", "its axes are 1 numbers, not 2"),
+        ("y = Slice (x, zero, zero, zero, places)", "its steps are 2 numbers, not 1"),
+        ("y = Tile (x, places)", "its repeats are 2 numbers, not 3"),
+        ("y = Col2Im (x, zero, places)", "its extents of an image are 1 numbers, not 2"),
+        ("y = MaxUnpool <kernel_shape = [1]> (x, i, places)", "its extents of the result are 2 numbers, not 3"),
+    ],
+)  # fmt: skip
+def test_numbers_are_as_many_as_a_node_needs(node: str, because: str) -> None:
+    text = f"(float[n, 2, 3] x, int64[n, 2, 3] i) => (float[a, b, c] y) <float[2] two = {{2., 2.}}, int64[2] places = {{1, 1}}, int64[1] zero = {{1}}> {{ {node} }}"
+    with pytest.raises(oc.DescribeError) as refused:
+        model_of(text, 18)
+    assert refused.value.because.endswith(f" y: {because}")
+
+
 def test_lengths_are_those_of_sequences() -> None:
     model = model_of(
         "(float[t, b] x, int64[b] l) => (float[t, b] y)"

@@ -594,3 +594,18 @@ def test_an_example_that_is_given_twice_is_two_arguments() -> None:
     for given in ((torch.randn(7, 8), torch.randn(7, 8)), (x, x), (twice, twice)):
         like(model(*given), Doubled()(*given))
     like(model(twice, twice + 1.0), Doubled()(twice, twice + 1.0))
+
+
+def test_a_size_that_tracing_made_a_number_is_traced_again() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.take_along_dim(x, torch.argsort(x, dim=-1, stable=True), dim=-1)
+
+    model = oc.from_torch(Sorted(), (torch.randn(5, 6),))
+    for shape in ((5, 6), (9, 6), (9, 6), (4, 2)):
+        x = torch.randn(shape)
+        assert torch.equal(model(x), Sorted()(x))
+    assert len(model.traced) == 3
+    assert (
+        "axis 0 of x is 5 when it is traced: other sizes are traced by themselves" in model.report
+    )

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import cast
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, Var, loads, substitute, variables
+from offcut.core.expr import Expr, Load, Var, loads, reads_memory, substitute, variables
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import size_var
@@ -57,6 +57,7 @@ class Reading:
     sums      the axes of an operand that are indexed by an axis of a reduction alone
     plain     the axes of an operand that are indexed by an axis of the result alone
     leaps     the axes of the result along which neighbours are read apart in an operand, as in a window that steps by 2
+    gathered  its operands that are read at places that elements name
     """
 
     kind: Kind
@@ -70,6 +71,7 @@ class Reading:
     sums: Mapping[str, frozenset[int]]
     plain: Mapping[str, frozenset[int]]
     leaps: Mapping[str, frozenset[int]]
+    gathered: frozenset[str]
 
 
 class Readings:
@@ -102,6 +104,7 @@ class Readings:
             {names[name]: axes for name, axes in known.sums.items()},
             {names[name]: axes for name, axes in known.plain.items()},
             {names[name]: axes for name, axes in known.leaps.items()},
+            frozenset(names[name] for name in known.gathered),
         )
 
     def is_view(self, node: Node) -> bool:
@@ -120,6 +123,7 @@ def _found(same: Alike) -> Reading:
     stages = [tensor for tensor in tensors_of(simple) if tensor.definition is not None]
     read: dict[str, int] = dict.fromkeys(given, 0)
     apart, inside, beside, there = set[str](), set[str](), set[str](), set[str]()
+    gathered = set[str]()
     reach: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in given}
     for stage in stages:
         assert stage.definition is not None
@@ -138,6 +142,8 @@ def _found(same: Alike) -> Reading:
                     apart.add(load.buffer)
                 if reduces:
                     inside.add(load.buffer)
+                if any(map(reads_memory, load.index)):
+                    gathered.add(load.buffer)
             elif not whole:
                 beside |= reach[load.buffer]
     kind = kind_of(simple)
@@ -165,6 +171,7 @@ def _found(same: Alike) -> Reading:
         {name: sums for name, (sums, _) in alone.items()},
         {name: plain for name, (_, plain) in alone.items()},
         {name: _leaps(name, stages, reach, through) for name in given},
+        frozenset(gathered),
     )
 
 
@@ -184,6 +191,7 @@ def _opaque(operands: Iterable[str]) -> Reading:
         nowhere,
         nowhere,
         nowhere,
+        frozenset(),
     )
 
 

@@ -191,7 +191,29 @@ class _Growing:
             return False
         if any(one.kind is Kind.OPAQUE for one in readers):
             return False
+        if self.is_asked(name) and not self.is_bounded(name, other):
+            return False
         return sum(one.reads[name] for one in readers) <= OFTEN
+
+    def is_asked(self, name: str) -> bool:
+        """Whether elements say where a value is read, or another that it is written into: an index that is outside has to be outside of
+        what is read in its stead, or nobody sees it.
+        """
+        readers = [self.nodes[n] for n in self.readers[name]]
+        return any(
+            name in self.readings.of(node).gathered
+            or any(one.name in self.before and self.is_asked(one.name) for one in node.results)
+            for node in readers
+        )
+
+    def is_bounded(self, name: str, region: Sequence[int]) -> bool:
+        """Whether a region that gives a value reads an array of elsewhere, of its shape, at the place of each element."""
+        values, made = self.graph.values, {v.name for n in region for v in self.nodes[n].results}
+        return any(
+            values[one].shape == values[name].shape
+            for number in region
+            for one in self.readings.of(self.nodes[number]).there - made
+        )
 
     def join(self, numbers: Sequence[int]) -> tuple[int, ...]:
         home = tuple(sorted(numbers))

@@ -30,8 +30,7 @@ def arctangent(make: Make, x: Ref) -> Ref:
     series = make("add", make("multiply", square, last), terms[0])
     for term in terms[1:]:
         series = make("add", make("multiply", series, square), term)
-    angle = make("add", make("multiply", near, series), start)
-    return make("where", make("less", x, 0.0), make("negative", angle), angle)
+    return _odd(make, x, make("add", make("multiply", near, series), start))
 
 
 def arctangent_of(make: Make, y: Ref, x: Ref) -> Ref:

@@ -27,7 +27,7 @@ from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import said_once
 from offcut.plugins.torch.splitting import is_size
 from offcut.plugins.torch.table import TABLE
-from offcut.plugins.torch.traced import Traced
+from offcut.plugins.torch.traced import FixedSizeError, Traced
 from offcut.plugins.torch.tracing import is_number, oblivious
 from offcut.plugins.torch.whole import whole
 
@@ -59,11 +59,37 @@ class TorchModel:
         first = self.traced[0]
         if len(flat) != len(first.given):
             raise self._unlike(args, kwargs)
-        first.check(flat)
         try:
+            first.check(flat)
             return first(flat)
         except Unlike:
             return self._otherwise(flat)
+        except FixedSizeError as refused:
+            if self.again is None or self.again.dynamic_shapes is not None:
+                raise
+            return self._of_other_size(flat, refused)
+
+    def _of_other_size(self, flat: Sequence[Any], refused: FixedSizeError) -> Any:
+        """The results for a size that the first program takes for another number: torch says whether the module takes it, and it is
+        traced for the next call.
+
+        Raises `refused` where the module does not.
+        """
+        assert self.again is not None
+        for one in self.traced[1:]:
+            if one.takes(flat):
+                with suppress(Unlike):
+                    return one(flat)
+        args, kwargs = pytree.tree_unflatten(flat, self._in)
+        try:
+            found = self.again.called(args, kwargs)
+        except Exception:
+            raise refused from None
+        self.again.frozen[refused.size] = None
+        with _TRACING:
+            more = self.again.traced(args, kwargs)
+            self.traced += [] if more is None else [more]
+        return found
 
     def _otherwise(self, flat: Sequence[Any]) -> Any:
         """The results for sizes that the first program was not traced for."""
@@ -148,19 +174,26 @@ class TorchModel:
         """How many operators are ours, and which stay with torch, why."""
         refused = () if self.again is None else self.again.refused
         ran = (one.program.report() for one in self.traced)
-        return "\n".join(said_once([*ran, *refused]))
+        frozen = () if self.again is None else self.again.frozen
+        sizes = (
+            f"{size} when it is traced: other sizes are traced by themselves, {TRACES} programs at most"
+            for size in frozen
+        )
+        return "\n".join(said_once([*ran, *refused, *sizes]))
 
 
 class _Again:
     """A module of our own that can be traced once more.
 
     refused  what could not be traced, in words
+    frozen   the sizes that tracing made numbers, though the module takes others, in words
     """
 
     def __init__(self, copied: Copied, dynamic_shapes: Any, how: How) -> None:
         self.copied, self.dynamic_shapes, self.how = copied, dynamic_shapes, how
         self.left = TRACES - 1
         self.refused: list[str] = []
+        self.frozen: dict[str, None] = {}
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
         """The program for a call; None where it cannot be traced, or enough were."""

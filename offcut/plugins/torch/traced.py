@@ -27,6 +27,15 @@ HELD = object()
 """In place of a weight that a call reads in kernels alone."""
 
 
+class FixedSizeError(CallError):
+    """A size is a number in a program that was traced: the module, or torch's tracing of it, takes no other.
+
+    size  which, and the number
+    """
+
+    size = ""
+
+
 class Traced:
     """A program of ``torch.export``, compiled.
 
@@ -279,11 +288,14 @@ class Given:
                 )
             for axis, extent in self.fixed:
                 if given.shape[axis] != extent:
-                    raise self._refused(
-                        f"of shape {tuple(given.shape)}",
-                        f"axis {axis} is {extent} in every call",
-                        *self.other,
+                    refused = FixedSizeError(
+                        "call",
+                        f"cannot take {self.name} of shape {tuple(given.shape)}",
+                        because=f"axis {axis} is {extent} in every call",
+                        help=self.other,
                     )
+                    refused.size = f"axis {axis} of {self.name} is {extent}"
+                    raise refused
             for axis, least, most in self.bounded:
                 if not least <= given.shape[axis] <= most:
                     ends = f"{least} to {most}" if most < MAX_SIZE else f"{least} at least"

@@ -22,7 +22,7 @@ from offcut.graph import Builder, Ref
 from offcut.graph.composed import of_size
 from offcut.graph.graph import Argument, Bound, Node, Value
 from offcut.graph.passes import drop_dead
-from offcut.graph.sizes.extents import normal
+from offcut.graph.sizes.extents import normal, span
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.facts import Facts
@@ -294,6 +294,27 @@ class Translation:
                 if by is not None and by > 0:
                     self.at_least(atom.a, low * by)
 
+    def not_empty(self, x: Ref, axis: int) -> Ref:
+        """`x`: a call in which an axis of it has no element is refused.
+
+        Raises Left where no call has one.
+        """
+        extent = self.shape(x)[axis]
+        self.at_least(extent, 1)
+        low, high = span(extent, tuple(self.builder.sizes.values()))
+        if high == 0:
+            raise Left("it is of nothing")
+        if low > 0:
+            return x
+        start = normal(Binary("-", Binary("min", extent, ix.const(1)), ix.const(1)))
+        stop = normal(Binary("+", start, extent))
+        found: Ref = self._noted("slice", [x, axis, start, stop], {})  # from -1 on, of nothing
+        return found
+
+    def is_above_0(self, x: Operand) -> bool:
+        """Whether an operand is a size that is above 0 in every call."""
+        return isinstance(x, Expr) and span(x, tuple(self.builder.sizes.values()))[0] > 0
+
     def rank(self, x: Ref) -> int:
         """How many axes a value has."""
         return len(self.shape(x))
@@ -320,12 +341,24 @@ class Translation:
         """An operand in the element type of the result."""
         return self.cast(x, self.result) if isinstance(x, Ref) else x
 
+    def as_held(self, x: Ref) -> Ref:
+        """A value as the elements of the result hold it, in the type that is calculated in."""
+        return self.cast(self.cast(x, NAMES[self._first.dtype]), self.dtype(x))
+
     def cast(self, x: Ref, dtype: str) -> Ref:
         """A value in another element type."""
         if self.dtype(x) == dtype:
             return x
         found: Ref = self.node("cast", x, dtype)
         return found
+
+    def rounded_number(self, x: Operand) -> Operand:
+        """An operand; a number as the elements of the result hold it, where these have 16 bits."""
+        kind = NAMES[self._first.dtype]
+        if kind not in HALVES or isinstance(x, bool | Ref | Expr):
+            return x
+        with np.errstate(over="ignore"):
+            return float(numpy_dtype(kind).type(float(x)))
 
     def scalar(self, value: Any, dtype: str) -> Ref:
         """A number or a size as an array without axes."""

@@ -25,6 +25,7 @@ from offcut.plugins.onnx.making.operands import (
     Operand,
     Refused,
     Results,
+    check_count,
     said,
 )
 from offcut.plugins.onnx.rules.elementwise import Operator
@@ -48,6 +49,12 @@ def _resize(g: Context, call: Call) -> Results:
     if call.get("keep_aspect_ratio_policy", "stretch") != "stretch":
         wholes = [g.whole(g.shape(x)[axis], "an extent that keeps its aspect") for axis in axes]
         scales, sizes = _kept_aspect(call, wholes, [int(one) for one in sizes])
+    if not sizes:
+        check_count(scales, len(axes), "scales")
+    elif not scales:
+        check_count(sizes, len(axes), "sizes")
+    if crops:
+        check_count(roi, 2 * len(axes), "ends of a crop")
     for place, axis in enumerate(axes):
         whole = g.shape(x)[axis]
         wanted = sizes[place] if sizes else None

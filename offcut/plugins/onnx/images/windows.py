@@ -19,6 +19,7 @@ from offcut.plugins.onnx.making.operands import (
     Operand,
     Refused,
     Results,
+    check_count,
     known,
     said,
 )
@@ -277,11 +278,11 @@ def _max_pool(g: Context, call: Call) -> Results:
     placed, kept = _pool(g, call, x)
     if call.outputs == 1:
         (values,) = pooled(g, x, placed, "max_pool2d")
-        return _kept(g, values, kept)
+        return g.of_some(_kept(g, values, kept), g.shape(x)[2:])
     if len(placed.sizes) > 2:
         raise Refused("the places of what is greatest over three axes", "one output")
     values, places = (_kept(g, one, kept) for one in pooled(g, x, placed, "max_pool2d_with_places"))
-    return values, _in_the_whole(g, x, places, columns)
+    return g.of_some(values, g.shape(x)[2:]), _in_the_whole(g, x, places, columns)
 
 
 def _in_the_whole(g: Context, x: Operand, places: Operand, columns: bool) -> Operand:
@@ -310,6 +311,7 @@ def _unpooled(g: Context, call: Call) -> Results:
     ]
     flat = (product(g.shape(x)),)
     if wanted is not None:
+        check_count(g.elements(wanted, "output_shape"), axes + 2, "extents of the result")
         larger = g.elements(wanted, "output_shape")[2:]
         places, image = _in_larger(g, places, image, larger), larger
     zeros = g.full((product([*rows, *image]),), 0, g.dtype(x))
@@ -336,6 +338,10 @@ def _in_larger(
 
 
 def _average_pool(g: Context, call: Call) -> Results:
+    return g.of_some(_averages(g, call), g.shape(call[0])[2:])
+
+
+def _averages(g: Context, call: Call) -> Operand:
     x = call[0]
     placed, kept = _pool(g, call, x)
     inside = bool(call.get("count_include_pad", 0))
@@ -384,7 +390,8 @@ def _power_pool(g: Context, call: Call) -> Results:
     """``(sum of |x|**p) ** (1/p)`` of windows."""
     x, p = call[0], call.get("p", 2)
     placed, kept = _pool(g, call, x)
-    return _kept(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
+    found = _kept(g, _rooted(g, summed(g, _raised(g, x, p), placed), p), kept)
+    return g.of_some(found, g.shape(x)[2:])
 
 
 def _raised(g: Context, x: Operand, p: int) -> Operand:
@@ -438,6 +445,8 @@ def _laid_over(g: Context, call: Call) -> Results:
         raise Refused(f"windows of {axes} axes", "of one to three")
     strides, dilations = (call.get(each) or [1] * axes for each in ("strides", "dilations"))
     pads = call.get("pads") or [0] * (2 * axes)
+    check_count(image, axes, "extents of an image")
+    check_count(pads, 2 * axes, "pads")
     batch, merged, _ = g.shape(x)
     counts = []
     for n, whole in enumerate(image):

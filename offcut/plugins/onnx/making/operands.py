@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -123,6 +123,15 @@ def said(*values: Any) -> str:
     """Numbers and index expressions, as a reader writes them."""
     parts = (format_expr(one) if isinstance(one, Expr) else str(one) for one in values)
     return ", ".join(parts)
+
+
+def check_count(values: Sequence[Any], count: int, what: str) -> None:
+    """Check that there are as many numbers as a node needs.
+
+    Raises Refused for more or less.
+    """
+    if len(values) != count:
+        raise Refused(f"its {what} are {len(values)} numbers, not {count}")
 
 
 class Refused(Exception):

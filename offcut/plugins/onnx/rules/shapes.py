@@ -22,6 +22,7 @@ from offcut.plugins.onnx.making.operands import (
     Operand,
     Refused,
     Results,
+    check_count,
     known,
     said,
 )
@@ -146,6 +147,8 @@ def _slice(g: Context, call: Call) -> Results:
         axes, steps = given(g, call, 3, "axes"), given(g, call, 4, "steps")
     axes = axes if axes is not None else list(range(len(starts)))
     steps = steps if steps is not None else [1] * len(starts)
+    for values, what in ((ends, "ends"), (axes, "axes"), (steps, "steps")):
+        check_count(values, len(starts), what)
     for start, end, axis, step in zip(starts, ends, axes_of(g, x, axes), steps, strict=True):
         x = _sliced(g, x, axis, start, end, step)
     return x
@@ -211,6 +214,7 @@ def _expand(g: Context, call: Call) -> Results:
 
 def _tile(g: Context, call: Call) -> Results:
     counts = g.elements(call[1], "repeats")
+    check_count(counts, g.rank(call[0]), "repeats")
     if any(isinstance(one, Expr) for one in counts):
         return _tiled(g, call[0], counts)
     return g.op("repeat", call[0], tuple(counts))
@@ -234,6 +238,7 @@ def _pad(g: Context, call: Call) -> Results:
         amounts = g.elements(call[1], "pads")
         value = g.number(call.input(2), "constant_value", 0)
     axes = g.numbers(call.input(3), "axes") if call.input(3) is not None else range(rank)
+    check_count(amounts, 2 * len(axes), "pads")
     before: list[Any] = [0] * rank
     after: list[Any] = [0] * rank
     for place, axis in enumerate(axes_of(g, x, list(axes))):

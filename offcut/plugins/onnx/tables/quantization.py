@@ -11,7 +11,7 @@ from offcut.plugins.onnx.images.windows import convolved, window_sizes, windows_
 from offcut.plugins.onnx.making.context import Context, arithmetic
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, said
-from offcut.plugins.onnx.rules.elementwise import Operator, number
+from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.products import multiplied, without_zero
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535)}
@@ -93,7 +93,8 @@ def dynamically(g: Context, call: Call) -> Results:
     low = g.binary("minimum", g.op("min", x), number(g, x, 0.0))
     high = g.binary("maximum", g.op("max", x), number(g, x, 0.0))
     spread = g.binary("subtract", high, low)
-    scale = g.binary("divide", spread, number(g, x, 255.0))
+    some = scalar(g, "greater", spread, 0.0)
+    scale = g.op("where", some, scalar(g, "divide", spread, 255.0), 1.0)
     start = g.binary("divide", g.op("negative", low), scale)
     zero = g.cast(g.op("round", g.op("clip", start, low=0.0, high=255.0)), "uint8")
     return quantized(g, x, scale, zero, "uint8", 0), scale, zero

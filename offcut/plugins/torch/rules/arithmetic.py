@@ -10,6 +10,7 @@ import torch
 from offcut.core.dtypes import HALVES, INTEGERS
 from offcut.core.expr import Expr
 from offcut.graph import Ref
+from offcut.graph.composed import required
 from offcut.graph.special.inverses import is_negative
 from offcut.plugins.torch.dtypes import NAMES
 from offcut.plugins.torch.halves import is_rounded
@@ -34,9 +35,11 @@ _OF_TRUTHS = {
 
 
 def binary(t: Translation, op: str, x: Operand, y: Operand, dtype: str | None = None) -> Any:
-    """``op(x, y)`` of operands in one element type: by default that of the result. Torch rounds a factor to none of 16 bits."""
+    """``op(x, y)`` of operands in one element type: by default that of the result. Torch rounds numbers to 16 bits, but for factors."""
     into = t.result if dtype is None else dtype
-    if op in ("multiply", "divide") and any(_is_wider(t, one, into) for one in (x, y)):
+    if op not in ("multiply", "divide"):
+        x, y = (t.rounded_number(one) for one in (x, y))
+    elif any(_is_wider(t, one, into) for one in (x, y)):
         return t.cast(binary(t, op, x, y, "float32"), into)
     if into == "bool" and op in _OF_TRUTHS:
         truths = (truth(t, one if isinstance(one, Ref) else t.scalar(one, into)) for one in (x, y))
@@ -85,7 +88,6 @@ for _name, _op in (
     ("mul", "multiply"),
     ("maximum", "maximum"),
     ("minimum", "minimum"),
-    ("remainder", "remainder"),
 ):
     takes(_name, *(f"{_name}.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))(
         _arithmetic(_op)
@@ -141,47 +143,88 @@ def div_mode(t: Translation, x: Operand, y: Operand, *, rounding_mode: str | Non
     if rounding_mode == "floor":
         return floor_divide(t, x, y)
     if t.result in INTEGERS:
-        return _whole_quotient(t, x, y)
-    if not t.result.startswith("float"):
+        return _truncated_quotient(t, x, y)
+    if "float" not in t.result:
         raise Left(f"it rounds a quotient of {t.result} towards 0")
     found = binary(t, "divide", x, y)
+    found = (
+        t.as_held(found) if isinstance(y, Ref) else found
+    )  # torch rounds it first, but by numbers
     up, down = t.node("ceil", found), t.node("floor", found)
     return t.node("where", t.node("less", found, 0.0), up, down)
 
 
-def _whole_quotient(t: Translation, x: Operand, y: Operand) -> Any:
-    """Of integers, rounded towards 0: that of their sizes, with the sign of the quotient."""
-    whole, by = (
-        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
+def _truncated_quotient(t: Translation, x: Operand, y: Operand) -> Any:
+    """The quotient of integers, rounded towards 0: one more than rounded down, where it is below 0 and something is left."""
+    floored = floor_divide(t, x, y)
+    x, y = _as_refs(t, x, y)
+    more = _is_other_signed(t, t.node("subtract", x, t.node("multiply", floored, y)), x)
+    return t.node("where", more, t.node("add", floored, 1), floored)
+
+
+def _is_other_signed(t: Translation, rest: Ref, x: Ref) -> Ref:
+    """Whether a remainder is neither 0 nor of the sign of another number."""
+    unlike = t.node("not_equal", t.node("less", rest, 0), t.node("less", x, 0))
+    found: Ref = t.node("logical_and", t.node("not_equal", rest, 0), unlike)
+    return found
+
+
+def _as_refs(t: Translation, *operands: Operand) -> tuple[Ref, ...]:
+    """Operands as arrays in the element type of the result."""
+    return tuple(
+        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in operands
     )
-    found = t.node("floor_divide", t.node("absolute", whole), t.node("absolute", by))
-    unlike = t.node("not_equal", t.node("less", whole, 0), t.node("less", by, 0))
-    return t.node("where", unlike, t.node("negative", found), found)
+
+
+def _of_divisor(t: Translation, y: Operand, quotient: Callable[[], Any]) -> Any:
+    """What is calculated of integers by a divisor: a call in which that is 0 is refused, so that torch raises what it raises."""
+    if t.result not in INTEGERS or (isinstance(y, int) and y != 0) or t.is_above_0(y):
+        return quotient()
+    if not isinstance(y, Ref | Expr):
+        raise Left("it divides integers by 0")
+    (divisor,) = _as_refs(t, y)
+    return required(t.node, quotient(), t.result, t.node("not_equal", divisor, 0))
+
+
+@takes("remainder", *(f"remainder.{end}" for end in ("Tensor", "Scalar", "Scalar_Tensor")))
+def remainder(t: Translation, x: Operand, y: Operand) -> Any:
+    """The remainder that has the sign of the divisor; of floats, one that is 0 has that of the dividend."""
+    if t.result in INTEGERS:
+        return _of_divisor(t, y, lambda: binary(t, "remainder", x, y))
+    x, y = _as_refs(t, *(t.rounded_number(one) for one in (x, y)))
+    rest = t.node("remainder", x, y)
+    return t.node("where", t.node("equal", rest, 0.0), t.node("multiply", x, 0.0), rest)
 
 
 @takes("floor_divide", "floor_divide.Scalar")
 def floor_divide(t: Translation, x: Operand, y: Operand) -> Any:
-    """Of floats: what is left without the remainder, which is rounded once, as torch does it."""
+    """The quotient, rounded down: of floats, without the remainder, and the next integer below where that has another sign."""
     if t.result in INTEGERS:
-        return binary(t, "floor_divide", x, y)
-    if not t.result.startswith("float"):
+        return _of_divisor(t, y, lambda: binary(t, "floor_divide", x, y))
+    if "float" not in t.result:
         raise Left(f"it rounds a quotient of {t.result}")
-    whole, by = (
-        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
-    )
-    rest = t.node("remainder", whole, by)
-    found = t.node("round", t.node("divide", t.node("subtract", whole, rest), by))
-    return t.node("where", t.node("equal", by, 0.0), t.node("divide", whole, by), found)
+    x, y = _as_refs(t, x, y)
+    rest, quotient = fmod(t, x, y), t.node("divide", x, y)
+    found = t.node("divide", t.node("subtract", x, rest), y)
+    found = t.node("where", _is_other_signed(t, rest, y), t.node("subtract", found, 1.0), found)
+    floored = t.node("floor", found)
+    more = t.node("greater", t.node("subtract", found, floored), 0.5)
+    floored = t.node("where", more, t.node("add", floored, 1.0), floored)
+    small = t.node("equal", found, 0.0)
+    floored = t.node("where", small, copysign(t, t.node("multiply", found, 0.0), quotient), floored)
+    return t.node("where", t.node("equal", y, 0.0), quotient, floored)
 
 
 @takes("fmod.Tensor", "fmod.Scalar")
 def fmod(t: Translation, x: Operand, y: Operand) -> Any:
     """The remainder that has the sign of the dividend."""
-    whole, by = (
-        t.as_result(one if isinstance(one, Ref) else t.scalar(one, t.result)) for one in (x, y)
-    )
-    rest = t.node("remainder", t.node("absolute", whole), t.node("absolute", by))
-    return t.node("where", t.node("less", whole, 0), t.node("negative", rest), rest)
+    if t.result in INTEGERS:
+        rest = remainder(t, x, y)
+        x, y = _as_refs(t, x, y)
+        unlike = _is_other_signed(t, rest, x)
+        return t.node("where", unlike, t.node("subtract", rest, y), rest)
+    x, y = _as_refs(t, *(t.rounded_number(one) for one in (x, y)))
+    return copysign(t, t.node("remainder", *(t.node("absolute", one) for one in (x, y))), x)
 
 
 @takes("copysign.Tensor", "copysign.Scalar")
@@ -200,13 +243,10 @@ for _name, _op in (("left", "shift_left"), ("right", "shift_right")):
 
 @takes("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
 def power(t: Translation, x: Operand, y: Operand) -> Any:
-    if isinstance(y, int | float) and y == int(y) and 1 <= y <= _MOST:
+    if isinstance(y, int | float) and 1 <= y <= _MOST and y == int(y):
         return _multiplied(t, t.as_result(x), int(y))
     if t.result in INTEGERS:
-        both = (
-            t.as_result(one) if isinstance(one, Ref) else t.scalar(one, t.result) for one in (x, y)
-        )
-        shape = tuple(map(plain, t.extents))
+        shape, both = tuple(map(plain, t.extents)), _as_refs(t, x, y)
         return t.node("integer_power", *(t.node("broadcast_to", one, shape) for one in both))
     if not isinstance(x, Ref):
         x = t.scalar(x, t.result)
@@ -215,17 +255,23 @@ def power(t: Translation, x: Operand, y: Operand) -> Any:
 
 @takes("addcmul")
 def addcmul(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
-    return binary(t, "add", x, _times(t, binary(t, "multiply", y, z), value))
+    return binary(t, "add", x, binary(t, "multiply", times(t, y, value), z))
 
 
 @takes("addcdiv")
 def addcdiv(t: Translation, x: Ref, y: Ref, z: Ref, *, value: Any = 1) -> Any:
-    return binary(t, "add", x, _times(t, binary(t, "divide", y, z), value))
+    return binary(t, "add", x, binary(t, "divide", times(t, y, value), z))
 
 
 @takes("lerp.Scalar", "lerp.Tensor")
 def lerp(t: Translation, x: Ref, y: Ref, weight: Operand) -> Any:
-    return binary(t, "add", x, binary(t, "multiply", binary(t, "subtract", y, x), weight))
+    """From the end that is nearer."""
+    x, y, weight = _as_refs(t, x, y, weight)
+    whole = t.node("subtract", y, x)
+    back = t.node("multiply", whole, t.node("subtract", 1.0, weight))
+    near = t.node("add", x, t.node("multiply", whole, weight))
+    is_near = t.node("less", t.node("absolute", weight), 0.5)
+    return t.node("where", is_near, near, t.node("subtract", y, back))
 
 
 @takes("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
@@ -271,8 +317,9 @@ def _chosen(t: Translation, condition: Ref, x: Operand, y: Operand) -> Any:
 
 
 def _plus(t: Translation, op: str, x: Operand, y: Operand, alpha: Any) -> Any:
-    return binary(t, op, x, _times(t, y, alpha))
+    return binary(t, op, x, times(t, y, alpha))
 
 
-def _times(t: Translation, x: Operand, factor: Any) -> Any:
+def times(t: Translation, x: Operand, factor: Any) -> Any:
+    """A multiple of an operand."""
     return x if factor == 1 else binary(t, "multiply", x, factor)

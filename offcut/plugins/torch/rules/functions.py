@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from offcut.core.dtypes import INTEGERS, ITEM_BYTES
+from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
 from offcut.graph import Ref
 from offcut.graph.special import gamma, inverses, tails
@@ -29,9 +29,6 @@ SAME = {
     "erf": "erf",
     "sin": "sin",
     "cos": "cos",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "round",
     "neg": "negative",
     "abs": "absolute",
     "square": "square",
@@ -42,6 +39,17 @@ SAME = {
 
 for _theirs, _ours in SAME.items():
     takes(_theirs)(same(_ours))
+
+
+def _whole(op: str) -> Any:
+    def rule(t: Translation, x: Ref) -> Any:
+        return t.node(op, x) if "float" in t.result else x
+
+    return rule
+
+
+for _name in ("floor", "ceil", "round"):
+    takes(_name)(_whole(_name))
 
 
 @takes("gelu")
@@ -132,7 +140,7 @@ def exp2(t: Translation, x: Ref) -> Any:
 @takes("signbit")
 def signbit(t: Translation, x: Ref) -> Any:
     if "float" not in t.dtype(x):
-        return t.node("less", x, 0)
+        return t.node("less", t.cast(x, "int32") if t.dtype(x) == "bool" else x, 0)
     return inverses.is_negative(t.node, x)
 
 
@@ -156,11 +164,13 @@ def trunc(t: Translation, x: Ref) -> Any:
 
 @takes("sign", "sgn")
 def sign(t: Translation, x: Ref) -> Any:
-    """That of NaN is 0."""
+    """That of NaN is 0, and so is that of -0.0."""
+    if t.result == "bool":
+        return x
     found = t.node("sign", t.as_result(x))
-    if not t.result.startswith(("float", "bfloat")):
+    if "float" not in t.result:
         return found
-    return t.node("where", t.node("equal", found, found), found, 0.0)
+    return t.node("where", t.node("greater", t.node("absolute", found), 0.0), found, 0.0)
 
 
 @takes("leaky_relu")
@@ -174,7 +184,7 @@ def softplus(t: Translation, x: Ref, beta: float = 1.0, threshold: float = 20.0)
     scaled = x if beta == 1 else t.node("multiply", x, float(beta))
     found = t.node("softplus", scaled)
     found = found if beta == 1 else t.node("divide", found, float(beta))
-    if threshold >= 20:  # beyond which they are equal
+    if threshold >= (40 if t.result == "float64" else 20):  # beyond which they are equal
         return found
     return t.node("where", t.node("greater", scaled, float(threshold)), x, found)
 
@@ -198,7 +208,7 @@ def angle(t: Translation, x: Ref) -> Any:
     return t.node("where", isnan(t, given), given, found)
 
 
-@takes("ldexp.Tensor")
+@takes("ldexp.Tensor", rounds_each=True)
 def ldexp(t: Translation, x: Ref, exponent: Ref) -> Any:
     power = t.node("power", t.scalar(2, t.result), t.as_result(exponent))
     return t.node("multiply", t.as_result(x), power)
@@ -266,7 +276,24 @@ def isinf(t: Translation, x: Ref) -> Any:
 @takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
 def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
     """The same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
-    return truth(t, x) if t.result == "bool" else t.cast(x, t.result)
+    if t.result == "bool":
+        return truth(t, x)
+    return (
+        _truncated(t, x) if t.result in _WRAPPED and "float" in t.dtype(x) else t.cast(x, t.result)
+    )
+
+
+_WRAPPED = {**dict.fromkeys(("int8", "uint8", "int16", "int32"), "int32"), "int64": "int64"}
+"""The integers of which torch takes the low bits, where it converts floats to others."""
+
+
+def _truncated(t: Translation, x: Ref) -> Ref:
+    """Floats as integers, towards 0; one that is too far for int32, or for int64, as the least of these, as processors of x86 do it."""
+    kind = _WRAPPED[t.result]
+    least = -(2.0 ** (8 * ITEM_BYTES[kind] - 1))
+    wide = t.cast(x, "float32") if t.dtype(x) in HALVES else x
+    near = t.node("less", t.node("absolute", wide), -least)
+    return t.cast(t.cast(t.node("where", near, wide, least), kind), t.result)
 
 
 @takes("view.dtype")

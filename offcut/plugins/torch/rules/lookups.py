@@ -7,6 +7,7 @@ from typing import Any
 
 from offcut.core.expr import Binary
 from offcut.graph import Ref
+from offcut.graph.composed import required
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.rules.arithmetic import binary, promoted
@@ -51,7 +52,9 @@ def gather(t: Translation, x: Ref, axis: int, ids: Ref, *, sparse_grad: bool = F
 def one_hot(t: Translation, ids: Ref, depth: int = -1) -> Any:
     if depth < 0:
         raise Left("its shape depends on data")
-    return t.node("one_hot", ids, depth, t.result)
+    inside = t.node("greater_equal", ids, 0), t.node("less", ids, depth)
+    own = required(t.node, ids, t.dtype(ids), t.node("logical_and", *inside))
+    return t.node("one_hot", own, depth, t.result)
 
 
 @takes("searchsorted.Tensor")

@@ -59,7 +59,8 @@ def kth(t: Translation, x: Ref, k: Expr | int, axis: int = -1, keepdims: bool = 
 def _middle(among: Callable[..., Any]) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
         alone = axis is None
-        own, (values, places) = _ascending(t, t.reshape(x, (-1,)) if alone else x, axis or 0)
+        given = t.reshape(x, (-1,)) if axis is None else _line(t, x, axis)
+        own, (values, places) = _ascending(t, given, axis or 0)
         shape = list(t.shape(values))
         extent, shape[own] = shape[own], ix.const(1)
         number = t.scalar(plain(extent), "int64")
@@ -101,7 +102,7 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
 
     In ascending order equal elements lie together: the longest of such rows ends where most of its elements lie behind.
     """
-    place, every = _ascending(t, x, axis)
+    place, every = _ascending(t, _line(t, x, axis), axis)
     shape = t.shape(every[0])
     count = plain(shape[place])
     along = tuple(ix.const(-1 if n == place else 1) for n in range(len(shape)))
@@ -113,6 +114,11 @@ def mode(t: Translation, x: Ref, axis: int = -1, keepdims: bool = False) -> Any:
     at = t.node("argmax", t.node("subtract", number, begin), axis=place, keepdims=True)
     found = [t.node("take_along_axis", one, at, axis=place, from_end=False) for one in every]
     return tuple(one if keepdims else t.reshape(one, t.extents) for one in found)
+
+
+def _line(t: Translation, x: Ref, axis: int) -> Ref:
+    """`x`: a call in which an axis has no element is refused, as torch has no middle of nothing."""
+    return t.not_empty(x, t.axis(x, axis)) if t.rank(x) else x
 
 
 def _ascending(t: Translation, x: Ref, axis: int) -> tuple[int, tuple[Ref, Ref]]:

@@ -35,9 +35,16 @@ def mean(
 
 def _extreme(op: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axes: Axes = None, keepdims: bool = False) -> Any:
-        return _over(t, op, x, axes, keepdims)
+        return _over(t, op, _of_something(t, x, axes), axes, keepdims)
 
     return rule
+
+
+def _of_something(t: Translation, x: Ref, axes: Axes) -> Ref:
+    """`x`: a call in which one of some axes has no element is refused, as torch has no extreme of nothing."""
+    for axis in _axes(t, x, axes):
+        x = t.not_empty(x, axis)
+    return x
 
 
 takes("amax", "max")(_extreme("max"))
@@ -46,6 +53,7 @@ takes("amin", "min")(_extreme("min"))
 
 def _extreme_and_place(op: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axis: int, keepdims: bool = False) -> Any:
+        x = _of_something(t, x, axis)
         found = _over(t, op, x, axis, keepdims)
         return found, t.node(f"arg{op}", x, axis=t.axis(x, axis), keepdims=keepdims)
 
@@ -58,6 +66,7 @@ takes("min.dim")(_extreme_and_place("min"))
 
 def _place(op: str) -> Callable[..., Any]:
     def rule(t: Translation, x: Ref, axis: int | None = None, keepdims: bool = False) -> Any:
+        x = _of_something(t, x, axis)
         if axis is None:
             flat = t.reshape(x, (-1,))
             return t.reshape(t.node(op, flat, axis=0), t.extents)
@@ -134,6 +143,7 @@ def _norm(t: Translation, x: Ref, order: float, axes: Axes, keepdims: bool = Fal
     size = t.node("absolute", x)
     if order in (1, math.inf, -math.inf):
         op = "sum" if order == 1 else "max" if order > 0 else "min"
+        size = size if order == 1 else _of_something(t, size, axes)
         return _over(t, op, size, axes, keepdims)
     total = _over(t, "sum", t.node("power", size, float(order)), axes, keepdims)
     return t.node("power", total, 1 / order)

@@ -12,6 +12,7 @@ from offcut.graph import Ref
 from offcut.graph.composed import accumulated
 from offcut.graph.sizes.extents import places, quotient
 from offcut.plugins.torch.left import Left
+from offcut.plugins.torch.rules.arithmetic import times
 from offcut.plugins.torch.table import takes
 from offcut.plugins.torch.translation import Translation, plain, product
 
@@ -41,8 +42,8 @@ def _scattered(
     for other, extent in enumerate(t.shape(ids)):
         if extent != t.shape(source)[other]:
             source = t.slice(source, other, 0, plain(extent))
-    place = t.axis(x, axis)
-    return t.node("scatter_elements", x, ids, source, axis=place, reduction=reduction)
+    options = {"axis": t.axis(x, axis), "reduction": reduction}
+    return t.node("scatter_elements", x, ids, source, **options, from_end=False, drop=False)
 
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
@@ -110,6 +111,24 @@ def index_put(
         if len(given) > 1:
             raise Left("it writes by a mask and more")
         return _put_by_mask(t, x, axes[0], ids[0], source, accumulate)
+    return _put(t, x, axes, ids, source, accumulate=accumulate, from_end=True)
+
+
+def _put(
+    t: Translation,
+    x: Ref,
+    axes: Sequence[int],
+    ids: Sequence[Ref],
+    source: Ref,
+    *,
+    accumulate: bool = False,
+    from_end: bool = False,
+) -> Any:
+    """`x` with elements of `source` where `ids` say along some axes.
+
+    accumulate  whether they are added
+    from_end    whether indices below 0 count from the end
+    """
     each = _together(t, ids)
     order = [*axes, *(n for n in range(t.rank(x)) if n not in axes)]
     rest = [t.shape(x)[n] for n in order[len(axes) :]]
@@ -127,8 +146,42 @@ def index_put(
         t.node("concat", columns, axis=1) if len(columns) > 1 else columns[0],
         t.reshape(rows, (number, *rest)),
         reduction="add" if accumulate else None,
+        from_end=from_end,
+        drop=False,
     )
     return t.transpose(found, [order.index(n) for n in range(len(order))])
+
+
+@takes("index_add")
+def index_add(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, *, alpha: Any = 1) -> Any:
+    return _put_rows(t, x, axis, ids, times(t, source, alpha), accumulate=True)
+
+
+@takes("index_copy")
+def index_copy(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref) -> Any:
+    return _put_rows(t, x, axis, ids, source)
+
+
+@takes("index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_fill(t: Translation, x: Ref, axis: int, ids: Ref, value: Any) -> Any:
+    value = value if isinstance(value, Ref) else t.scalar(value, t.dtype(x))
+    return _put_rows(t, x, axis, ids, value, from_end=True)
+
+
+def _put_rows(t: Translation, x: Ref, axis: int, ids: Ref, source: Ref, **options: bool) -> Any:
+    if not t.rank(x):
+        raise Left("it has no axes")
+    return _put(t, x, [t.axis(x, axis)], [t.reshape(ids, (-1,))], source, **options)
+
+
+@takes("max_unpool2d", "max_unpool3d")
+def max_unpool(t: Translation, x: Ref, ids: Ref, size: Sequence[Any], *_: Any) -> Any:
+    """Each element at its place in its own image, which is 0 elsewhere."""
+    count = len(size)
+    lead, image = product(t.extents[:-count]), product(t.extents[-count:])
+    zeros = t.node("broadcast_to", t.scalar(0, t.result), (plain(lead), plain(image)))
+    rows = [t.reshape(one, (lead, product(t.shape(one)[-count:]))) for one in (x, ids)]
+    return t.reshape(_scattered(t, zeros, 1, rows[1], rows[0]), t.extents)
 
 
 def _together(t: Translation, ids: Sequence[Ref]) -> list[Ref]:
