@@ -2,13 +2,21 @@
 
 import random
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import offcut as oc
+from offcut.core.expr import Const
+from offcut.describe.computation import computation
 from offcut.errors import OffcutError
 from offcut.graph import parse_graph, rule
 from offcut.graph.substitution.described import NotDescribed, computation_of
+from offcut.polyhedral import Facts, Space
 from offcut.proof.by_algebra import NotShown, show_equal
+from offcut.proof.by_algebra.elements import Elements
+from offcut.proof.by_algebra.terms import coordinates
 
 HEAD = """\
 graph pair
@@ -239,3 +247,62 @@ def test_a_changed_graph_that_is_shown_to_be_equal_computes_the_same(seed: int) 
             continue
         if is_shown:
             assert not rule("changed", before, other, finite=True).unproved
+
+
+N = oc.dim("n", min=1, max=65)
+A = oc.placeholder((N,), name="A")
+
+
+def total(extent: Any, term: Callable[[Any], Any]) -> Any:
+    k = oc.reduce_axis(extent, name="k")
+    return oc.sum(term(k), k)
+
+
+def triangle(condition: Callable[[Any, Any], Any]) -> oc.Tensor:
+    """Sums of A over the places of which a condition with the row holds, added up over the rows."""
+    j, k = oc.reduce_axis(N, name="j"), oc.reduce_axis(N, name="k")
+    rows = oc.compute((N,), lambda r: oc.sum(oc.where(condition(j, r), A[j], 0.0), j), "T")
+    return oc.compute((N,), lambda i: oc.sum(rows[k], k))
+
+
+def elementwise(element: Callable[[Any], Any]) -> oc.Tensor:
+    return oc.compute((N,), lambda i: element(i))
+
+
+def is_shown(before: oc.Tensor, after: oc.Tensor) -> bool:
+    try:
+        show_equal((computation([before], [A]), {}), (computation([after], [A]), {}))
+    except NotShown:
+        return False
+    return True
+
+
+SQUARE = elementwise(lambda i: total(1, lambda k: A[k] * A[0]))
+TWICE = elementwise(lambda i: total(1, lambda k: A[k] + A[0]))
+DIAGONAL = elementwise(lambda i: total(N, lambda k: oc.where(k == i, A[k] * A[i], 0.0)))
+
+
+@pytest.mark.parametrize(
+    ("before", "right", "wrong"),
+    [
+        (SQUARE, lambda i: A[0] * A[0], lambda i: A[0]),
+        (TWICE, lambda i: A[0] * 2.0, lambda i: A[0]),
+        (DIAGONAL, lambda i: A[i] * A[i], lambda i: A[i]),
+    ],
+    ids=["a product", "a sum", "a diagonal"],
+)
+def test_terms_that_become_equal_at_the_only_place_of_a_reduction_count_each(
+    before: oc.Tensor, right: Callable[[Any], Any], wrong: Callable[[Any], Any]
+) -> None:
+    assert is_shown(before, elementwise(right))
+    assert not is_shown(before, elementwise(wrong))
+
+
+def test_a_sum_whose_length_depends_on_the_row_stays_inside_of_the_sum_of_the_rows() -> None:
+    below = triangle(lambda j, r: j < r)
+    assert is_shown(below, triangle(lambda j, r: r > j))
+    assert not is_shown(below, triangle(lambda j, r: j <= r))
+    computed = Elements(computation([below], [A]), {}, False)
+    facts = Facts(Space(tuple(computation([below], [A]).sizes), ()))
+    names = coordinates(computed.of("C", [Const(0, "index")], facts))
+    assert {name for name in names if not name.startswith("#")} == {"n"}, "none is free"

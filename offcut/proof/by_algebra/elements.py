@@ -387,7 +387,13 @@ class Elements:
         extents = _linear(sizes)
         factors = list[tuple[tm.Atom, Fraction]]()
         for one, exponent in monomial:
-            if one[0] == "sum" and exponent == 1 and tm.coordinates(one) & extents.keys():
+            # A sum whose length depends on a coordinate, as in a triangle, stays a factor.
+            if (
+                one[0] == "sum"
+                and exponent == 1
+                and tm.coordinates(one) & extents.keys()
+                and not tm.coordinates(one[1]) & extents.keys()
+            ):
                 new_names = [f"k@{next(self.fresh)}" for _ in one[1]]
                 pairs = zip(tm.bound_names(one), new_names, strict=True)
                 renamed = {old: tm.coordinate(new) for old, new in pairs}

@@ -81,10 +81,7 @@ def scale(a: Polynomial, factor: Fraction | int, modulus: int = 0) -> Polynomial
 
 
 def _product(a: Monomial, b: Monomial) -> Monomial:
-    total = dict(a)
-    for one, exponent in b:
-        total[one] = total.get(one, Fraction(0)) + exponent
-    return frozenset((one, exponent) for one, exponent in total.items() if exponent)
+    return _merged((*a, *b))
 
 
 def power(a: Polynomial, exponent: int) -> Polynomial:
@@ -162,13 +159,18 @@ def _index_atom(expr: Expr) -> Atom:
         case Var(name):
             return "var", name
         case Binary("*", a, b):
-            return "*", frozenset({(linear(a), 1), (linear(b), 2 if linear(a) == linear(b) else 1)})
+            return _index_product(linear(a), linear(b))
         case Binary("min" | "max" as op, a, b):
             return op, frozenset(map(linear, _alternatives(op, expr)))
         case Binary(op, a, b):
             return op, linear(a), linear(b)
         case _:
             raise NotShown("an index is no expression of coordinates and sizes")
+
+
+def _index_product(a: Atom, b: Atom) -> Atom:
+    """Return the product of two indices, whichever is first; a square has its factor twice."""
+    return "*", frozenset({(a, 1), (b, 2 if a == b else 1)})
 
 
 def _alternatives(op: str, expr: Expr) -> Iterator[Expr]:
@@ -193,9 +195,14 @@ def _coordinates(node: Any) -> Iterator[str]:
 
 
 def replaced(node: Any, values: Mapping[str, Atom]) -> Any:
-    """Return an atom, a polynomial or an index with other indices in place of coordinates."""
+    """Return an atom, a polynomial or an index with other indices in place of coordinates.
+
+    Terms that become equal are added, factors that become equal multiplied: ``A[k] + A[0]`` at ``k = 0`` is ``2*A[0]``. Coefficients
+    are not reduced to residues here.
+    """
     if isinstance(node, frozenset):
-        return frozenset(replaced(part, values) for part in node)
+        parts = [replaced(part, values) for part in node]
+        return _merged(parts) if parts and _is_term(parts[0]) else frozenset(parts)
     if not isinstance(node, tuple):
         return node
     if len(node) == 3 and node[0] == "lin":
@@ -210,7 +217,22 @@ def replaced(node: Any, values: Mapping[str, Atom]) -> Any:
             for key, c in new:
                 terms[key] = terms.get(key, 0) + c
         return "lin", frozenset((key, c) for key, c in terms.items() if c), constant
+    if len(node) == 2 and node[0] == "*":
+        return _index_product(*(replaced(factor, values) for factor, _ in node[1]))
     return tuple(replaced(part, values) for part in node)
+
+
+def _is_term(node: Any) -> bool:
+    """Whether a member of a set is a term of a polynomial or a factor of a monomial: both end in a number."""
+    return isinstance(node, tuple) and len(node) == 2 and isinstance(node[1], Fraction)
+
+
+def _merged(pairs: Iterable[tuple[Any, Fraction]]) -> frozenset[tuple[Any, Fraction]]:
+    """Return pairs with the numbers of equal first members added, without those that are 0."""
+    total = dict[Any, Fraction]()
+    for first, amount in pairs:
+        total[first] = total.get(first, Fraction(0)) + amount
+    return frozenset((first, amount) for first, amount in total.items() if amount)
 
 
 def coordinate(name: str) -> Atom:
