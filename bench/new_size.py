@@ -1,24 +1,32 @@
-"""What a size costs the first time: a stream of 300 distinct M through one dense layer, twice.
+"""What a size costs the first time: 300 distinct M through one dense layer, and models at sizes that they have not met.
 
-    python bench/new_size.py            # a minute
+    python bench/new_size.py            # five minutes
     python bench/new_size.py --quick    # one process each
+    python bench/new_size.py --slow     # and torch.compile by inductor, which compiles again: minutes more
 
-The first pass over the stream divided by the second: 1 means that a new size costs nothing. Every
-repetition is a fresh process, since a library may remember sizes for as long as it lives. Outputs
-are touched beforehand. One thread, 768×768 float32, constant B, packed where the library can.
-Seconds are processor time, so that another process on the core does not look like a cost of a size.
+The layer: the first pass over the stream divided by the second; 1 means that a new size costs nothing. Outputs are
+touched beforehand. 768×768 float32, constant B, packed where the library can. Seconds are processor time, so that
+another process on the core does not look like a cost of a size.
+
+The models: after two calls at one size, one call at each of seven others, and that call again. The figure is the
+slowest of the seven first calls, in seconds on the wall: what a user waits, and an inductor that compiles in other
+processes too. Every contender and repetition is a fresh process, since a library may remember sizes for as long as it
+lives. One thread.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from offcut.experiment.bench import cell_of, fresh, publish, read_options
 from offcut.experiment.contraction import Array, build, parse_contraction
+from offcut.experiment.peers import COMPILED
 from offcut.experiment.table import MS, Row, table, wide_console
 
 K = N = 768
@@ -27,7 +35,7 @@ STREAM = 300
 WARM_UP = 513
 """A size outside the stream, so that warming up teaches no size of it."""
 
-REPETITIONS = 5
+REPETITIONS, MODEL_REPETITIONS = 5, 3
 PASSES = ("second pass", "first pass", "third pass")
 
 Layer = Callable[[Array, Array], object]
@@ -76,6 +84,163 @@ SUBJECTS: dict[str, Callable[[Array], Layer]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A model, and the sizes that it is called with.
+
+    make    its module
+    feed    arguments at one size, as tensors
+    sizes   the first is met before anything is timed
+    axes    of each argument, those that vary, by position
+    """
+
+    make: Callable[[], Any]
+    feed: Callable[[tuple[int, ...]], tuple[Any, ...]]
+    sizes: tuple[tuple[int, ...], ...]
+    axes: tuple[dict[int, str], ...]
+
+
+def encoder() -> Network:
+    """A sentence encoder of twelve layers, width 384: any batch and length."""
+    import networks
+    import torch
+
+    def feed(size: tuple[int, ...]) -> tuple[Any, ...]:
+        return torch.randint(0, 30522, size), torch.ones(size)
+
+    sizes = ((4, 64), (1, 7), (2, 33), (3, 100), (1, 128), (5, 17), (8, 50), (2, 64))
+    axes = ({0: "b", 1: "n"}, {0: "b", 1: "n"})
+    return Network(lambda: networks.drawn(lambda: networks.Bert(384)), feed, sizes, axes)
+
+
+def images() -> Network:
+    """ResNet-18: any batch, height and width."""
+    import networks
+    import torch
+
+    def feed(size: tuple[int, ...]) -> tuple[Any, ...]:
+        return (torch.randn(size[0], 3, *size[1:]),)
+
+    sizes = (
+        *((2, 224, 224), (1, 224, 224), (3, 160, 160), (1, 192, 256), (4, 128, 128)),
+        *((2, 225, 97), (1, 97, 97), (5, 64, 96)),
+    )
+    axes = ({0: "b", 2: "h", 3: "w"},)
+    return Network(lambda: networks.drawn(networks.ResNet18), feed, sizes, axes)
+
+
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "encoder, 12 layers of 384": encoder,
+    "ResNet-18": images,
+}
+
+
+def by_offcut(network: Network, module: Any, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """`torch.compile` with offcut as the back end."""
+    import torch
+
+    compiled: Callable[..., Any] = torch.compile(module, backend="offcut", dynamic=True)
+    return compiled
+
+
+def by_from_torch(network: Network, module: Any, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """`offcut.from_torch`."""
+    import offcut as oc
+
+    return oc.from_torch(module, first)
+
+
+def by_onnxruntime(network: Network, module: Any, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """A session of onnxruntime with its default optimizations."""
+    import io
+
+    import onnxruntime
+    import torch
+
+    file, names = io.BytesIO(), [f"x{number}" for number in range(len(first))]
+    torch.onnx.export(
+        module,
+        first,
+        file,
+        input_names=names,
+        dynamic_axes=dict(zip(names, network.axes, strict=True)),
+        dynamo=False,
+    )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    session = onnxruntime.InferenceSession(file.getvalue(), options, ["CPUExecutionProvider"])
+    taken = {one.name for one in session.get_inputs()}
+
+    def call(*given: Any) -> Any:
+        fed = {name: one.numpy() for name, one in zip(names, given, strict=True) if name in taken}
+        return session.run(None, fed)
+
+    return call
+
+
+def by_torch(network: Network, module: Any, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """torch, eager."""
+    called: Callable[..., Any] = module
+    return called
+
+
+def by_inductor(network: Network, module: Any, first: tuple[Any, ...]) -> Callable[..., Any]:
+    """`torch.compile` as it is by default: sizes that change become symbols after the second compile."""
+    import torch
+
+    compiled: Callable[..., Any] = torch.compile(module)
+    return compiled
+
+
+COMPILERS: dict[str, Callable[[Network, Any, tuple[Any, ...]], Callable[..., Any]]] = {
+    "offcut": by_offcut,
+    "offcut, from_torch": by_from_torch,
+    "onnxruntime": by_onnxruntime,
+    "torch": by_torch,
+    "torch.compile": by_inductor,
+}
+OWN = 2
+"""How many of these are offcut's."""
+
+
+def first_calls(network: str, compiler: str) -> dict[str, float]:
+    """Seconds of the slowest first call at a new size, and of the slowest when it is called again, in this process."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    made = NETWORKS[network]()
+    module = made.make().eval()
+    warm, *fresh_sizes = made.sizes
+    with torch.no_grad():
+        call = COMPILERS[compiler](made, module, made.feed(warm))
+        for _ in range(2):
+            call(*made.feed(warm))
+        firsts, seconds = list[float](), list[float]()
+        for size in fresh_sizes:
+            given = made.feed(size)
+            for taken in (firsts, seconds):
+                start = time.perf_counter()
+                call(*given)
+                taken.append(time.perf_counter() - start)
+    return {"first": max(firsts), "again": max(seconds)}
+
+
+def model_rows(names: Sequence[str], repetitions: int) -> Iterator[Row]:
+    """A row a model and figure, the contenders in turns."""
+    title = "slowest of seven calls at new sizes, one thread, fresh processes"
+    for network in NETWORKS:
+        taken: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+        for turn in range(repetitions):
+            for name, runs in taken.items():
+                case = f"{network}/{name}"
+                if turn == len(runs) and (found := fresh(__file__, case, turn)) is not None:
+                    runs.append(found)
+        for figure, label in (("first", "first call"), ("again", "the same call again")):
+            cells = [cell_of(name, [run[figure] for run in runs]) for name, runs in taken.items()]
+            yield Row(title, f"{network}: {label}", tuple(cells), MS, own=OWN)
+
+
 def passes(subject: str, seed: int) -> list[float]:
     """Seconds of three passes over one stream, in this process."""
     rng = np.random.default_rng(seed)
@@ -95,15 +260,21 @@ def passes(subject: str, seed: int) -> list[float]:
 
 
 def main() -> None:
-    """Measure every subject in turn, and print the ratios of its passes."""
+    """Measure every subject in turn, and print the ratios of its passes, then the models."""
+    cases = [f"{network}/{name}" for network in NETWORKS for name in COMPILERS]
     options = read_options(
-        __doc__ or "", without=("slow", "cells", "threads", "budget"), cases=SUBJECTS
+        __doc__ or "", without=("cells", "threads", "budget"), cases=(*SUBJECTS, *cases)
     )
+    if "/" in options.case:
+        network, _, name = options.case.partition("/")
+        print(json.dumps(first_calls(network, name)))
+        return
     if options.case:
         print(json.dumps(passes(options.case, options.turn)))
         return
+    repetitions = 1 if options.quick else REPETITIONS
     taken: dict[str, list[list[float]]] = {name: [] for name in SUBJECTS}
-    for turn in range(1 if options.quick else REPETITIONS):
+    for turn in range(repetitions):
         for name, runs in taken.items():
             if turn == len(runs) and (seconds := fresh(__file__, name, turn)) is not None:
                 runs.append(seconds)
@@ -125,7 +296,10 @@ def main() -> None:
         for row in rows
         if (over := row.over("third pass")) is not None
     ]
-    raise SystemExit(publish("new_size", rows, options, thirds))
+    names = [name for name in COMPILERS if options.slow or name != COMPILED]
+    models = list(model_rows(names, min(repetitions, MODEL_REPETITIONS)))
+    wide_console().print(table(models, "offcut over the best", names))
+    raise SystemExit(publish("new_size", [*rows, *models], options, thirds))
 
 
 if __name__ == "__main__":

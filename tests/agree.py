@@ -50,11 +50,15 @@ class Exact:
 
 
 def wide(array: Any) -> Array:
-    """An array in float64 where it holds floats, complex128 where it holds complex numbers, else as it is."""
+    """Return an array in the widest type of its kind: float64, complex128, int64 or uint64; bool as it is."""
     array = np.asarray(array)
-    if array.dtype.kind == "c":
-        return array.astype("complex128")
-    return array if array.dtype.kind in "biu" else array.astype("float64")
+    widest = {
+        "c": "complex128",
+        "i": "int64",
+        "u": "int64" if array.itemsize < 8 else "uint64",
+        "b": "bool",
+    }
+    return array.astype(widest.get(array.dtype.kind, "float64"))
 
 
 def epsilon(dtype: Any) -> float:

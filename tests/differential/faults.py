@@ -498,8 +498,8 @@ FAULTS = (
     Fault(
         "a padded tile reads one row too many",
         "backends.cpu.lowering.row_blocks",
-        'inside = f.let(f"icmp slt i64 {row}, {rows}")',
-        'inside = f.let(f"icmp sle i64 {row}, {rows}")',
+        'with f.loop("0", rows) as row:',
+        'with f.loop("0", ir.add(f, rows, "1")) as row:',
     ),
     Fault(
         "the last vector of columns is whole",

@@ -67,7 +67,9 @@ def test_attention_of_other_floats_keeps_scores_in_float32_or_wider(dtype: str) 
         else:  # the weights are rounded, each to half a unit, before the values are mixed
             found = op.kernel(*arrays)
             assert found.dtype == numpy_dtype(dtype)
-            agree(found, exact, terms=np.abs(wide(arrays[2])[0]).max(), units=1, sums=dtype)
+            agree(
+                found, exact, terms=np.abs(wide(arrays[2])[0]).max(initial=0.0), units=1, sums=dtype
+            )
 
 
 def test_causal_attention_looks_back_alone() -> None:
@@ -205,7 +207,9 @@ def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> Non
             op.check([*arrays, added], exact, interpreted=(queries, past) == (1, 17))
         else:
             found = op.kernel(*arrays, added)
-            agree(found, exact, terms=np.abs(wide(arrays[2])[0]).max(), units=1, sums=dtype)
+            agree(
+                found, exact, terms=np.abs(wide(arrays[2])[0]).max(initial=0.0), units=1, sums=dtype
+            )
 
 
 @pytest.mark.every(2)

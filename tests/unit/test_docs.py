@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,9 +131,23 @@ def test_a_path_that_any_machine_may_have_is_none(path: str) -> None:
     assert not MACHINE_PATH.search(path)
 
 
-def test_the_readme_says_every_strategy_and_no_other() -> None:
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150
+
+
+def test_on_an_index_every_link_of_the_readme_is_absolute() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text.split("## Strategies")[1].split("\n## ")[0]
+    count = len(LINK.findall(text))
+    for one in project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+    links = LINK.findall(text)
+    assert len(links) == count
+    assert all(link.startswith("https://") for link in links)
+
+
+def test_the_page_on_strategies_says_every_one_and_no_other() -> None:
+    table = (ROOT / "docs" / "tutorial" / "strategies.md").read_text(encoding="utf-8")
 
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [s.name for s in STRATEGIES]
 

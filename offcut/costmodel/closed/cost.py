@@ -69,6 +69,7 @@ class Cost:
     sizes    of the call
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
+    peak     operations per second of the fastest unit that multiplies elements of the kernel's types
     memories by name, the nearest first
     exactness  of these
     kept     bytes of the largest part of the call that fits each cache, and stays there
@@ -84,6 +85,7 @@ class Cost:
     flop: int
     pieces: tuple[PieceCost, ...]
     hertz: float
+    peak: float
     memories: tuple[str, ...]
     exactness: HowExact
     kept: Mapping[str, int]
@@ -226,6 +228,7 @@ def cost(
         flop=flop,
         pieces=_ran(pieces),
         hertz=machine.hertz,
+        peak=machine.peak_of({buffer.dtype for buffer in described.buffers}),
         memories=memories,
         exactness=replace(made.exactness, flop=worst(made.exactness.flop, whole.exactness)),
         kept=kept,

@@ -131,6 +131,8 @@ def tiles_of(stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]) ->
 
 def unguarded(place: Place, loop: For) -> Place:
     """Return `place` with the condition in which its body stands as a part of it, where `loop`, which it runs, has no such condition."""
+    if place.is_loop(loop):  # the condition is one of what it runs
+        return place
     names = {name for name, _, _ in place.axes}
     match place.body, loop.body:
         case (If(condition, _, ()),), (If(same),) if condition == same:

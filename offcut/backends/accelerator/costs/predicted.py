@@ -75,6 +75,7 @@ def cost_of(
         flop=int(evaluate(operations.value, {})),
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
+        peak=machine.peak_of({buffer.dtype for buffer in described.buffers}),
         memories=memories,
         exactness=HowExact(
             flop=operations.exactness,
