@@ -36,7 +36,7 @@ from offcut.backends.cpu.microkernels.family import WIDE
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.describe.external import Foreign, Routine
 from offcut.describe.microkernel import Microkernel
-from offcut.errors import DescribeError, InternalError
+from offcut.errors import DescribeError, InternalError, TargetError
 from offcut.search.children import Ended, Ending, run_in_fork
 
 PROCESSOR_SECONDS, SECONDS = 10.0, 120.0
@@ -91,6 +91,13 @@ def _check(kernel: Microkernel, foreign: Foreign) -> None:
     if ended.ending is Ending.RETURNED:
         number, because = ended.value
         raise _refused(kernel.name, calls[number], because)
+    if ended.said is None and ended.ending is not Ending.RAISED:
+        raise TargetError(
+            "external_microkernel",
+            f"cannot check {kernel.name}",
+            because=f"its process ended before the first call: {ended.because}",
+            help=("declare it again, when memory is there", UNCHECKED),
+        )
     if ended.ending is Ending.RAISED or ended.said is None:
         raise InternalError(f"{kernel.name} could not be checked: {ended.because}\n{ended.told}")
     call = calls[ended.said]
