@@ -26,8 +26,6 @@ from offcut.core.dtypes import (
     HALVES,
     INTEGERS,
     NUMBERS,
-    SIGNED,
-    UNSIGNED,
     numpy_dtype,
 )
 from offcut.describe import functions
@@ -294,7 +292,9 @@ def _of_elements() -> Iterator[tuple[str, Rule]]:
     yield "__rlshift__", Rule(lambda x: 5 << x, lambda x: shifted(np.full_like(x, 5), x, True), INTEGERS)  # fmt: skip
     yield "__rrshift__", Rule(lambda x: 100 >> x, lambda x: shifted(np.full_like(x, 100), x, False), INTEGERS)  # fmt: skip
     for name, sign in COMPARED.items():
-        dunder = f"__{ {'==': 'eq', '!=': 'ne', '<': 'lt', '<=': 'le', '>': 'gt', '>=': 'ge'}[sign] }__"
+        dunder = (
+            f"__{ {'==': 'eq', '!=': 'ne', '<': 'lt', '<=': 'le', '>': 'gt', '>=': 'ge'}[sign] }__"
+        )
         dtypes = DTYPES if sign in ("==", "!=") else NUMBERS
         yield dunder, Rule(PYTHON[sign], getattr(np, name), dtypes, 2, result="bool")
     yield "astype", Rule(lambda x: x.astype("int32"), lambda x: converted(x, "int32"), DTYPES, result="int32")  # fmt: skip
