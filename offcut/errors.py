@@ -162,9 +162,13 @@ def _drop_own_frames(error: BaseException | None) -> None:
 
 
 def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
-    if traceback is None:
-        return None
-    rest = _users_frames(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
-        return rest
-    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+    """Return the frames of a traceback that are not offcut's own, however many there are; None if all are."""
+    frames = []
+    while traceback is not None:
+        if not traceback.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+            frames.append(traceback)
+        traceback = traceback.tb_next
+    rest: TracebackType | None = None
+    for one in reversed(frames):
+        rest = TracebackType(rest, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return rest

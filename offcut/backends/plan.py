@@ -218,7 +218,7 @@ def plan_at(
 def _priced(
     applied: Applied,
     competing: Sequence[Sequence[float]],
-    taken: Sequence[int],
+    chosen_ways: Sequence[int],
     pricing: Callable[[Mapping[int, int]], StageSeconds],
 ) -> tuple[float, list[list[float]]]:
     """Predicted seconds of the call itself, and of every way of each nest; of one that is not taken, were it taken.
@@ -227,20 +227,20 @@ def _priced(
     taken      the way that is
     """
     numbers = [nest for nest, choices in enumerate(applied.choices) if len(choices) > 1]
-    options = {number: taken[nest] for number, nest in enumerate(numbers)}
+    options = {number: chosen_ways[nest] for number, nest in enumerate(numbers)}
     whole = pricing(options)
     total = sum(whole.stages.values())
-    found = [list(costs) for costs in competing]
-    for nest, own in enumerate(_by_nest(applied, competing, taken, whole.stages)):
+    seconds = [list(costs) for costs in competing]
+    for nest, own in enumerate(_by_nest(applied, competing, chosen_ways, whole.stages)):
         choices = applied.choices[nest]
         if any(choice.given for choice in choices):
             continue
-        found[nest] = [own] * len(choices)
+        seconds[nest] = [own] * len(choices)
         for way in range(len(choices)):
-            if way != taken[nest]:
+            if way != chosen_ways[nest]:
                 other = pricing({**options, numbers.index(nest): way})
-                found[nest][way] += sum(other.stages.values()) - total
-    return whole.call, found
+                seconds[nest][way] += sum(other.stages.values()) - total
+    return whole.call, seconds
 
 
 def _by_nest(
@@ -250,18 +250,18 @@ def _by_nest(
     stages: Mapping[str, float],
 ) -> list[float]:
     """Seconds of stages by nest; those of stages that are in no nest's text go to the nests that have none, or to all."""
-    left, found = dict(stages), list[float]()
+    unassigned, seconds = dict(stages), list[float]()
     for choices, way in zip(applied.choices, taken, strict=True):
         stored = {choices[way].stage.buffer, *(one.store.buffer for one in choices[way].pieces)}
-        found.append(sum(left.pop(name) for name in stored & left.keys()))
-    rest = sum(left.values())
+        seconds.append(sum(unassigned.pop(name) for name in stored & unassigned.keys()))
+    rest = sum(unassigned.values())
     if not rest:
-        return found
+        return seconds
     weights = [costs[way] for costs, way in zip(competing, taken, strict=True)]
-    without = [0.0 if own else weight for own, weight in zip(found, weights, strict=True)]
+    without = [0.0 if own else weight for own, weight in zip(seconds, weights, strict=True)]
     weights = without if sum(without) else weights
     every = sum(weights) or 1.0
-    return [own + rest * weight / every for own, weight in zip(found, weights, strict=True)]
+    return [own + rest * weight / every for own, weight in zip(seconds, weights, strict=True)]
 
 
 def checked_sizes(

@@ -57,7 +57,7 @@ def main() -> None:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if not _is_output_broken():
+        if error.filename is not None or not _is_output_broken():
             raise
         typer.echo(f"offcut: cannot write to the standard output: {error.strerror}", err=True)
         sys.exit(2)
@@ -68,7 +68,10 @@ def _is_output_broken() -> bool:
 
     A flush that failed has dropped its data, so a line is written: it shows before a traceback if it can.
     """
-    number = sys.stdout.fileno()
+    try:
+        number = sys.stdout.fileno()
+    except OSError:  # it is no file
+        return False
     try:
         os.write(number, b"\n")
     except OSError:

@@ -20,12 +20,15 @@ Text = Annotated[Path, typer.Argument(help="A file of JSON lines (.jsonl) or a t
 
 
 def kept_trials(records: Path | None) -> str:
-    """Return what an interrupted campaign has kept in `records`, and how it goes on, for `interruptible`."""
-    from offcut.search import Records
+    """Return what an interrupted campaign leaves in `records`, and how to go on, for `interruptible`.
 
-    path = Records(records).path
+    records  a file; None: the default one. It is not opened: whoever wrote to it was just interrupted
+    """
+    from offcut.search.default_file import default_file
+
+    path = records or default_file()
     if path is None:
-        return "no records are kept, so it starts again (--records FILE keeps them)"
+        return "no records are kept, so run it again (--records FILE keeps them)"
     return f"each measured trial is in {path}, and the same command goes on from there"
 
 

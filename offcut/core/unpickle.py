@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from offcut.errors import OffcutError
+
 _MODULES_OF_NUMPY = ("numpy", "numpy._core.multiarray", "numpy._core.numeric", "numpy.dtypes")
 _REBUILD = ("_reconstruct", "scalar", "_frombuffer")
 """Functions by which numpy's pickles make arrays and scalars of bytes."""
@@ -29,7 +31,10 @@ class DataUnpickler(pickle.Unpickler):
         Raises UnpicklingError where that is no class of data.
         """
         if module.startswith("offcut.") or module in _MODULES_OF_NUMPY or module == "ml_dtypes":
-            value = getattr(import_module(module), name, None)
+            try:
+                value = getattr(import_module(module), name, None)
+            except (ImportError, OffcutError):  # no such module, or an extra that is not installed
+                value = None
             if module in _MODULES_OF_NUMPY and (name in _REBUILD or value is np.ndarray):
                 return value
             if isinstance(value, type) and value.__module__ == module and _is_data(module, value):

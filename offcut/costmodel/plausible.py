@@ -151,20 +151,22 @@ def _rates(machine: Machine) -> Iterator[Fault]:
 
 
 def _features(machine: Machine) -> Iterator[Fault]:
-    known = linux_features(machine.architecture)
-    if known is None:
+    names = linux_features(machine.architecture)
+    if names is None:
         return
-    listed = [("features", str(position), name) for position, name in enumerate(machine.features)]
+    references = [
+        ("features", str(position), name) for position, name in enumerate(machine.features)
+    ]
     for number, unit in enumerate(machine.unit):
-        listed += [
+        references += [
             (f"unit.{number}.needs", str(position), name)
             for position, name in enumerate(unit.needs)
         ]
-    for where, position, name in listed:
-        if name not in known:
+    for where, position, name in references:
+        if name not in names:
             yield (
                 (*where.split("."), position),
-                f"Linux names no feature {name!r} of {machine.architecture}{meant(name, tuple(known))}",
+                f"Linux names no feature {name!r} of {machine.architecture}{meant(name, tuple(names))}",
                 "names as /proc/cpuinfo lists them",
             )
 
@@ -173,5 +175,5 @@ def _features(machine: Machine) -> Iterator[Fault]:
 def linux_features(architecture: str) -> frozenset[str] | None:
     """Return what Linux calls the features of an architecture, or None for one that `features.toml` does not list."""
     text = Path(__file__).with_name("features.toml").read_text(encoding="utf-8")
-    listed = tomllib.loads(text).get(architecture)
-    return None if listed is None else frozenset(listed.split())
+    text_of_names = tomllib.loads(text).get(architecture)
+    return None if text_of_names is None else frozenset(text_of_names.split())

@@ -39,15 +39,17 @@ def worth(
     if not seconds.size:
         return stay
 
-    def taken(ways: Sequence[int]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        beside = 0.0 if call is None else call.of([len(ways)])
-        found: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = seconds[list(ways)].min(axis=0)
-        return found + beside
+    def seconds_of(ways: Sequence[int]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+        call_seconds = 0.0 if call is None else call.of([len(ways)])
+        least_seconds: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = seconds[list(ways)].min(
+            axis=0
+        )
+        return least_seconds + call_seconds
 
-    every = taken(stay)
+    every = seconds_of(stay)
 
     def missed(position: int) -> float:
-        return float((taken([other for other in stay if other != position]) / every).max())
+        return float((seconds_of([other for other in stay if other != position]) / every).max())
 
     while len(stay) > 1:
         position = min(reversed(stay), key=missed)

@@ -30,12 +30,12 @@ def call_samples(rounds: int) -> dict[str, list[float]]:
         for name, kernel in kernels.items()
     }
     samplers["nothing"] = lambda: _seconds(_nothing, rows)
-    found = in_rounds(samplers, rounds)
-    loop = statistics.median(found["nothing"])
-    pairs = zip(found["one way"], found["two ways"], strict=True)
+    samples = in_rounds(samplers, rounds)
+    loop = statistics.median(samples["nothing"])
+    pairs = zip(samples["one way"], samples["two ways"], strict=True)
     floor = 1e-9  # what no call and no choice is faster than
     return {
-        "call_seconds": [max(one - loop, floor) for one in found["one way"]],
+        "call_seconds": [max(one - loop, floor) for one in samples["one way"]],
         "way_seconds": [max((two - one) / 2, floor) for one, two in pairs],
     }
 
@@ -47,8 +47,8 @@ def _product(ways: int) -> oc.Kernel:
     """A product of any rows, of which so many ways compete, one or two."""
     n = oc.dim("n", max=512)
     a, w = oc.placeholder((n, _DEPTH), name="A"), oc.placeholder((_DEPTH, 64), name="W")
-    made, weights = oc.ops.matmul(a, w), {"W": np.zeros((_DEPTH, 64), np.float32)}
-    kernel = oc.compile(made, inputs=[a, w], constants=weights, strategy="ladder")
+    product, weights = oc.ops.matmul(a, w), {"W": np.zeros((_DEPTH, 64), np.float32)}
+    kernel = oc.compile(product, inputs=[a, w], constants=weights, strategy="ladder")
     if ways == 1:
         return kernel
     steps = []
@@ -62,7 +62,7 @@ def _product(ways: int) -> oc.Kernel:
             step = replace(step, ways=(way, replace(way, label="balance", splits=tuple(splits))))
         steps.append(step)
     schedule = Schedule(kernel.schedule.name, tuple(steps))
-    return oc.compile(made, inputs=[a, w], constants=weights, schedule=schedule)
+    return oc.compile(product, inputs=[a, w], constants=weights, schedule=schedule)
 
 
 def _nothing(rows: np.ndarray) -> None:

@@ -135,8 +135,8 @@ def _memories(device: Device, units: Sequence[Unit]) -> Table:
 
 
 def _microkernels(machine: Machine) -> Table:
-    made = _table("microkernel", "tile", "predicted, multiply–adds/cycle", "measured", "ratio")
-    missed = []
+    rows = _table("microkernel", "tile", "predicted, multiply–adds/cycle", "measured", "ratio")
+    misses = []
     known = {family.microkernel.name: family.microkernel for family in families(_host(machine))}
     for one in machine.microkernel:
         predicted, ratio, kernel = _NONE, None, known.get(one.name)
@@ -147,17 +147,17 @@ def _microkernels(machine: Machine) -> Table:
         tile_name = f"{one.rows}×{one.columns}"
         if ratio is not None and not 1 / MISS <= ratio <= MISS:
             times = max(ratio, 1 / ratio)
-            missed.append(
+            misses.append(
                 f"{one.name} {tile_name}, {times:.2g} × too {'fast' if ratio > 1 else 'slow'}"
             )
-        shown = _NONE if ratio is None else f"{ratio:.2f}"
-        made.add_row(escape(one.name), tile_name, predicted, f"{one.multiply_adds:.3g}", shown)
-    if missed:
-        made.caption = escape(
-            f"predicted and measured differ by more than {MISS:g} × in {len(missed)} of "
-            f"{len(machine.microkernel)} rows:\n" + "\n".join(missed)
+        ratio_text = _NONE if ratio is None else f"{ratio:.2f}"
+        rows.add_row(escape(one.name), tile_name, predicted, f"{one.multiply_adds:.3g}", ratio_text)
+    if misses:
+        rows.caption = escape(
+            f"predicted and measured differ by more than {MISS:g} × in {len(misses)} of "
+            f"{len(machine.microkernel)} rows:\n" + "\n".join(misses)
         )
-    return made
+    return rows
 
 
 def _queues(machine: Accelerator, control: Control, alu: Alu) -> Table:

@@ -257,22 +257,22 @@ def _follow(
                 said(value)
             until = time.monotonic() + seconds
     except TimeoutError:
-        told = child.last_words(before)
+        words = child.last_words(before)
         close()
-        return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", told, last)
+        return Ended(Ending.HUNG, None, f"silent for {seconds:g} s", words, last)
     except (EOFError, pickle.UnpicklingError):
         child.leave()
-        told = child.last_words(before)
-        short = any(sign in told for sign in _NO_MEMORY)
+        words = child.last_words(before)
+        short = any(sign in words for sign in _NO_MEMORY)
         ending = Ending.OUT_OF_MEMORY if short else Ending.CRASHED
         status = close()
-        return Ended(ending, None, _status(status), told, last, max(-status, 0))
+        return Ended(ending, None, _status(status), words, last, max(-status, 0))
     if kind == Ending.RETURNED.value:
         return Ended(Ending.RETURNED, value, said=last)
     if kind == Ending.OUT_OF_MEMORY.value:
         close()
-    because, told = value
-    return Ended(Ending(kind), None, because, told, last)
+    because, words = value
+    return Ended(Ending(kind), None, because, words, last)
 
 
 def _once_more(run: Callable[[], Ended]) -> Ended:

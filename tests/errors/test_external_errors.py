@@ -14,7 +14,9 @@ from foreign import Own, product
 
 import offcut as oc
 from offcut import Tensor
+from offcut.backends.cpu.external import verification
 from offcut.describe.microkernel import Microkernel
+from offcut.search.children import Ended, Ending
 
 
 def _declare(**changed: Any) -> Microkernel:
@@ -262,4 +264,19 @@ def test_without_scipy_the_user_is_told_what_carries_a_blas(
         "blas: cannot find sgemm\n"
         "  because  scipy, which carries a BLAS, is not installed\n"
         "  help     pip install scipy"
+    )
+
+
+def test_a_check_whose_process_ends_before_the_first_call_is_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = Ended(Ending.CRASHED, because="it was ended by SIGKILL, and so was a second run")
+    monkeypatch.setattr(verification._Function, "run_all", lambda *_: ended)
+    with pytest.raises(oc.OffcutError) as refused:
+        _declare(verify=True)
+    assert str(refused.value) == (
+        "external_microkernel: cannot check own\n"
+        "  because  its process ended before the first call: it was ended by SIGKILL, and so was a second run\n"
+        "  help     declare it again, when memory is there\n"
+        f"  help     {verification.UNCHECKED}"
     )

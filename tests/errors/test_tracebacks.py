@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut.errors import OffcutError, trim_traceback
 
 
 def _dense():
@@ -71,3 +72,19 @@ def test_the_users_function_that_offcut_called_stays_in_the_traceback(monkeypatc
 def test_debugging_shows_every_frame(monkeypatch):
     monkeypatch.setenv("OFFCUT_DEBUG", "1")
     assert len(_files(CALLS["compile"])) > 10
+
+
+def test_the_traceback_of_a_cause_may_be_as_long_as_the_stack() -> None:
+    def endless() -> None:
+        endless()
+
+    @trim_traceback
+    def refuse() -> None:
+        try:
+            endless()
+        except RecursionError as error:
+            raise OffcutError("refuse", "cannot go on", because="it recurses") from error
+
+    with pytest.raises(OffcutError) as refused:
+        refuse()
+    assert isinstance(refused.value.__cause__, RecursionError)

@@ -306,3 +306,31 @@ def test_a_sum_whose_length_depends_on_the_row_stays_inside_of_the_sum_of_the_ro
     facts = Facts(Space(tuple(computation([below], [A]).sizes), ()))
     names = coordinates(computed.of("C", [Const(0, "index")], facts))
     assert {name for name in names if not name.startswith("#")} == {"n"}, "none is free"
+
+
+def test_what_the_proof_does_not_follow_is_said() -> None:
+    def why(before: oc.Tensor, inputs: list[oc.Tensor]) -> str:
+        after = oc.compute((N,), lambda i: inputs[0][i] * 2.0)
+        with pytest.raises(NotShown) as refused:
+            show_equal((computation([before], inputs), {}), (computation([after], inputs), {}))
+        return refused.value.because
+
+    B = oc.placeholder((N,), name="B")
+    rows = oc.placeholder((N,) * 6, name="rows")
+    axes = [oc.reduce_axis(N, name=f"k{place}") for place in range(6)]
+    zero = oc.compute((N,), lambda i: A[i] / (B[i] - B[i]))
+    assert why(zero, [A, B]) == "it divides by 0"
+    six = oc.compute((N,), lambda i: oc.sum(rows[tuple(axes)], axes))
+    assert why(six, [A, rows]) == "a reduction over 6 axes"
+    power = A
+    for place in range(9):
+        power = oc.compute((N,), lambda i, x=power: x[i] * x[i] + x[i], f"power{place}")
+    assert why(power, [A]) == "an element has more than 256 terms"
+    twice = oc.compute((N,), lambda i: A[i] * 2.0)
+    with pytest.raises(NotShown, match="their inputs differ"):
+        show_equal((computation([twice], [A]), {}), (computation([twice], [A, B]), {}))
+
+
+def test_a_graph_that_gives_an_input_back_is_not_described() -> None:
+    with pytest.raises(NotDescribed, match="an output is an input as it is"):
+        computation_of(parse_graph(HEAD + "output x"))

@@ -81,6 +81,22 @@ def test_an_interrupted_sweep_says_whether_sizes_were_measured(
     monkeypatch.setattr("offcut.experiment.timing.restart_single_threaded", lambda: None)
     told = _interrupted(monkeypatch, capsys, "offcut.experiment.sweep.sweep", *arguments)
     assert told == "sweep: interrupted; no size is measured, so run it again\n"
+    os.utime(csv, (4e9, 4e9))  # written since
+    told = _interrupted(monkeypatch, capsys, "offcut.experiment.sweep.sweep", *arguments)
+    assert told == (
+        f"sweep: interrupted; the sizes that were measured are in {csv}; --sizes with the others and another --csv go on\n"
+    )
+
+
+def test_an_interrupted_campaign_without_records_says_so(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setenv("OFFCUT_RECORDS", "off")
+    file = tmp_path / "fill.offcut"
+    file.write_text(PROGRAM)
+    arguments = ("tune", str(file), "--sizes", "n=1,7")
+    told = _interrupted(monkeypatch, capsys, "offcut.tuning.tune.tune", *arguments)
+    assert told == (
+        "tune: interrupted; no records are kept, so run it again (--records FILE keeps them)\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def test_what_is_planted_would_run_elsewhere(tmp_path: Path) -> None:
         "offcut.search.children Children.run",
         "offcut.search.children subprocess",
         "offcut.pipeline compile",
+        "offcut.no_such_module Data",
         "numpy load",
         "numpy.lib.npyio load",
     ],

@@ -199,12 +199,16 @@ class _Growing:
         """Whether elements say where a value is read, or another that it is written into: an index that is outside has to be outside of
         what is read in its stead, or nobody sees it.
         """
-        readers = [self.nodes[n] for n in self.readers[name]]
-        return any(
-            name in self.readings.of(node).gathered
-            or any(one.name in self.before and self.is_asked(one.name) for one in node.results)
-            for node in readers
-        )
+        waiting, seen = [name], {name}
+        while waiting:
+            value = waiting.pop()
+            for node in (self.nodes[n] for n in self.readers[value]):
+                if value in self.readings.of(node).gathered:
+                    return True
+                further = {one.name for one in node.results if one.name in self.before} - seen
+                seen |= further
+                waiting += further
+        return False
 
     def is_bounded(self, name: str, region: Sequence[int]) -> bool:
         """Whether a region that gives a value reads an array of elsewhere, of its shape, at the place of each element."""

@@ -76,10 +76,10 @@ class Step:
         """
         signature, sizes = self.kernel.signature, dict(self.sizes)
         arguments = (*signature.inputs, *signature.outputs)
-        given = [(one.dtype, len(one.shape)) for one in self.arrays]
-        taken = [(one.dtype, len(one.shape)) for one in arguments]
-        if given != taken:
-            raise InternalError(f"{self.name}: its kernel takes {taken}, and is given {given}")
+        actual = [(one.dtype, len(one.shape)) for one in self.arrays]
+        expected = [(one.dtype, len(one.shape)) for one in arguments]
+        if actual != expected:
+            raise InternalError(f"{self.name}: its kernel takes {expected}, and is given {actual}")
         return tuple(tuple(_extent(e, sizes) for e in one.shape) for one in arguments)
 
     def refuses(self, number: Numbers) -> str:

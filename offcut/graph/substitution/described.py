@@ -95,7 +95,7 @@ def _merging(
     before: Sequence[Expr], after: Sequence[Expr]
 ) -> list[tuple[list[int], list[int]]] | None:
     """Axes of two shapes in groups of equally many elements; None where these are not seen."""
-    found, i, j = list[tuple[list[int], list[int]]](), 0, 0
+    groups, i, j = list[tuple[list[int], list[int]]](), 0, 0
     while i < len(before) or j < len(after):
         mine, theirs = [i] if i < len(before) else [], [j] if j < len(after) else []
         i, j = i + len(mine), j + len(theirs)
@@ -110,5 +110,5 @@ def _merging(
                 theirs, j = [*theirs, j], j + 1
             else:
                 return None
-        found.append((mine, theirs))
-    return found
+        groups.append((mine, theirs))
+    return groups

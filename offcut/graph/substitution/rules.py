@@ -157,14 +157,14 @@ def rule(
     return replace(made, unproved=why)
 
 
-def _why_unproved(made: Rule, exact: Rule, named: list[float]) -> str:
+def _why_unproved(candidate: Rule, exact: Rule, named: list[float]) -> str:
     """Why a rule that holds where it was tried is not proved; "" where it is.
 
     Raises DescribeError where it fails at sizes that the proof does not see through.
     """
     try:
-        computed = [computation_of(graph) for graph in (made.before, made.after)]
-        with bounded("rule", f"cannot prove the rule {made.name}"):
+        computed = [computation_of(graph) for graph in (candidate.before, candidate.after)]
+        with bounded("rule", f"cannot prove the rule {candidate.name}"):
             show_equal(*computed)
     except NotDescribed as why:
         return str(why)
@@ -172,12 +172,14 @@ def _why_unproved(made: Rule, exact: Rule, named: list[float]) -> str:
         return why.because
     except NotShown as why:
         if why.sizes is not None:
-            sizes = {size.name: why.sizes.get(size.name, size.min) for size in made.before.sizes}
+            sizes = {
+                size.name: why.sizes.get(size.name, size.min) for size in candidate.before.sizes
+            }
             extent = Numbers(sizes)
-            values = (v for g in (made.before, made.after) for v in g.values.values())
+            values = (v for g in (candidate.before, candidate.after) for v in g.values.values())
             if all(prod(map(extent, value.shape)) <= FURTHER_ROOM for value in values):
                 for number in range(2):
-                    _check_at(made, exact, sizes, number, _by_distance(number), named)
+                    _check_at(candidate, exact, sizes, number, _by_distance(number), named)
         return why.because
     return ""
 

@@ -104,8 +104,8 @@ def scatter_nd(
     name = named(op, name, [x, indices, updates], *options)
     into = _Copy(op, name, x, indices, updates, reduction)
     found = [into.place(f"[$update, {n}]", x.shape[n], places) for n in range(count)]
-    asked = f"if {' and '.join(condition for condition, _ in found)}"
-    into.text.nest(0, ("update",), indices.shape[:1], *([asked] if drop else []))
+    is_inside = f"if {' and '.join(condition for condition, _ in found)}"
+    into.text.nest(0, ("update",), indices.shape[:1], *([is_inside] if drop else []))
     letters = axis_letters(rank - count)
     rest = [f"${letter}" for letter in letters]
     put = into.put([*(place for _, place in found), *rest], ["$update", *rest])

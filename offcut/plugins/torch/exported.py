@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -76,20 +77,29 @@ class TorchModel:
         Raises `refused` where the module does not.
         """
         assert self.again is not None
-        for one in self.traced[1:]:
+        seen = len(self.traced)
+        for one in self.traced[1:seen]:
             if one.takes(flat):
                 with suppress(Unlike):
                     return one(flat)
         args, kwargs = pytree.tree_unflatten(flat, self._in)
         try:
-            found = self.again.called(args, kwargs)
+            result = self.again.called(args, kwargs)
         except Exception:
             raise refused from None
         self.again.frozen[refused.size] = None
+        if not self.again.left:
+            warnings.warn(
+                f"offcut: {refused.size} is another number than in the {TRACES} programs that were traced: "
+                "such calls run in eager torch",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         with _TRACING:
-            more = self.again.traced(args, kwargs)
-            self.traced += [] if more is None else [more]
-        return found
+            if len(self.traced) == seen:  # no other thread traced it meanwhile
+                more = self.again.traced(args, kwargs)
+                self.traced += [] if more is None else [more]
+        return result
 
     def _otherwise(self, flat: Sequence[Any]) -> Any:
         """The results for sizes that the first program was not traced for."""

@@ -313,8 +313,8 @@ class Translation:
             return x
         start = normal(Binary("-", Binary("min", extent, ix.const(1)), ix.const(1)))
         stop = normal(Binary("+", start, extent))
-        found: Ref = self._noted("slice", [x, axis, start, stop], {})  # from -1 on, of nothing
-        return found
+        checked: Ref = self._noted("slice", [x, axis, start, stop], {})  # from -1 on, of nothing
+        return checked
 
     def is_above_0(self, x: Operand) -> bool:
         """Whether an operand is a size that is above 0 in every call."""

@@ -1,4 +1,4 @@
-"""Whether two computations give equal elements in exact arithmetic, for all sizes."""
+"""Proofs that two computations give equal elements in exact arithmetic, at all sizes."""
 
 from offcut.proof.by_algebra.equality import show_equal
 from offcut.proof.by_algebra.terms import NotShown

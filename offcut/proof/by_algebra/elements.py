@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES, ends
+from offcut.core.dtypes import FLOATS, INTEGERS, ends
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -93,11 +93,11 @@ class Elements:
         return self.reduction(stage.reducer, body, extents, at)
 
     def is_written_out(self, buffer: str) -> bool:
-        """Whether an array is computed element by element."""
+        """Check whether an array is computed element by element."""
         return buffer in self.stages and self.stages[buffer].reducer is None
 
     def written_out(self, expr: Expr) -> Expr:
-        """Return what an element is computed from, where it is computed by itself; else the expression."""
+        """Return the expression that an element is computed from, where its stage reduces nothing; else the element as it is."""
         while isinstance(expr, Load) and self.is_written_out(expr.buffer):
             stage = self.stages[expr.buffer]
             values = {axis.name: one for axis, one in zip(stage.axes, expr.index, strict=True)}
@@ -105,12 +105,15 @@ class Elements:
         return expr
 
     def value(self, expr: Expr, at: Facts) -> Polynomial:
-        """Return what an expression of elements is."""
+        """Return an expression of elements as a polynomial.
+
+        Raises Undecided where it depends on a condition of indices, NotShown where it is not followed or too long.
+        """
         self.steps += 1
         if self.steps > MAX_STEPS:
             raise NotShown("its elements are too long an expression")
         dtype = dtype_of(expr)
-        modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
+        modulus = tm.modulus_of(dtype)
         match expr:
             case Const(number, _):
                 if dtype in (*FLOATS, *INTEGERS) and isfinite(number):
@@ -151,17 +154,17 @@ class Elements:
             case Binary(op, a, b):
                 return tm.atom("fn", op, dtype, self.value(a, at), self.value(b, at))
             case Select(condition, then, other):
-                asked = self.condition(condition, at)
-                if isinstance(asked, bool):
-                    return self.value(then if asked else other, at)
+                decision = self.condition(condition, at)
+                if isinstance(decision, bool):
+                    return self.value(then if decision else other, at)
                 one, two = self.value(then, at), self.value(other, at)
-                return one if one == two else tm.atom("where", asked, one, two)
+                return one if one == two else tm.atom("where", decision, one, two)
             case Compare() | Logic():
-                asked = self.condition(expr, at)
+                decision = self.condition(expr, at)
                 return (
-                    tm.atom("const", str(int(asked)), "bool")
-                    if isinstance(asked, bool)
-                    else tm.atom("holds", asked)
+                    tm.atom("const", str(int(decision)), "bool")
+                    if isinstance(decision, bool)
+                    else tm.atom("holds", decision)
                 )
             case Cast(a, _):
                 return self.cast(a, dtype, at)
@@ -172,7 +175,7 @@ class Elements:
         """Return a converted value: floats stay what they are, whatever their digits."""
         own = dtype_of(a)
         if own == "index" and dtype != "bool" and not reads_memory(a):
-            modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
+            modulus = tm.modulus_of(dtype)
             return _number_of(tm.linear(self.index(a, at)), modulus)
         if own == "index":
             return tm.atom("index", self.place(a, at), dtype)
@@ -189,19 +192,21 @@ class Elements:
             case Const(value, _):
                 return bool(value)
             case Logic("not", (inner,)):
-                asked = self.condition(inner, at)
-                return not asked if isinstance(asked, bool) else ("not", asked)
+                decision = self.condition(inner, at)
+                return not decision if isinstance(decision, bool) else ("not", decision)
             case Logic(op, args):
-                left = set[Any]()
+                open_parts = set[Any]()
                 for one in args:
-                    asked = self.condition(one, at)
-                    if asked is (op == "or"):
-                        return asked
-                    if not isinstance(asked, bool):
-                        left.add(asked)
-                if not left:
+                    decision = self.condition(one, at)
+                    if decision is (op == "or"):
+                        return decision
+                    if not isinstance(decision, bool):
+                        open_parts.add(decision)
+                if not open_parts:
                     return op == "and"
-                return next(iter(left)) if len(left) == 1 else (op, frozenset(left))
+                return (
+                    next(iter(open_parts)) if len(open_parts) == 1 else (op, frozenset(open_parts))
+                )
             case Load(buffer) if self.is_written_out(buffer):
                 return self.condition(self.written_out(expr), at)
             case Compare(op, a, b):
@@ -237,12 +242,12 @@ class Elements:
         match expr:
             case Binary("min" | "max" as op, a, b):
                 one, two = self.index(a, at), self.index(b, at)
-                made = at.extreme(op, one, two)
-                asked = Compare("<=", one, two)
-                is_open = isinstance(made, Binary) and made.op == op
-                if is_open and self.cuts_extremes and at.expresses(asked):
-                    raise Undecided(asked)
-                return made
+                extreme_index = at.extreme(op, one, two)
+                order = Compare("<=", one, two)
+                is_open = isinstance(extreme_index, Binary) and extreme_index.op == op
+                if is_open and self.cuts_extremes and at.expresses(order):
+                    raise Undecided(order)
+                return extreme_index
             case Binary("//" | "%" as op, a, b):
                 one, two = self.index(a, at), self.index(b, at)
                 parts = _divided(one, two, at)
@@ -252,10 +257,10 @@ class Elements:
             case Binary(op, a, b):
                 return ix.simplify(Binary(op, self.index(a, at), self.index(b, at)))
             case Select(condition, then, other):
-                asked = self.condition(condition, at)
-                if not isinstance(asked, bool):
+                decision = self.condition(condition, at)
+                if not isinstance(decision, bool):
                     raise NotShown("an index depends on elements")
-                return self.index(then if asked else other, at)
+                return self.index(then if decision else other, at)
             case _:
                 return ix.simplify(expr)
 
@@ -268,9 +273,9 @@ class Elements:
         if not self.cuts_extremes:
             return reduce(ix.maximum if op == "max" else ix.minimum, dict.fromkeys(values))
         for one, other in combinations(dict.fromkeys(values), 2):
-            asked = Compare("<=", one, other)
-            if at.decide(asked) is None and at.expresses(asked):
-                raise Undecided(asked)
+            order = Compare("<=", one, other)
+            if at.decide(order) is None and at.expresses(order):
+                raise Undecided(order)
         raise NotShown("the ends of a reduction are not compared")
 
     # Reductions
@@ -300,15 +305,15 @@ class Elements:
             return identity(op, dtype)
         try:
             inner = self.value(body, known)
-        except Undecided as asked:
-            if not variables(asked.condition) & extents.keys():
+        except Undecided as undecided:
+            if not variables(undecided.condition) & extents.keys():
                 raise
             both = [
                 self.where(op, body, extents, (*conditions, one), at, known.where(one))
-                for one in _cases(asked.condition)
+                for one in _cases(undecided.condition)
             ]
             if op == "sum":
-                modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
+                modulus = tm.modulus_of(dtype)
                 return tm.add(*both, modulus=modulus)
             return extreme(op, both, dtype)
         return self.closed(op, inner, extents, conditions, at, dtype)
@@ -327,11 +332,11 @@ class Elements:
             return inner
         lows: dict[str, list[Expr]] = {name: [ix.const(0)] for name in extents}
         highs = {name: [extent] for name, extent in extents.items()}
-        left = list[Expr]()
+        other_conditions = list[Expr]()
         for condition in conditions:
             end = end_of(condition, extents.keys())
             if end is None:
-                left.append(condition)
+                other_conditions.append(condition)
                 continue
             name, low, high = end
             lows[name] += [low] if low is not None else []
@@ -349,12 +354,12 @@ class Elements:
                 shift[name] = tm.linear(ix.add(Var(name), first))
                 sizes[name] = size
         body = tm.replaced(inner, shift)
-        kept = frozenset(
+        inner_conditions = frozenset(
             ("compared", one.op, tm.replaced(tm.linear(ix.sub(one.a, one.b)), shift))
-            for one in left
+            for one in other_conditions
             if isinstance(one, Compare)
         )
-        if len(kept) < len(set(left)):
+        if len(inner_conditions) < len(set(other_conditions)):
             raise NotShown("a reduction is cut by a condition that is not followed")
         if op != "sum":
             several = _alternatives(op, body)
@@ -364,14 +369,14 @@ class Elements:
                     for one in _alternatives(op, inner)
                 ]
                 return extreme(op, each, dtype)
-            if tm.coordinates(body) & sizes.keys() or kept:
-                return tm.atom(*tm.bound(op, _linear(sizes), kept, body))
+            if tm.coordinates(body) & sizes.keys() or inner_conditions:
+                return tm.atom(*tm.bound(op, _linear(sizes), inner_conditions, body))
             for size in sizes.values():
                 _check_there(size, at)
             constant: Polynomial = body
             return constant
-        modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
-        parts = (self.summed(m, c, sizes, kept, modulus, at) for m, c in body)
+        modulus = tm.modulus_of(dtype)
+        parts = (self.summed(m, c, sizes, inner_conditions, modulus, at) for m, c in body)
         return tm.add(*parts, modulus=modulus)
 
     def summed(
@@ -402,22 +407,22 @@ class Elements:
                 factors += tm.replaced(one[3], renamed)
             else:
                 factors.append((one, exponent))
-        made = tm.number(coefficient, modulus)
+        result = tm.number(coefficient, modulus)
         parts = _components(extents, factors, conditions)
         for names, some, holding in parts:
             if not names:
-                made = tm.multiply(made, frozenset({(frozenset(some), Fraction(1))}), modulus)
+                result = tm.multiply(result, frozenset({(frozenset(some), Fraction(1))}), modulus)
             elif not some and not holding:
                 for name in names:
                     if name not in sizes:
                         raise NotShown("a sum in a sum has terms that are equal")
                     _check_there(sizes[name], at)
-                    made = tm.multiply(made, _number_of(extents[name], modulus), modulus)
+                    result = tm.multiply(result, _number_of(extents[name], modulus), modulus)
             else:
                 mine = {name: extents[name] for name in names}
-                inside = tm.bound("sum", mine, frozenset(holding), frozenset(some))
-                made = tm.multiply(made, tm.atom(*inside), modulus)
-        return made
+                sum_atom = tm.bound("sum", mine, frozenset(holding), frozenset(some))
+                result = tm.multiply(result, tm.atom(*sum_atom), modulus)
+        return result
 
 
 _Group: TypeAlias = tuple[frozenset[str], list[tuple[tm.Atom, Fraction]], list[Any]]
@@ -428,22 +433,22 @@ def _components(
     factors: Sequence[tuple[tm.Atom, Fraction]],
     conditions: frozenset[Any],
 ) -> list[_Group]:
-    """Factors and conditions in groups that share no coordinate; those of none first."""
+    """Split factors and conditions into groups that share no coordinate; those without one come first."""
     outside: _Group = (frozenset(), [], [])
     groups: list[_Group] = [(frozenset({name}), [], []) for name in extents]
     for one, is_factor in (*((f, True) for f in factors), *((c, False) for c in conditions)):
         names = tm.coordinates(one) & extents.keys()
-        touched = [group for group in groups if group[0] & names] or [outside]
-        joined: _Group = (
-            frozenset().union(*(group[0] for group in touched)),
-            [f for group in touched for f in group[1]],
-            [c for group in touched for c in group[2]],
+        linked = [group for group in groups if group[0] & names] or [outside]
+        merged: _Group = (
+            frozenset().union(*(group[0] for group in linked)),
+            [f for group in linked for f in group[1]],
+            [c for group in linked for c in group[2]],
         )
-        (joined[1] if is_factor else joined[2]).append(one)
-        if touched == [outside]:
-            outside = joined
+        (merged[1] if is_factor else merged[2]).append(one)
+        if linked == [outside]:
+            outside = merged
         else:
-            groups = [*(group for group in groups if not group[0] & names), joined]
+            groups = [*(group for group in groups if not group[0] & names), merged]
     if outside[2]:
         raise NotShown("a reduction is cut by a condition that is not followed")
     return [outside, *groups]
@@ -458,20 +463,20 @@ def extreme(op: str, parts: Sequence[Polynomial], dtype: str) -> Polynomial:
 
 
 def _alternatives(op: str, value: Polynomial) -> frozenset[Polynomial]:
-    """The values of which a value is the least or the greatest."""
+    """Return the values of which a value is the least or the greatest; itself where it is no extreme."""
     if len(value) == 1:
         ((monomial, coefficient),) = value
         if len(monomial) == 1 and coefficient == 1:
             ((one, exponent),) = monomial
             if one[0] == f"{op} of" and exponent == 1:
-                found: frozenset[Polynomial] = one[1]
-                return found
+                values: frozenset[Polynomial] = one[1]
+                return values
     return frozenset({value})
 
 
 def identity(op: str, dtype: str) -> Polynomial:
     """Return what a reduction of nothing is."""
-    modulus = 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
+    modulus = tm.modulus_of(dtype)
     if op == "sum":
         return tm.ZERO
     if dtype in FLOATS:
@@ -484,7 +489,7 @@ def _linear(sizes: Mapping[str, Expr]) -> dict[str, tm.Atom]:
 
 
 def _number_of(index: tm.Atom, modulus: int) -> Polynomial:
-    """An index as a number."""
+    """Return an index as a number, each of its coordinates an atom."""
     _, terms, constant = index
     every = (
         tm.scale(tm.atom("place", ("lin", frozenset({(one, 1)}), 0)), factor, modulus)
@@ -494,7 +499,7 @@ def _number_of(index: tm.Atom, modulus: int) -> Polynomial:
 
 
 def _in_sizes(stage: Stage, sizes: Mapping[str, Expr]) -> Stage:
-    """A stage with expressions in place of sizes that stand for them."""
+    """Return a stage with expressions in place of sizes that stand for them."""
     axes, reduced = (
         tuple(replace(one, extent=substitute(one.extent, sizes)) for one in some)
         for some in (stage.axes, stage.reduce_axes)
@@ -507,7 +512,7 @@ def _cases(condition: Expr) -> tuple[Expr, Expr]:
 
 
 def _as_index(expr: Expr) -> Expr | None:
-    """An index expression, or an integer element that is one: a place that was converted, a literal."""
+    """Return an index expression, also one that was converted to int64, or an int64 literal; None for all else."""
     match expr:
         case Cast(a, "int64") if dtype_of(a) == "index":
             return a
@@ -518,7 +523,7 @@ def _as_index(expr: Expr) -> Expr | None:
 
 
 def _divided(a: Expr, b: Expr, at: Facts) -> tuple[Expr, Expr] | None:
-    """Quotient and remainder of ``a // b``, where `a` is a multiple of `b` and a rest within it."""
+    """Return quotient and remainder of ``a // b``, where `a` is a multiple of `b` and a rest in 0…b - 1; None where that is not seen."""
     form, by = ix.linear(a), ix.literal(b)
     whole, rest = list[Expr | int](), list[Expr | int]()
     for one, coefficient in form.terms:
@@ -530,13 +535,15 @@ def _divided(a: Expr, b: Expr, at: Facts) -> tuple[Expr, Expr] | None:
             whole.append(coefficient)
         else:
             rest.append(ix.mul(coefficient, one))
-    left = ix.simplify(ix.add(*rest, form.const))
-    inside = at.holds(Compare(">=", left, ix.const(0))) and at.holds(Compare("<", left, b))
-    return (ix.simplify(ix.add(*whole, 0)), left) if inside else None
+    remainder = ix.simplify(ix.add(*rest, form.const))
+    is_within = at.holds(Compare(">=", remainder, ix.const(0))) and at.holds(
+        Compare("<", remainder, b)
+    )
+    return (ix.simplify(ix.add(*whole, 0)), remainder) if is_within else None
 
 
 def end_of(condition: Expr, names: Any) -> tuple[str, Expr | None, Expr | None] | None:
-    """The coordinate that a condition bounds, the first value that it allows, and the first beyond; None where it is no such condition."""
+    """Return the coordinate that a condition bounds, the first value that it allows, and the first beyond; None for any other condition."""
     if not isinstance(condition, Compare) or condition.op == "!=":
         return None
     form = ix.linear(ix.sub(condition.a, condition.b))
@@ -564,9 +571,12 @@ def end_of(condition: Expr, names: Any) -> tuple[str, Expr | None, Expr | None] 
 
 
 def _check_there(size: Expr, at: Facts) -> None:
-    """Check that a reduction has a term, whatever the coordinates around it."""
-    asked = Compare(">=", size, ix.const(1))
-    if not at.holds(asked):
-        if not at.expresses(asked):
+    """Check that a reduction has a term, whatever the coordinates around it.
+
+    Raises Undecided where it has one at some coordinates alone, NotShown where sets do not express that.
+    """
+    condition = Compare(">=", size, ix.const(1))
+    if not at.holds(condition):
+        if not at.expresses(condition):
             raise NotShown("whether a reduction has a term is not told")
-        raise Undecided(asked)
+        raise Undecided(condition)

@@ -1,4 +1,4 @@
-"""Two computations of the same results -> whether each element is the same in exact arithmetic, at all sizes."""
+"""Check that two computations give the same elements in exact arithmetic, at all sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.conditions import negated
-from offcut.core.dtypes import FLOATS, INTEGERS, ITEM_BYTES
+from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Var, dtype_of
 from offcut.core.program import Kind
 from offcut.core.text.printer import format_expr
@@ -94,13 +94,13 @@ class _Result:
             one, other = (
                 side.of(name, point, at) for side, name in zip(self.sides, self.names, strict=True)
             )
-        except Undecided as asked:
-            for condition in (asked.condition, negated(asked.condition)):
+        except Undecided as undecided:
+            for condition in (undecided.condition, negated(undecided.condition)):
                 self.show(at.where(condition), (*where, condition))
             return
         if one == other:
             return
-        modulus = 1 << 8 * ITEM_BYTES[self.dtype] if self.dtype in INTEGERS else 0
+        modulus = tm.modulus_of(self.dtype)
         difference = tm.add(one, tm.scale(other, -1, modulus), modulus=modulus)
         if self.dtype in FLOATS:
             difference = tm.without_quotients(difference)
@@ -111,15 +111,15 @@ class _Result:
                 return
             place = ", ".join(axis.name for axis in self.axes)
             holds = f" where {' and '.join(map(format_expr, where))}" if where else ""
-            said = f"{self.names[0]}[{place}] is not shown to be the same{holds}"
-            raise NotShown(said.replace("@", ""), _example(at, where))
+            because = f"{self.names[0]}[{place}] is not shown to be the same{holds}"
+            raise NotShown(because.replace("@", ""), _example(at, where))
 
 
 def _example(at: Facts, where: Sequence[Expr]) -> dict[str, int] | None:
     """Return the smallest sizes at which conditions hold; None where there are none, or it is not told."""
-    found = at.example(where[-1]) if where else None
+    witness = at.example(where[-1]) if where else None
     names = {size.name for size in at.space.sizes}
-    return found and {name: value for name, value in found.items() if name in names}
+    return witness and {name: value for name, value in witness.items() if name in names}
 
 
 def _only_value(place: Expr, at: Facts, where: Sequence[Expr]) -> Expr:

@@ -15,6 +15,7 @@ from itertools import permutations
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
+from offcut.core.dtypes import INTEGERS, ITEM_BYTES
 from offcut.core.expr import Binary, Expr, Var
 
 Atom: TypeAlias = tuple[Any, ...]
@@ -41,6 +42,11 @@ class NotShown(Exception):
         self.because, self.sizes = because, sizes
 
 
+def modulus_of(dtype: str) -> int:
+    """Return the number at which integers of a type wrap around; 0 for other types."""
+    return 1 << 8 * ITEM_BYTES[dtype] if dtype in INTEGERS else 0
+
+
 def number(value: Fraction | int, modulus: int = 0) -> Polynomial:
     """Return a constant."""
     reduced = Fraction(value) if not modulus else Fraction(int(value) % modulus)
@@ -55,8 +61,8 @@ def atom(*parts: Any) -> Polynomial:
 def _collected(terms: Iterable[tuple[Monomial, Fraction]], modulus: int) -> Polynomial:
     total = dict[Monomial, Fraction]()
     for monomial, coefficient in terms:
-        made = total.get(monomial, Fraction(0)) + coefficient
-        total[monomial] = made % modulus if modulus else made
+        coefficient_sum = total.get(monomial, Fraction(0)) + coefficient
+        total[monomial] = coefficient_sum % modulus if modulus else coefficient_sum
     if len(total) > MAX_TERMS:
         raise NotShown(f"an element has more than {MAX_TERMS} terms")
     return frozenset((monomial, c) for monomial, c in total.items() if c)
@@ -86,10 +92,10 @@ def _product(a: Monomial, b: Monomial) -> Monomial:
 
 def power(a: Polynomial, exponent: int) -> Polynomial:
     """Return a power, at most the eighth."""
-    made = number(1)
+    result = number(1)
     for _ in range(exponent):
-        made = multiply(made, a)
-    return made
+        result = multiply(result, a)
+    return result
 
 
 def inverse(a: Polynomial) -> Polynomial:
@@ -111,9 +117,9 @@ def without_quotients(a: Polynomial) -> Polynomial:
         parts = []
         for monomial, coefficient in a:
             own = dict(monomial)
-            left = most + own.pop(divisor, Fraction(0))
+            exponent = most + own.pop(divisor, Fraction(0))
             rest = frozenset({(frozenset(own.items()), coefficient)})
-            parts.append(multiply(rest, power(divisor[1], int(left))))
+            parts.append(multiply(rest, power(divisor[1], int(exponent))))
         a = add(*parts)
 
 
@@ -128,16 +134,16 @@ def logarithm(a: Polynomial) -> Polynomial:
         ((monomial, coefficient),) = a
         parts = [(one, e) for one, e in monomial if one[0] == "exp"]
         others = frozenset((one, e) for one, e in monomial if one[0] != "exp")
-        undone = (frozenset({(one[1], e)}) for one, e in parts)
+        exponents = (frozenset({(one[1], e)}) for one, e in parts)
         if coefficient == 1 and not others:
-            return add(*undone)
+            return add(*exponents)
         inner = frozenset({(others, coefficient)})
         if len(others) == 1 and coefficient == 1:
             ((one, exponent),) = others
             if exponent == -1:
                 inverted = frozenset({(frozenset({(one, Fraction(1))}), Fraction(1))})
-                return add(*undone, scale(atom("fn", "log", inverted), -1))
-        return add(*undone, atom("fn", "log", inner))
+                return add(*exponents, scale(atom("fn", "log", inverted), -1))
+        return add(*exponents, atom("fn", "log", inner))
     return atom("fn", "log", a)
 
 
@@ -258,7 +264,7 @@ def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], bo
         raise NotShown("a reduction whose extent depends on another of its coordinates")
     level = 1 + max((_level(name) for name in coordinates(body) - extents.keys()), default=0)
     level = max(level, 1 + _inner_level(body))
-    made = list[tuple[str, Atom]]()
+    candidates = list[tuple[str, Atom]]()
     for order in permutations(names):
         own = {name: coordinate(f"#{level}.{place}") for place, name in enumerate(order)}
         one = (
@@ -267,8 +273,8 @@ def bound(kind: str, extents: Mapping[str, Atom], conditions: frozenset[Any], bo
             replaced(conditions, own),
             replaced(body, own),
         )
-        made.append((text(one), one))
-    return min(made, key=lambda pair: pair[0])[1]
+        candidates.append((text(one), one))
+    return min(candidates, key=lambda pair: pair[0])[1]
 
 
 def bound_names(one: Atom) -> list[str]:

@@ -79,18 +79,18 @@ def calls_of(rows: int, columns: int, floats: bool) -> tuple[Call, ...]:
     floats   whether the result has infinities and NaN
     """
     sizes = sorted(set(_sizes(rows, columns)), key=lambda one: (sum(one), one))
-    made = list[Call]()
+    calls = list[Call]()
     kinds = (Values.WHOLE, Values.WIDE, *([Values.BEYOND] if floats else []))
     for number, (m, n, k) in enumerate(sizes):
         small = m + n + k <= 4
         for add in (False, True):
-            turn = len(made)
+            turn = len(calls)
             every = product(kinds, Place) if small else [(kinds[turn % len(kinds)], None)]
             for values, place in every:
                 where = place or tuple(Place)[(number + turn // len(kinds)) % len(Place)]
-                steps = _steps(n, k, len(made))
-                made.append(Call(m, n, k, add, steps, values, (where,) * 3, len(made)))
-    return tuple(made)
+                steps = _steps(n, k, len(calls))
+                calls.append(Call(m, n, k, add, steps, values, (where,) * 3, len(calls)))
+    return tuple(calls)
 
 
 def _sizes(rows: int, columns: int) -> Iterator[tuple[int, int, int]]:

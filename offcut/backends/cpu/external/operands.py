@@ -158,56 +158,56 @@ class Expected:
     value: Array
     allowed: Array
 
-    def first_wrong(self, found: Array) -> tuple[int, int] | None:
+    def first_wrong(self, result: Array) -> tuple[int, int] | None:
         """Return the first element of C that is too far off; None if there is none."""
-        given = found if found.dtype.kind in "biu" else found.astype("f8")
-        wrong = given != self.value
+        widened = result if result.dtype.kind in "biu" else result.astype("f8")
+        wrong = widened != self.value
         if wrong.any() and self.value.dtype.kind == "f":
-            wrong &= ~(np.isnan(given) & np.isnan(self.value))
-            wrong &= ~(np.abs(given - self.value) <= self.allowed)
+            wrong &= ~(np.isnan(widened) & np.isnan(self.value))
+            wrong &= ~(np.abs(widened - self.value) <= self.allowed)
         if not wrong.any():
             return None
         row, column = np.argwhere(wrong)[0]
         return int(row), int(column)
 
 
-def fill(call: Call, drawn: Drawn, a: Operand, b: Operand, c: Operand) -> Expected:
+def fill(call: Call, pools: Drawn, a: Operand, b: Operand, c: Operand) -> Expected:
     """Write the values of a call into its operands, and return what it must make of them.
 
     The result is computed in float64, or in integers that wrap around. Of small integers, whose sums a float of C's type holds,
     nothing is allowed; of others ``(k + 2) * epsilon * (|A| |B| + |C|)``, which bounds every order of the sum.
     """
-    dtype = drawn.types[2]
+    dtype = pools.types[2]
     own = numpy_dtype(dtype)
     for number, one in enumerate((a, b, c)):
         rows, columns = one.matrix.shape
-        one.matrix[...] = drawn.matrix(number, call.values, rows, columns, call.seed)
-    exact = dtype not in FLOATS or _shape_floats(call, drawn, a, b)
-    left, right = (converted(np.array(one.matrix), own) for one in (a, b))
+        one.matrix[...] = pools.matrix(number, call.values, rows, columns, call.seed)
+    exact = dtype not in FLOATS or _shape_floats(call, pools, a, b)
+    a_values, b_values = (converted(np.array(one.matrix), own) for one in (a, b))
     start = np.array(c.matrix) if call.add else np.zeros_like(c.matrix)
     if dtype not in FLOATS:
         wide = np.uint64 if own.kind == "u" else np.int64
-        whole = left.astype(wide) @ right.astype(wide) + start.astype(wide)
+        whole = a_values.astype(wide) @ b_values.astype(wide) + start.astype(wide)
         return Expected(whole.astype(own), np.zeros(1))
     if not call.add:
         c.matrix[...] = np.nan
-    left, right, start = (one.astype("f8") for one in (left, right, start))
-    value = np.einsum("ik,kj->ij", left, right) + start
+    a_values, b_values, start = (one.astype("f8") for one in (a_values, b_values, start))
+    value = np.einsum("ik,kj->ij", a_values, b_values) + start
     if exact:
         return Expected(value, np.zeros(1))
-    most = np.einsum("ik,kj->ij", np.abs(left), np.abs(right)) + np.abs(start)
+    most = np.einsum("ik,kj->ij", np.abs(a_values), np.abs(b_values)) + np.abs(start)
     return Expected(value, (call.k + 2) * 2.0 ** (1 - DIGITS[dtype]) * most)
 
 
-def _shape_floats(call: Call, drawn: Drawn, a: Operand, b: Operand) -> bool:
+def _shape_floats(call: Call, pools: Drawn, a: Operand, b: Operand) -> bool:
     """Scale rows and columns of wide values; leave so many terms of small integers that sums are exact, and put one infinity or NaN among them.
 
     Return whether the sums are exact.
     """
-    dtype = drawn.types[2]
+    dtype = pools.types[2]
     if call.values is Values.WIDE:
         for axis, one in enumerate((a, b)):
-            own = drawn.types[axis]
+            own = pools.types[axis]
             if own in FLOATS and call.steps[axis] >= one.matrix.shape[1]:
                 most = min(MAGNITUDES[own], MAGNITUDES[dtype])
                 powers = (np.arange(one.matrix.shape[axis]) * 7 + call.seed) % (2 * most + 1) - most
@@ -218,12 +218,12 @@ def _shape_floats(call: Call, drawn: Drawn, a: Operand, b: Operand) -> bool:
     if call.k > most:
         if call.steps[0] < call.k:
             return False
-        gone = np.ones(call.k, bool)
-        gone[np.linspace(0, call.k - 1, most).round().astype(int)] = False
-        a.matrix[:, gone] = 0
+        is_zero = np.ones(call.k, bool)
+        is_zero[np.linspace(0, call.k - 1, most).round().astype(int)] = False
+        a.matrix[:, is_zero] = 0
     elif call.values is Values.BEYOND and call.k:
         axis = call.seed % 2
-        if drawn.types[axis] in FLOATS:
+        if pools.types[axis] in FLOATS:
             rows, columns = (a, b)[axis].matrix.shape
             at = (call.seed % rows, call.k - 1) if axis == 0 else (call.k - 1, call.seed % columns)
             (a, b)[axis].matrix[at] = (np.nan, np.inf, -np.inf)[call.seed // 2 % 3]

@@ -36,7 +36,7 @@ from offcut.backends.cpu.microkernels.family import WIDE
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.describe.external import Foreign, Routine
 from offcut.describe.microkernel import Microkernel
-from offcut.errors import DescribeError, InternalError
+from offcut.errors import DescribeError, InternalError, TargetError
 from offcut.search.children import Ended, Ending, run_in_fork
 
 PROCESSOR_SECONDS, SECONDS = 10.0, 120.0
@@ -60,26 +60,26 @@ def check_external(kernel: Microkernel) -> None:
     """
     foreign = kernel.lowering
     assert isinstance(foreign, Foreign)
-    known, key = _memory_of(foreign, kernel)
-    if key not in known:
+    checked, key = _memory_of(foreign, kernel)
+    if key not in checked:
         _check(kernel, foreign)
-        known.add(key)
+        checked.add(key)
 
 
 def _memory_of(foreign: Foreign, kernel: Microkernel) -> tuple[set[Declaration], Declaration]:
     """Return what is known to be right of a function, and what is asked now; of a bare address nothing is remembered."""
     function = foreign.function
-    asked = (foreign.convention, foreign.types, kernel.max_rows, kernel.columns_for(1))
+    claim = (foreign.convention, foreign.types, kernel.max_rows, kernel.columns_for(1))
     if isinstance(function, Routine):
-        return _routines, (*asked, function.name)
+        return _routines, (*claim, function.name)
     if isinstance(function, int):
-        return set(), asked
+        return set(), claim
     number = id(function)
-    known = _functions.get(number)
-    if known is None or known[0]() is not function:
-        gone = weakref.ref(function, lambda _: _functions.pop(number, None))
-        known = _functions[number] = gone, set()
-    return known[1], asked
+    entry = _functions.get(number)
+    if entry is None or entry[0]() is not function:
+        entry_weakref = weakref.ref(function, lambda _: _functions.pop(number, None))
+        entry = _functions[number] = entry_weakref, set()
+    return entry[1], claim
 
 
 def _check(kernel: Microkernel, foreign: Foreign) -> None:
@@ -91,6 +91,13 @@ def _check(kernel: Microkernel, foreign: Foreign) -> None:
     if ended.ending is Ending.RETURNED:
         number, because = ended.value
         raise _refused(kernel.name, calls[number], because)
+    if ended.said is None and ended.ending is not Ending.RAISED:
+        raise TargetError(
+            "external_microkernel",
+            f"cannot check {kernel.name}",
+            because=f"its process ended before the first call: {ended.because}",
+            help=("declare it again, when memory is there", UNCHECKED),
+        )
     if ended.ending is Ending.RAISED or ended.said is None:
         raise InternalError(f"{kernel.name} could not be checked: {ended.because}\n{ended.told}")
     call = calls[ended.said]
@@ -125,11 +132,11 @@ class _Function:
 
         def work(say: Callable[[Any], None]) -> tuple[int, str] | None:
             _use_one_thread()
-            drawn, regions = Drawn(self.types), self._regions(calls)
+            pools, regions = Drawn(self.types), self._regions(calls)
             with np.errstate(all="ignore"):
                 for number, call in enumerate(calls):
                     say(number)
-                    because = self._differs(call, drawn, regions)
+                    because = self._differs(call, pools, regions)
                     if because:
                         return number, because
             return None
@@ -144,40 +151,42 @@ class _Function:
             most = list(map(max, most, needed))
         return tuple(map(Region, most))
 
-    def _differs(self, call: Call, drawn: Drawn, regions: tuple[Region, ...]) -> str:
+    def _differs(self, call: Call, pools: Drawn, regions: tuple[Region, ...]) -> str:
         """Return what is wrong with a call; nothing where it is right."""
         a, b, c = self._operands(call, regions)
-        expected = fill(call, drawn, a, b, c)
+        expected = fill(call, pools, a, b, c)
         before = [one.around.copy() for one in (a, b, c)]
-        left = np.array(c.matrix)
+        c_before = np.array(c.matrix)
         self._call(call, a, b, c)
-        found = np.array(c.matrix)
-        c.matrix[...] = left
+        c_after = np.array(c.matrix)
+        c.matrix[...] = c_before
         for name, one, bytes_before in zip(_NAMES, (a, b, c), before, strict=True):
             at = one.changed(bytes_before)
             if at is not None:
                 rows, columns = one.matrix.shape
-                inside = 0 <= at[0] < rows and at[1] < columns
-                why = "may be read alone" if inside else f"has {rows} × {columns} elements"
+                is_element = 0 <= at[0] < rows and at[1] < columns
+                why = "may be read alone" if is_element else f"has {rows} × {columns} elements"
                 return f"it writes {name}[{at[0]}, {at[1]}]: {name} {why}"
-        at = expected.first_wrong(found)
+        at = expected.first_wrong(c_after)
         if at is None:
             return ""
-        right, got = _digits(expected.value[at], found[at])
+        right, got = _digits(expected.value[at], c_after[at])
         fresh = "" if call.add else ", and in C before"
         among = f"; NaN lies around its operands{fresh}" if got == "nan" != right else ""
         return f"C[{at[0]}, {at[1]}] is {right} by the declaration, and {got} by {self.name}{among}"
 
     def _operands(self, call: Call, regions: tuple[Region, ...]) -> list[Operand]:
-        made = []
+        operands = []
         for number, (region, (rows, columns), dtype) in enumerate(
             zip(regions, _shapes(call), self.types, strict=True)
         ):
             poison = POISON if dtype in FLOATS else INTEGER_POISON
-            around = GUARD if number == 2 else poison
+            outer_byte = GUARD if number == 2 else poison
             where, step = call.places[number], call.steps[number]
-            made.append(place(region, rows, columns, step, numpy_dtype(dtype), where, around))
-        return made
+            operands.append(
+                place(region, rows, columns, step, numpy_dtype(dtype), where, outer_byte)
+            )
+        return operands
 
     def _call(self, call: Call, a: Operand, b: Operand, c: Operand) -> None:
         steps = [one.step * one.matrix.itemsize for one in (a, b, c)]
@@ -190,15 +199,19 @@ class _Function:
             waits = ended.because.startswith("silent")
             return f"it does not return: it was {ended.because}{NO_THREADS if waits else ''}"
         words = next((line for line in ended.told.splitlines() if line.strip()), "").strip()
-        said = f"; it said: {words}" if words else ""
-        left = ended.because.removeprefix("it ")
-        because = f"its process {left if ended.because != left else f'was {left}'}{said}"
+        suffix = f"; it said: {words}" if words else ""
+        ending = ended.because.removeprefix("it ")
+        because = f"its process {ending if ended.because != ending else f'was {ending}'}{suffix}"
         side = {Place.END: "behind the end", Place.START: "before the start"}.get(call.places[0])
-        apart = (Place.APART,) * 3
-        if side is None or ended.ending is not Ending.CRASHED or self._ends_so(call, apart, ended):
+        all_apart = (Place.APART,) * 3
+        if (
+            side is None
+            or ended.ending is not Ending.CRASHED
+            or self._ends_so(call, all_apart, ended)
+        ):
             return because
         for number, name in enumerate(_NAMES):
-            places = (*apart[:number], call.places[number], *apart[number + 1 :])
+            places = (*all_apart[:number], call.places[number], *all_apart[number + 1 :])
             if self._ends_so(call, places, ended):
                 return f"it reads or writes {side} of {name}: {because}"
         return because

@@ -253,14 +253,18 @@ class _Block:
     def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
         """The rows of A in a full-size scratch, with zeros past the last one.
 
-        Tiles side by side read the same rows: of an array that nobody writes during a call they are copied for the first.
+        Tiles side by side read the same rows: of an array that nobody writes during a call they are copied for the first, if all
+        tiles sum over as many terms.
         """
         low, f = self.low, self.f
         assert self.row_axis is not None
-        size = ix.mul(ix.mul(self.row_axis.extent, ix.sub(self.loop.hi, self.loop.lo)), self.item)
+        terms = ix.sub(self.loop.hi, self.loop.lo)
+        size = ix.mul(ix.mul(self.row_axis.extent, terms), self.item)
         base = low.scratch_of(_over_sizes(size, low))
         row_step = ir.mul(f, depth, str(self.item))
-        if low.program.buffer(self.a.buffer).kind not in (Kind.INPUT, Kind.CONSTANT):
+        sizes = {one.name for one in low.program.sizes}
+        written = low.program.buffer(self.a.buffer).kind not in (Kind.INPUT, Kind.CONSTANT)
+        if written or not variables(terms) <= sizes:
             self.copy_rows(a, rows, depth, base, row_step)
             return base, row_step, str(self.item)
         last = low.last_rows()

@@ -177,17 +177,17 @@ class Vectors(Instances):
     def guarded_lanes(self, tile: Tile, axis: TileAxis, body: Sequence[Stmt]) -> None:
         """Run `body` for all vectors of an axis of a guarded tile: in each, the lanes that are in the domain."""
         start, extent = self.scalar(axis.start), self.scalar(axis.extent)
-        known = ir.literal(extent)
-        width = self.widths(body, known)[0]
+        literal_extent = ir.literal(extent)
+        width = self.widths(body, literal_extent)[0]
         with self.f.loop("0", extent, width) as now:
-            at, left = ir.add(self.f, start, now), str(width)
+            at, active_lanes = ir.add(self.f, start, now), str(width)
             ends = [self.scalar(limit) for limit in limits(tile, axis.iter)]
-            if known is None or known % width:
+            if literal_extent is None or literal_extent % width:
                 ends.append(ir.add(self.f, start, extent))
             for end in ends:
-                left = ir.minimum(self.f, left, ir.sub(self.f, end, at))
+                active_lanes = ir.minimum(self.f, active_lanes, ir.sub(self.f, end, at))
             # Not 0: of a count that may be negative, the comparison is one signed instruction on every processor.
-            mask = self.first_lanes(width, ir.maximum(self.f, left, "-1"))
+            mask = self.first_lanes(width, ir.maximum(self.f, active_lanes, "-1"))
             multiple = gcd(ix.multiple_of(axis.start), width)
             with self.bound(axis.iter, at):
                 self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))

@@ -197,13 +197,13 @@ class Context:
                 refuse_negative(self, value)
         return tuple(map(self.with_numbers, results)) if name != "slice" else results
 
-    def with_numbers(self, made: Ref) -> Ref:
+    def with_numbers(self, result: Ref) -> Ref:
         """A value whose extents are numbers where the bounds of sizes leave one; a size that has one value alone stays a size."""
-        for axis, value in enumerate(self.shape(made)):
+        for axis, value in enumerate(self.shape(result)):
             low, high = self.bounds(value)
             if isinstance(value, Expr) and low == high and self._varies(value):
-                made = self.op("slice", made, axis, 0, low, 1)
-        return made
+                result = self.op("slice", result, axis, 0, low, 1)
+        return result
 
     def _varies(self, value: Expr) -> bool:
         """Whether an extent is of a size that has several values."""
@@ -228,13 +228,13 @@ class Context:
         """It, where a condition holds of each element: a call in which it does not is refused."""
         return required(self.op, self.ref(operand), self.dtype(operand), self.ref(condition))
 
-    def of_some(self, made: Operand, extents: Sequence[Element]) -> Operand:
+    def of_some(self, result: Operand, extents: Sequence[Element]) -> Operand:
         """What is made of elements along axes: a call in which an extent is 0 is refused, where something is made."""
         for one in extents:
             if self.bounds(one)[0] < 1:
                 some = self.binary("greater", known(one), Known(np.array(0), "int64"))
-                made = self.required(made, self.broadcast(some, self.shape(made)))
-        return made
+                result = self.required(result, self.broadcast(some, self.shape(result)))
+        return result
 
     def cast(self, operand: Operand, dtype: str) -> Operand:
         """It with elements of another type."""

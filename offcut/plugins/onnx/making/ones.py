@@ -40,8 +40,8 @@ def require_one(g: Context, value: Element, axis: int) -> None:
                 raise Wanted(said={name: g.origins[name][1] * ends[0]})
             raise Wanted(lows={name: ends[0]}, highs={name: ends[1]})
         help = within(g, name, *ends) if ends is not None else ""
-    found = witness(g, value, lambda one: one != 1)
-    at = "" if found is None else f" at {sizes_said(g, found)}"
+    sizes = witness(g, value, lambda one: one != 1)
+    at = "" if sizes is None else f" at {sizes_said(g, sizes)}"
     raise Refused(f"axis {axis} has the extent {in_file(g, value)}, which is not 1{at}", help)
 
 
@@ -72,8 +72,8 @@ def is_one(g: Context, value: Element, axis: int) -> bool:
         return True
     if not low <= 1 <= high or extents.divisor(value, tuple(g.builder.sizes.values())) > 1:
         return False
-    found = witness(g, value, lambda one: one == 1)
-    at = "" if found is None else f": it is at {sizes_said(g, found)}"
+    sizes = witness(g, value, lambda one: one == 1)
+    at = "" if sizes is None else f": it is at {sizes_said(g, sizes)}"
     because = f"how many axes it gives depends on whether the extent {in_file(g, value)} of axis {axis} is 1{at}"
     above = larger(g, Binary("-", value, Const(2, "index")))
     raise Refused(because, ", or ".join(filter(None, (above, "Squeeze with axes"))))

@@ -93,18 +93,18 @@ def _divisor(g: Context, b: Operand) -> Operand:
 def _power(g: Context, call: Call) -> Results:
     x, exponent = call[0], call[1]
     if g.is_float(x):
-        made = g.binary("power", x, g.cast(exponent, g.dtype(x)))
+        powers = g.binary("power", x, g.cast(exponent, g.dtype(x)))
         if not isinstance(exponent, Known) or exponent.elements != [0.5]:
-            return made
+            return powers
         # that is the square root, but for -0.0 and -inf
-        positive = g.op("where", scalar(g, "equal", x, 0.0), 0.0, made)
+        positive = g.op("where", scalar(g, "equal", x, 0.0), 0.0, powers)
         return g.op("where", scalar(g, "equal", x, -math.inf), math.inf, positive)
     if not g.is_float(exponent):
         exponent = g.cast(exponent, g.dtype(x))
         shape = g.shape(g.binary("equal", x, exponent))
         return g.op("integer_power", g.broadcast(x, shape), g.broadcast(exponent, shape))
-    made = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
-    return g.cast(made, g.dtype(x))
+    powers = g.binary("power", g.cast(x, "float64"), g.cast(exponent, "float64"))
+    return g.cast(powers, g.dtype(x))
 
 
 def _modulo(g: Context, call: Call) -> Results:
