@@ -50,15 +50,11 @@ class Exact:
 
 
 def wide(array: Any) -> Array:
-    """Return an array in the widest type of its kind: float64, complex128, int64 or uint64; bool as it is."""
+    """An array in float64 where it holds floats, complex128 where it holds complex numbers, else as it is."""
     array = np.asarray(array)
-    widest = {
-        "c": "complex128",
-        "i": "int64",
-        "u": "int64" if array.itemsize < 8 else "uint64",
-        "b": "bool",
-    }
-    return array.astype(widest.get(array.dtype.kind, "float64"))
+    if array.dtype.kind == "c":
+        return array.astype("complex128")
+    return array if array.dtype.kind in "biu" else array.astype("float64")
 
 
 def epsilon(dtype: Any) -> float:
@@ -112,8 +108,9 @@ def agree(
 
 
 def exact_matmul(*operands: Any, spec: str = "") -> Exact:
-    """``a @ b``, or what `numpy.einsum` makes of operands by `spec`, with its terms."""
+    """``a @ b``, or what `numpy.einsum` makes of operands by `spec`, with its terms; of integers in int64."""
     arrays = [wide(one) for one in operands]
+    arrays = [one.astype("int64") if one.dtype.kind in "iu" else one for one in arrays]
     if spec:
         letters, result = spec.split("->")
         sizes = {

@@ -310,11 +310,9 @@ def size_expr(value: Any, what: str) -> Any:
     if isinstance(value, Residue):
         value = value.value
     symbolic = isinstance(value, sympy.Expr)
-    integral = isinstance(value, int) or (
-        hasattr(value, "__index__") and not hasattr(value, "node") and not symbolic
-    )
-    if (integral and not isinstance(value, bool)) or symbolic:
-        expr = sympy.sympify(int(value)) if integral else value
+    number = None if symbolic or hasattr(value, "node") else whole(value)
+    if number is not None or symbolic:
+        expr = value if number is None else sympy.sympify(number)
         if expr.free_symbols <= {s for s in expr.free_symbols if isinstance(s, Dim)}:
             if index_of(expr) is not None:
                 return expr

@@ -68,7 +68,7 @@ class Records:
     path: Path
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        named = path or default_file()
+        named = default_file() if path is None or (isinstance(path, str) and not path) else path
         if named is None:
             raise OffcutError(
                 "records",

@@ -1,5 +1,7 @@
 """Every refusal of a call, word for word: the argument, the fact that failed, what would be accepted."""
 
+import re
+
 import numpy as np
 import pytest
 from compiled import build
@@ -10,6 +12,7 @@ from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host.binding import bind
 from offcut.core.program import Size
 from offcut.errors import CallError
+from offcut.graph import Builder, compiled
 
 F32 = "float32"
 N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))
@@ -712,6 +715,47 @@ Y: cannot allocate a result of shape (1048576, 2147483647)
   because  it takes 9,007,199,250,546,688 bytes"""
     )
     assert kernel(f32(2), m=3).tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("op", "text"),
+    [
+        (
+            "add",
+            """\
+outer: cannot allocate a result of shape (1048576, 2147483647)
+  because  it takes 9,007,199,250,546,688 bytes""",
+        ),
+        (
+            "cumsum",
+            """\
+outer: cannot allocate a result of shape (1048576, 2147483647)
+  because  it takes 9,007,199,250,546,688 bytes""",
+        ),
+        (
+            "sum",
+            """\
+outer: cannot allocate the arena
+  because  values between kernels take 9,007,208,249,533,696 bytes""",
+        ),
+    ],
+)
+def test_a_model_without_memory_for_a_result_says_its_bytes(op, text):
+    builder = Builder("outer")
+    n, m = builder.size("n"), builder.size("m")
+    x, y = builder.input("x", "float32", (n, 1)), builder.input("y", "float32", (1, m))
+    made = builder.node("add", x, y)
+    if op == "cumsum":
+        made = builder.node("cumsum", made, 1)
+    if op == "sum":
+        made = builder.node("sum", builder.node("cumsum", made, 1), axis=0)
+    builder.output(made)
+    model = compiled(builder.bound)
+    with pytest.raises(CallError) as refused:
+        model(np.zeros((2**20, 1), np.float32), np.broadcast_to(np.float32(0), (1, 2**31 - 1)))
+    digits = re.compile(r"(?<=,)[\d,]+(?= bytes)")  # of an arena: its rows are aligned
+    assert digits.sub("…", str(refused.value)) == digits.sub("…", text)
+    assert model(f32(2, 1), f32(1, 3)).shape[-1] == 3
 
 
 def test_a_run_takes_arrays_by_name_and_echoes_none() -> None:

@@ -289,3 +289,11 @@ def test_what_has_one_meaning_works(describe: Callable[[], Tensor], body: str) -
     found = describe().definition
     assert found is not None
     assert format_expr(found.body) == body
+
+
+@pytest.mark.parametrize(
+    "call", [oc.reduce_axis, oc.index, oc.Records], ids=lambda one: one.__name__
+)
+def test_an_array_for_a_number_or_a_file_is_refused_in_words(call):
+    with pytest.raises(oc.OffcutError, match="cannot"):
+        call(np.ones(3))

@@ -86,8 +86,63 @@ def test_a_guard_is_arithmetic_of_sizes_or_none() -> None:
     divides.check([torch.ones(2)])
     with pytest.raises(CallError, match=r"cannot take input_1.shape\[0\] = 0"):
         divides.check([torch.ones(0)])
-    for code in (f"9 ** {size} == 1", f"__import__('os') == {size}", f"{size}.x == 1", "1 == 1"):
+    codes = f"9 ** {size} == 1", f"__import__('os') == {size}", f"{size}.x == 1", "1 == 1"
+    for code in (*codes, f"1 << {size} == 1", f"float(*[{size}]) == 1", f"{size} ** 9 == 1"):
         assert Guard.of(code, [node]) is None
+
+
+class Rooted(nn.Module):
+    """Floats that torch.export makes numbers of."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        return nn.functional.layer_norm(x * float(n**0.5), (n,), eps=1 / n) + int(0.7 * n)
+
+
+class Thirds(nn.Module):
+    """A branch on a float."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + (1.0 if x.shape[1] / 3 > 2 else 5.0)
+
+
+@pytest.mark.parametrize("module", [Rooted(), Thirds()])
+def test_a_float_of_sizes_that_tracing_makes_a_number_is_one_for_these_sizes(
+    module: nn.Module,
+) -> None:
+    x, free = torch.randn(3, 6), torch.export.Dim.DYNAMIC
+    held(oc.from_torch(module, (x,)), module, [(torch.randn(2, n),) for n in (6, 7, 9, 2)])
+    program = torch.export.export(module, (x,), dynamic_shapes=({0: free, 1: free},))
+    model = oc.from_torch(program)
+    held(model, module, [(torch.randn(b, 6),) for b in (1, 4)])
+    with pytest.raises(CallError, match=r"the program was traced for .*x\.shape\[1\]"):
+        model(torch.randn(2, 7))
+
+
+class Unused(nn.Module):
+    """Results that nothing uses, of which tracing makes sizes numbers: each axis."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch.take_along_dim(x, torch.argsort(x, dim=-1, stable=True), dim=-1)
+        nn.functional.max_pool1d(x, 3, padding=1)
+        x.split(1, 0)
+        return torch.relu(x)
+
+
+def test_what_nothing_uses_freezes_no_size() -> None:
+    model = oc.from_torch(Unused(), (torch.randn(5, 6),))
+    held(model, Unused(), [(torch.randn(*one),) for one in ((5, 6), (9, 6), (4, 3), (1, 7))])
+    assert "axis 0 of x is 5 when it is traced" in model.report
+
+
+def test_a_number_that_depends_on_sizes_leaves_an_operator_with_torch() -> None:
+    class Soft(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.softplus(x, beta=x.shape[1] ** 0.5)
+
+    model = oc.from_torch(Soft(), (torch.randn(5, 6),))
+    held(model, Soft(), [(torch.randn(2, n),) for n in (6, 3)])
+    assert "softplus.default: a number that it is called with depends on sizes" in model.report
 
 
 def test_an_exported_program_is_taken_within_its_bounds() -> None:

@@ -203,3 +203,14 @@ def test_what_a_program_writes_lies_as_torch_says(memory: Memory) -> None:
     memory.check()
     for result, expected in zip(found, several(*given), strict=True):
         assert (result.stride(), torch.equal(result, expected)) == (expected.stride(), True)
+
+
+def test_weights_of_group_norm_that_torch_runs_lie_side_by_side(memory: Memory) -> None:
+    def normed(x: Any, weight: Any, bias: Any) -> Any:
+        return torch.nn.functional.group_norm(x, 2, weight, bias)
+
+    weight = laid(torch.randn(6), "sliced", memory)
+    given = torch.randn(2, 6, 4, 5), weight, laid(torch.randn(6), "expanded", memory)
+    with torch.no_grad():
+        found = torch.compile(normed, backend="offcut", dynamic=True)(*given)
+    like(found, normed(*given))

@@ -135,6 +135,37 @@ def test_a_view_that_leaves_a_size_open_keeps_the_batch() -> None:
     assert programs()[-1].left == []
 
 
+class Lengths(nn.Module):
+    """Attention under a mask of two lengths, scaled by a depth of any number."""
+
+    def __init__(self, scaled: bool) -> None:
+        super().__init__()
+        self.scaled = scaled
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(q.shape[2])[:, None] >= torch.arange(k.shape[2])[None]
+        scale = 2 * q.shape[3] ** -0.5 if self.scaled else None
+        return nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_mask_of_two_lengths_is_spread_over_scores_of_both(
+    scaled: bool, dtype: torch.dtype
+) -> None:
+    model = Lengths(scaled)
+    given = [
+        [torch.randn(b, 2, n, d).to(dtype) for n in (m, n, n)]
+        for b, m, n, d in ((3, 4, 6, 8), (2, 7, 3, 5), (1, 4, 4, 2))
+    ]
+    run = torch.compile(model, backend="offcut", dynamic=True)
+    with torch.no_grad():
+        held(run, model, given)
+        assert programs()[-1].left == []
+        assert scaled or stats() == (1, 0)  # dynamo makes a scale a number
+        held(oc.from_torch(model, (*given[0],)), model, given)
+
+
 class Cached(nn.Module):
     """Keys and values behind those of a cache, of which only attention says that there are as many."""
 

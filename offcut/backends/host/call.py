@@ -27,6 +27,9 @@ from offcut.errors import CallError, TargetError, trim_traceback
 
 _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold the true number
 
+NO_MEMORY = (MemoryError, ValueError, RuntimeError)
+"""What numpy and torch raise where they cannot allocate an array."""
+
 Runs = Callable[[Sequence[View], Mapping[str, int], Sequence[View]], None]
 """What computes: the inputs, the sizes by name, and the results to fill. All lie as code reads them."""
 
@@ -75,12 +78,17 @@ class SlowPath:
     def _allocated(self, kind: str, shape: tuple[int, ...], dtype: str) -> object:
         try:
             return arrays.empty_of_kind(kind, shape, dtype)
-        except (MemoryError, ValueError, RuntimeError) as error:
-            raise CallError(
-                self.signature.name,
-                f"cannot allocate a result of shape {tuple_text(shape)}",
-                because=f"it takes {math.prod(shape) * ITEM_BYTES[dtype]:,} bytes",
-            ) from error
+        except NO_MEMORY as error:
+            raise too_large(self.signature.name, shape, dtype) from error
+
+
+def too_large(op: str, shape: tuple[int, ...], dtype: str) -> CallError:
+    """Return the refusal of a result for which there is no memory."""
+    return CallError(
+        op,
+        f"cannot allocate a result of shape {tuple_text(shape)}",
+        because=f"it takes {math.prod(shape) * ITEM_BYTES[dtype]:,} bytes",
+    )
 
 
 @dataclass(frozen=True, slots=True)

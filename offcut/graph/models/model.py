@@ -12,6 +12,7 @@ import numpy as np
 
 from offcut import debug
 from offcut.backends.host import arrays as host
+from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.garbage import old_objects_aside
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
@@ -201,7 +202,7 @@ class Model:
         except IndexError:
             frame = Frame(self._shared, known.number, known.sizes)
         kind = lent[0].kind if lent else "numpy"
-        results = [host.allocated(kind, *fresh) for fresh in known.fresh]
+        results = [self._allocated(kind, *fresh) for fresh in known.fresh]
         memory = self._memory(frame.arena_bytes)
         addresses: list[Any] = [
             memory[1],
@@ -335,9 +336,28 @@ class Model:
                 break
             if found[0] >= count:
                 return found
-        memory = np.empty(count + ALIGNMENT, np.uint8)
+        try:
+            memory = np.empty(count + ALIGNMENT, np.uint8)
+        except NO_MEMORY as error:
+            raise CallError(
+                self.bound.graph.name,
+                "cannot allocate the arena",
+                because=f"values between kernels take {count:,} bytes",
+            ) from error
         start: int = memory.__array_interface__["data"][0]
         return count, start + -start % ALIGNMENT, memory
+
+    def _allocated(
+        self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
+    ) -> tuple[Any, int]:
+        """Return an uninitialised result and its address.
+
+        Raises CallError where there is no memory for it.
+        """
+        try:
+            return host.allocated(kind, shape, strides, dtype)
+        except NO_MEMORY as error:
+            raise too_large(self.bound.graph.name, shape, dtype) from error
 
     def _copied(
         self,
@@ -356,7 +376,7 @@ class Model:
         order = self._orders.get(output)
         wanted = None if order is None else own_place(output, place.shape, order).strides
         steps = None if wanted is None else tuple(map(number, wanted))
-        made, at = host.allocated(kind, shape, steps, dtype)
+        made, at = self._allocated(kind, shape, steps, dtype)
         own = steps or host.row_by_row(shape)
         target = replace(source, address=at, strides=own, writeable=True)
         host.window(target)[...] = host.window(source)

@@ -20,7 +20,7 @@ from torch.fx.experimental.sym_node import SymNode
 
 from offcut.plugins.torch.sizes import is_size_symbol, sympy_of, values_of
 
-_HOLDS: Mapping[Any, Callable[[int, int], bool]] = {
+_HOLDS: Mapping[Any, Callable[[float, float], bool]] = {
     sympy.Eq: operator.eq,
     sympy.Ne: operator.ne,
     sympy.Lt: operator.lt,
@@ -66,7 +66,10 @@ class Conditions:
             raise Unlike
         try:
             sides = iter(self._sides(sizes))
-        except ArithmeticError:  # a size that is divided by is 0
+        except (
+            ArithmeticError,
+            TypeError,
+        ):  # a size that is divided by is 0, or no number comes of them
             raise Unlike from None
         for holds in self._guards:
             if not holds(next(sides), next(sides)):
@@ -85,9 +88,12 @@ def _relations(branches: Iterable[Any], shape_env: Any) -> Sequence[Any]:
 
 @contextmanager
 def branches() -> Iterator[list[Any]]:
-    """The conditions on sizes by which a module branches, inside, each as it held; and the sizes that are numbers, each as that."""
+    """The conditions on sizes by which a module branches, inside, each as it held; and the sizes that are numbers, each as that.
+
+    A float of sizes that is a number makes one of each of them.
+    """
     found: list[Any] = []
-    taken, counted = torch.SymBool.__bool__, SymNode.guard_int
+    taken, counted, measured = torch.SymBool.__bool__, SymNode.guard_int, SymNode.guard_float
 
     def noted(condition: Any) -> bool:
         file = sys._getframe(1).f_code.co_filename
@@ -103,8 +109,16 @@ def branches() -> Iterator[list[Any]]:
             found.append(sympy.Eq(expr, value))
         return int(value)
 
+    def noted_float(size: Any, file: str, line: int) -> float:
+        values = size.shape_env.backed_var_to_val
+        symbols = (one for one in size.expr.free_symbols if one in values)
+        found.extend(sympy.Eq(one, values[one]) for one in symbols)
+        return float(measured(size, file, line))
+
     torch.SymBool.__bool__, SymNode.guard_int = noted, noted_number
+    SymNode.guard_float = noted_float
     try:
         yield found
     finally:
         torch.SymBool.__bool__, SymNode.guard_int = taken, counted
+        SymNode.guard_float = measured

@@ -97,13 +97,13 @@ def value_of(size: Any) -> Callable[[Mapping[str, int]], int]:
 
 
 def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
-    """Ints or SymInts as one function of the sizes."""
+    """Ints or SymInts as one function of the sizes; an expression that is no integer gives a float."""
     every = [one if isinstance(one, sympy.Basic) else sympy_of(one) for one in given]
     try:
         extents = [*map(extent_of, every)]
     except Left:
         return lambda sizes: tuple(
-            int(one.subs({symbol: sizes[symbol.name] for symbol in one.free_symbols}))
+            _number(one.subs({symbol: sizes[symbol.name] for symbol in one.free_symbols}))
             for one in every
         )
     names = sorted({name for extent in extents for name in variables(extent)})
@@ -125,6 +125,10 @@ def values_of(given: Sequence[Any]) -> Callable[[Mapping[str, int]], tuple[int, 
         return made
 
     return values
+
+
+def _number(value: sympy.Basic) -> Any:
+    return int(value) if value.is_Integer else float(value)
 
 
 def _translated(expr: sympy.Basic) -> Expr:

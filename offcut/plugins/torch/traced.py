@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import not_
 from typing import Any
 
 import torch
@@ -169,10 +171,38 @@ def _shown(equality: tuple[Any, Any]) -> bool:
 _ARITHMETIC = (
     *(ast.Expression, ast.Lambda, ast.arguments, ast.arg, ast.Name, ast.Load, ast.Subscript),
     *(ast.Constant, ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.Compare, ast.cmpop),
-    *(ast.BoolOp, ast.boolop),
+    *(ast.BoolOp, ast.boolop, ast.Call, ast.Pow),
 )
-_GROWS = (ast.Pow, ast.LShift)  # a number may take all memory
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {
+    "sym_float": float,
+    "sym_int": int,
+    "sym_not": not_,
+    "_sym_sqrt": math.sqrt,
+    **{one.__name__: one for one in (math.trunc, math.floor, math.ceil, math.sqrt)},
+    "max": max,
+    "min": min,
+    "sym_max": max,
+    "sym_min": min,
+    "round": round,
+}
+"""What guards call, by the last part of its name."""
+_CALLED = re.compile(rf"\b(?:torch\.|math\.)?({'|'.join(_FUNCTIONS)})(?=\()")
 _SIZE = re.compile(r"L\['(\w+)'\]\.size\(\)\[(\d+)\]")
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    """Whether a part of a guard is arithmetic whose numbers stay small: no integer to a power, no shift to the left."""
+    match node:
+        case ast.LShift():
+            return False
+        case ast.Call(ast.Name(name), _, []):
+            return name in _FUNCTIONS
+        case ast.Call():
+            return False
+        case ast.BinOp(_, ast.Pow(), exponent):
+            return isinstance(exponent, ast.Constant) and isinstance(exponent.value, float)
+        case _:
+            return isinstance(node, _ARITHMETIC)
 
 
 @dataclass(frozen=True)
@@ -195,18 +225,17 @@ class Guard:
         places = {node.name: place for place, node in enumerate(nodes)}
         found = list(dict.fromkeys(_SIZE.findall(code)))
         numbered = {size: f"s[{number}]" for number, size in enumerate(found)}
-        own = _SIZE.sub(lambda at: numbered[at.groups()], code)
+        own = _CALLED.sub(r"\1", _SIZE.sub(lambda at: numbered[at.groups()], code))
         if not found or "L[" in own or any(name not in places for name, _ in found):
             return None
         try:
             tree = ast.parse(f"lambda s: {own.strip()}", mode="eval")
         except SyntaxError:
             return None
-        nodes = [*ast.walk(tree)]
-        if any(isinstance(one, _GROWS) or not isinstance(one, _ARITHMETIC) for one in nodes):
+        if not all(map(_is_arithmetic, ast.walk(tree))):
             return None
         # It is arithmetic of extents, and no more: a file may say anything.
-        holds = eval(compile(tree, "guard", "eval"), {"__builtins__": {}})
+        holds = eval(compile(tree, "guard", "eval"), {"__builtins__": {}, **_FUNCTIONS})
         text = " ".join(_SIZE.sub(r"\1.shape[\2]", code).split())
         names = tuple(f"{name}.shape[{axis}]" for name, axis in found)
         return cls(text, names, tuple((places[name], int(axis)) for name, axis in found), holds)
@@ -216,7 +245,7 @@ class Guard:
         extents = [int(flat[place].shape[axis]) for place, axis in self.sizes]
         try:
             holds = self.holds(extents)
-        except ArithmeticError:  # an extent that is divided by is 0
+        except (ArithmeticError, TypeError, ValueError):  # it has no value for these extents
             holds = False
         if not holds:
             given = zip(self.names, extents, strict=True)

@@ -81,6 +81,8 @@ class Translation:
         except Left:
             raise
         except Exception as failed:
+            if isinstance(failed, TypeError) and any(map(_is_float_of_sizes, node.all_input_nodes)):
+                raise Left("a number that it is called with depends on sizes") from failed
             raise Left(reason_of(failed)) from failed
 
     def applied(self, rule: Rule, node: Any) -> Any:
@@ -229,11 +231,14 @@ class Translation:
         given = {name: value for name, value in options.items() if value is not None}
         try:
             return self._noted(op, arguments, given)
-        except DescribeError:
+        except DescribeError as rejected:
             aligned = [self._aligned(one) for one in arguments]
             if aligned == [*arguments]:
                 raise
-            found = self._noted(op, aligned, given)
+            try:
+                found = self._noted(op, aligned, given)
+            except DescribeError:
+                raise rejected from None  # which says why the operands themselves are not taken
             if not isinstance(found, Ref) or self.shape(found) != self.extents:
                 raise
             return found
@@ -483,6 +488,10 @@ def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
         look(node.arguments)
         look(tuple(option for _, option in node.options))
     return found
+
+
+def _is_float_of_sizes(node: Any) -> bool:
+    return isinstance(node.meta.get("val"), torch.SymFloat)
 
 
 def _tensors(fake: Any) -> list[Any]:

@@ -143,7 +143,7 @@ def flash(
     causal: bool = False,
     *,
     attn_mask: Ref | None = None,
-    scale: float | None = None,
+    scale: Ref | float | None = None,
 ) -> Any:
     return attention(t, q, k, v, attn_mask, dropout, causal, scale=scale), None
 
@@ -158,13 +158,19 @@ def attention(
     dropout: float = 0.0,
     causal: bool = False,
     *,
-    scale: float | None = None,
+    scale: Ref | float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
+    """``softmax(scale * q @ k.T + mask) @ v``; the scale is a value where it depends on sizes: on the depth of any number."""
     if dropout:
         raise Left("dropout is random")
     if mask is not None and t.dtype(mask) == "bool":
         mask = t.cast(mask, "int8")
+    depth = t.shape(q)[-1]
+    if scale is None and not isinstance(plain(depth), int):
+        scale = t.node("rsqrt", t.scalar(depth, "float64"))
+    if isinstance(scale, Ref):  # attention takes a number: the queries take what is none
+        q, scale = t.node("multiply", q, t.cast(scale, t.dtype(q))), 1.0
     return t.node("attention", q, k, v, mask=mask, scale=scale, causal=causal or None)
 
 

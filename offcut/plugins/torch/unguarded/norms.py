@@ -29,6 +29,8 @@ def group_norm(
     last = has_channels_last(x)
     kind = torch.channels_last if last else torch.contiguous_format
     x = x if last else contiguous(x)
+    # Torch's kernel reads its weights side by side, however they lie.
+    weight, bias = (None if one is None else contiguous(one) for one in (weight, bias))
     found = aten.native_group_norm(
         x, weight, bias, batch, channels, math.prod(inner), num_groups, eps
     )[0]
