@@ -10,8 +10,8 @@ from offcut.describe.functions import sqrt
 from offcut.describe.value import Value, cast, check_no_tensor, combine, pair
 from offcut.errors import DescribeError
 
-PRODUCTS = 4
-"""The largest exponent of floats that is calculated by products: by these few they are as exact as the function."""
+PRODUCTS = (-2, 4)
+"""The least and the largest exponent of floats that are calculated by products: by these few they are as exact as the function."""
 LARGEST = 64
 """The largest exponent of integers."""
 
@@ -19,7 +19,7 @@ LARGEST = 64
 def power(a: Any, b: Any) -> Value:
     """``a ** b``; of floats within 2 ULP (float32), 1 where `b` is 0, NaN where `a` is below 0 and `b` is not whole.
 
-    a, b   elements of one type, or one of them a number. Numbers `b` that are whole, from -4 to 4, are calculated by
+    a, b   elements of one type, or one of them a number. Numbers `b` that are whole, from -2 to 4, are calculated by
            products, and 0.5 is the square root: of -0.0 and -inf that is -0.0 and NaN. Integers wrap, and
            have a number from 0 to 64 as exponent
 
@@ -55,7 +55,7 @@ def power(a: Any, b: Any) -> Value:
 
 
 def _by_products(exponent: float) -> bool:
-    return exponent == 0.5 or (abs(exponent) <= PRODUCTS and exponent == int(exponent))
+    return exponent == 0.5 or (PRODUCTS[0] <= exponent <= PRODUCTS[1] and exponent == int(exponent))
 
 
 def _product(value: Value, exponent: float) -> Value:

@@ -61,7 +61,7 @@ def test_the_code_holds_no_hidden_instruction(path: str) -> None:
         assert "vfmadd" not in text
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("spec", ["mk,kn->mn", slow("km,nk->mn"), "mk,k->m", slow("km->m")])
 def test_a_contraction_is_right_and_the_same_by_every_strategy(path: str, spec: str) -> None:
     what = contraction(spec)
@@ -76,7 +76,7 @@ def test_a_contraction_is_right_and_the_same_by_every_strategy(path: str, spec: 
             what.check(agreed({s: poisoned(f, shape, *arrays) for s, f in kernels.items()}), arrays)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_a_packed_constant_and_its_epilogue_are_right(path: str) -> None:
     what = contraction("mk,kn->mn", {"k": 19, "n": 33}, name="H")
     (m, n), H = what.result.shape, what.result

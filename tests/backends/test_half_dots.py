@@ -58,14 +58,14 @@ def sweep(rows: int, real: bool) -> None:
 
 
 @needs_fork
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_code_computes_the_product_and_touches_nothing_else(rows: int) -> None:
     assert in_child(lambda: sweep(rows, real=False)) == 0
 
 
 @needs_fork
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.isa(*sorted(bf16_dots.FEATURES))
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_instruction_computes_the_product_and_touches_nothing_else(rows: int) -> None:
@@ -158,7 +158,7 @@ def test_a_product_runs_on_it_at_every_size(depth: int, how: str) -> None:
 
 
 @avx512
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
 def test_every_strategy_gives_the_same_bits(strategy: str) -> None:
     b, a = values(0, 71, 40), values(1, 101, 71)

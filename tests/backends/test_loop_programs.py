@@ -451,7 +451,7 @@ def allowed(case: Case) -> list[int]:
     return [n for n in SIZES if n >= case.program.sizes[0].min]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_program_computes_what_numpy_does_at_every_size(name: str) -> None:
     case = CASES[name]
@@ -593,7 +593,7 @@ def test_a_pasted_matrix_product_is_packed_and_run_by_microkernels() -> None:
     assert kernel.plan(n=40).pieces
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("updated", [False, True])
 def test_a_matrix_product_that_starts_from_an_array_is_one_in_place_too(updated: bool) -> None:
     text = """\

@@ -49,7 +49,7 @@ def declared(columns: int, dtypes: tuple[str, str, str], cycles: float) -> oc.Mi
 
 
 @pytest.mark.slow
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["int8", "float32", slow("uint8"), slow("bfloat16")])
 def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_converts_or_packs(
     dtype: str,
@@ -139,7 +139,7 @@ def peak() -> float:
 
 
 @pytest.mark.isa("avx2")  # with which twelve rows by vectors are worth less than to copy B
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("rows", "most", "claims", "taken"),
     [

@@ -24,7 +24,7 @@ from tests.agree import agree, computed, exact_matmul
 EDGES = [0, 1, 3, 4, 5, 15, 16, 17, 31, 33]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_packed_operand_gives_the_bits_of_one_read_in_place(turned: bool, dtype: str) -> None:
@@ -70,7 +70,7 @@ def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, 
     np.testing.assert_array_equal(around.astype(np.float32), expected)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", ["balance", "shift", "cut"])
 @pytest.mark.parametrize("inner", ["guard", "pad", "mask"])
 def test_tiles_that_start_inside_a_panel_read_the_right_columns(tail: str, inner: str) -> None:
@@ -180,7 +180,7 @@ SIDES = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("dtype", "side"), SIDES)
 @pytest.mark.parametrize("axes", [(0, 1, 2), (0, 2, 1), (2, 1, 0), (1, 2, 0)])
 def test_a_packed_constant_has_each_element_where_its_panel_says(

@@ -90,7 +90,7 @@ def all_cases() -> Iterator[tuple[int, int, int, bool]]:
     return product(ROWS, DEPTHS, COLUMNS, (False, True))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_tile_code_computes_the_product_and_touches_nothing_else(kind: str) -> None:
     function = emulated(kind)
@@ -105,7 +105,7 @@ def test_the_tile_code_computes_the_product_and_touches_nothing_else(kind: str) 
     assert in_child(sweep) == 0
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_depth_of_several_chunks_is_right_with_copied_rows_or_without(kind: str) -> None:
     function = emulated(kind)
@@ -180,7 +180,7 @@ def test_the_tile_code_holds_its_instructions_and_no_spill(kind: str) -> None:
     assert machine.emit_object(module)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=pytest.mark.isa(*sorted(amx.FEATURES[kind]))) for kind in KINDS],
@@ -204,7 +204,7 @@ def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
     assert in_child(sweep) == 0
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.isa(*sorted(vnni.FEATURES))
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("rows", fma.widths(AVX512))

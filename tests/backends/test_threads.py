@@ -81,7 +81,7 @@ def agree(kernels: dict[int, Kernel], *arrays: Array, **sizes: int) -> Array:
     return first
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "strategy",
     [s if s in ("auto", "shift", "balance") else slow(s) for s in (*STRATEGIES, "mix", "residue")],
@@ -224,7 +224,7 @@ for i in 0:n
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_has_the_same_bits_and_those_of_the_interpreter(name: str) -> None:
     program = oc.parse(PROGRAMS[name])

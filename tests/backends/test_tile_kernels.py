@@ -74,7 +74,7 @@ def test_a_product_runs_on_tiles_at_every_size(dtype: str, depth: int, how: str)
     assert UNIT.multiplied
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("strategy", ["ladder", "balance", "shift", "pad", "mask", "cut", "guard"])
 def test_every_strategy_gives_the_same(strategy: str) -> None:
     rng = np.random.default_rng(7)

@@ -104,7 +104,7 @@ def arguments(count: int) -> tuple[Array, Array]:
     return x[:size].copy(), y[:size].copy()
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("fma", "host"), BUILDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_it_is_within_1_ulp_over_all_exponents(name: str, fma: bool, host: bool) -> None:

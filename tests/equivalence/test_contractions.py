@@ -57,7 +57,7 @@ def test_every_strategy_gives_the_same_bits_at_every_edge_size(spec: str) -> Non
         checked(what, kernels, {"m": m, "n": n, "k": k})
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("spec", "k", "n"),
     [
@@ -120,7 +120,7 @@ def test_any_order_of_axes_is_right_at_every_edge_size(
         checked(what, kernels, dict(zip(letters, values, strict=True)))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("letter", ["m", "n", "k"])
 def test_a_constant_extent_is_right_whatever_it_is(letter: str) -> None:
     for extent in (1, 13, 17):
@@ -174,7 +174,7 @@ AXES = [
 ]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("axes", AXES, ids=lambda axes: "-".join(axes.values()) or "none")
 def test_a_strategy_by_axis_changes_no_bit(axes: dict[str, str]) -> None:
     what = contraction("mk,kn->mn", {"k": 300})

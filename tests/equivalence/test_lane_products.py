@@ -29,7 +29,7 @@ def by_channel(stride: int, size: int = 3, channels: int = CHANNELS) -> Operator
     return Operator(ops.conv2d(x, v, bias, activation="relu", **options), [x, v, bias])
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("stride", "size"), [(1, 3), (2, 3), (1, 5)])
 def test_lanes_run_along_channels_and_no_condition_stays(stride: int, size: int) -> None:
     op = by_channel(stride, size)

@@ -92,7 +92,7 @@ def test_a_number_divides_as_a_tensor_of_it_does(dtype: str) -> None:
             np.testing.assert_array_equal(found, a // np.array(number, dtype))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
     n = oc.dim("n")
@@ -109,7 +109,7 @@ def test_two_operands_give_what_numpy_gives(dtype: str) -> None:
             within(0.5, found, exactly(OF_TWO[op], one, other))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
 def test_one_operand_gives_what_numpy_gives(dtype: str) -> None:
     x = oc.placeholder((oc.dim("n"),), dtype, "X")

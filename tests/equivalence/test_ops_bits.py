@@ -30,7 +30,7 @@ def pairs(dtype: str) -> list[tuple[Array, Array]]:
     return [every, *((integers("x", dtype, n), integers("y", dtype, n) % 9) for n in EDGES)]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_bits_are_numpy_s_and_the_interpreter_s(dtype: str) -> None:
     x, y = (oc.placeholder((oc.dim("n"),), dtype, name) for name in "XY")

@@ -34,7 +34,7 @@ EXACT: dict[str | None, Any] = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("activation", [None, slow("relu"), "gelu", slow("silu")], ids=str)
 def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> None:
     x, w = oc.placeholder((m, DEPTH), name="X"), oc.placeholder((DEPTH, n), name="W")
@@ -151,7 +151,7 @@ def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:
     layer.check([a, v, *given], exact)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("ta", "tb"), [(False, True), (True, False), slow(False, False), slow(True, True)]
 )
@@ -166,7 +166,7 @@ def test_a_product_in_batches_takes_either_operand_transposed(ta: bool, tb: bool
         op.check(given, exact, interpreted=rows == 1)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("first", "second"),
     [

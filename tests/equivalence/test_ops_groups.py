@@ -76,7 +76,7 @@ def parted(x: Array, places: tuple[int, int], over: Any = np.mean) -> Array:
     return made
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("places", [1, (2, 3), (7, 1)], ids=str)
 def test_an_image_is_averaged_in_parts(places: Any, layout: str) -> None:

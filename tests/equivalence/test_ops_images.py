@@ -141,7 +141,7 @@ SAME = Window(padding="same")
 PADDED = Window(padding=((1, 1), (1, 1)))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
     "window",
@@ -169,7 +169,7 @@ def test_groups_see_their_own_channels(
     check_convolution(PADDED, layout, channels, filters, groups, interpreted=True)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
 def test_a_convolution_of_small_types_is_accumulated_in_wider_ones(dtype: str) -> None:
     check_convolution(PADDED, "NHWC", 19, 17, dtype=dtype)
@@ -248,7 +248,7 @@ POOLS = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("layout", ["NCHW", slow("NHWC")])
 @pytest.mark.parametrize("window", POOLS, ids=str)
 def test_pooling_is_right_at_any_size(window: Window, layout: str) -> None:

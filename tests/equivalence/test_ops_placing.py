@@ -64,7 +64,7 @@ def test_what_is_mirrored_has_to_be_there() -> None:
         oc.compile(ops.pad(x, 1, 1, mode="edge"), inputs=[x])
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64", "int8", "int32"])
 def test_elements_of_any_type_are_moved(dtype: str) -> None:
     x = oc.placeholder((m, n), dtype, "X")

@@ -34,7 +34,7 @@ def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
         op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=length == 17)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "float16", "int8", "int32", "int64"])
 def test_sums_of_other_types_are_wider(dtype: str) -> None:
     x = oc.placeholder((n,), dtype, "X")
@@ -107,7 +107,7 @@ def test_a_loop_program_adds_each_element_once(shape: tuple[Any, ...]) -> None:
         op.check([a], np.cumsum(a.astype("f8"), axis), interpreted=rows == behind == FEW)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int8", "int64"])
 @pytest.mark.parametrize("reduction", ["mul", "max", "min"])
 def test_a_loop_program_joins_elements_of_any_type(dtype: str, reduction: str) -> None:

@@ -26,7 +26,7 @@ def numbers(count: int, dtype: str, *shape: int) -> Array:
     return (found % max(count, 1) if dtype in UNSIGNED else found).astype(dtype)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_elements_are_taken_along_an_axis(axis: int, dtype: str) -> None:
@@ -73,7 +73,7 @@ def tied(dtype: str, *shape: int) -> Array:
 FINDERS: dict[str, Any] = {"argmax": np.argmax, "argmin": np.argmin}
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "int8", "int32"])
 @pytest.mark.parametrize("which", FINDERS)
 def test_the_first_of_the_extremes_is_found(which: str, dtype: str) -> None:
@@ -94,7 +94,7 @@ def whole(made: Any, x: Any) -> oc.Kernel:
     return oc.compile(made) if isinstance(made, oc.Program) else oc.compile(made, inputs=[x])
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("op", "axis", "largest", "count", "dtype"),
     [
@@ -132,7 +132,7 @@ def test_the_greatest_are_in_order_and_equal_ones_as_they_come(
                 np.testing.assert_array_equal(one.astype("f8"), wanted.astype("f8"))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("op", "axis", "descending", "dtype"),
     [

@@ -142,7 +142,7 @@ def test_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     op.check(arrays, np.moveaxis(exact, 1, -1), interpreted=dtype == "int8")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("size", [3, 4])
 def test_phases_are_products_by_microkernels(size: int, layout: str) -> None:

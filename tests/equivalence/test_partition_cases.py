@@ -61,7 +61,7 @@ def test_a_cut_nest_computes_the_same(name: str) -> None:
         same(cut.run(given, **sizes), case.expected(given, sizes))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_conditions_leave_the_loops_within_a_budget_of_copies(name: str) -> None:
     case = CASES[name]
@@ -72,7 +72,7 @@ def test_conditions_leave_the_loops_within_a_budget_of_copies(name: str) -> None
     assert case.because in cut.explain()
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("name", CASES)
 def test_a_compiled_nest_computes_the_same(name: str) -> None:
     case = CASES[name]

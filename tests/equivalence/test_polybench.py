@@ -73,7 +73,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("name", "sizes"), AT, ids=str)
 def test_a_program_means_what_numpy_computes(name: str, sizes: Sizes) -> None:
     kernel = KERNELS[name]
@@ -87,7 +87,7 @@ def test_a_program_is_read_back_as_it_prints(name: str) -> None:
     assert oc.parse(str(program)) == program
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("name", "sizes"), [at for at in AT if KERNELS[at[0]].front is not None], ids=str
 )

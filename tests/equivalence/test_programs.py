@@ -155,7 +155,7 @@ CASES = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("name", "strategies"),
     [
@@ -277,7 +277,7 @@ def test_a_convolution_is_right_and_the_same_by_every_strategy() -> None:
         agree(found, exact)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
     k = oc.dim("k", max=4096)
@@ -299,7 +299,7 @@ def test_a_contraction_of_other_floats_is_right(dtype: str) -> None:
         assert np.all(np.abs(found.astype("float64") - exact) <= accumulated + step * abs(exact))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "uint32", "int64"])
 def test_a_contraction_of_integers_is_exact(dtype: str) -> None:
     k = oc.dim("k", max=4096)

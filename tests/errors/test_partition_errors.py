@@ -508,7 +508,7 @@ plot: cannot draw the partition
     )
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("tail", "size"),
     [

@@ -104,7 +104,7 @@ def test_a_product_with_a_computed_factor_is_planned(update: str) -> None:
     assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_planned_program_computes_what_was_described(name: str) -> None:
     described = source(computation([CASES[name]()]))

@@ -68,7 +68,7 @@ CASES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("case", CASES)
 def test_a_layer_is_taken_at_any_length(case: str) -> None:
     kind, attributes, inputs, how = CASES[case]

@@ -205,7 +205,7 @@ def is_accepted(case: Case, mutant: Program) -> bool:
     return True
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "make",
     [

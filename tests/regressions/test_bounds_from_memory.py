@@ -72,7 +72,7 @@ for i in 1:n - 1
 """
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("tile", [{}, {"j": 8}, {"i": 8}])
 def test_where_an_answer_changes_is_not_read_from_memory(tile: dict[str, int]) -> None:
     program = oc.parse(READ)

@@ -33,7 +33,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_code_is_generated(what: str) -> None:
     body, cut, threads = PROGRAMS[what]

@@ -144,7 +144,7 @@ def close(kernel: Kernel | Layer, **sizes: int) -> None:
     assert said.energy == nearly(sum(ran.energy.values()))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("target", MACHINES)
 @pytest.mark.parametrize("name", [name if name == "C10" else slow(name) for name in LAYERS])
 def test_cycles_of_a_layer_are_those_of_the_simulator_with_virtual_threads_and_without(
@@ -185,7 +185,7 @@ def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str
     assert other.timeline().cycles <= 1.01 * work * even.timeline().cycles
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("target", ["vta", "vta-osdi18", "gemmini"])
 @pytest.mark.parametrize("kind", ["pooling", "convolution"])
 def test_words_that_the_vector_unit_fills_and_micro_ops_take_energy(kind: str, target: str) -> None:

@@ -166,7 +166,7 @@ def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
         assert sum(literal(one.flop) for one in found.counts) == sum(operations(s) for s, _ in runs)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_formulas_give_what_is_counted_at_sizes(kernel: str) -> None:
     program = KERNELS[kernel].program()

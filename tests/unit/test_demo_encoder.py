@@ -48,7 +48,7 @@ def test_numpys_embedding_has_length_one_and_float32_agrees_with_float64(
     agree(single, of_peer(double))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_every_length_agrees_with_float64(encoder: Encoder, model: Weights) -> None:
     for count in LENGTHS:
         found = encoder.encode(ids(count))

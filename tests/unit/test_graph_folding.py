@@ -38,7 +38,7 @@ def normed(groups: int, channels: int = 4, biased: bool = False) -> Bound:
     return made.bound
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("groups", "biased"), [(1, False), (C, False), (C, True)])
 def test_a_batch_norm_leaves_a_bias(groups: int, biased: bool) -> None:
     bound = normed(groups, biased=biased)

@@ -229,7 +229,7 @@ def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> 
     assert chosen(model, replace(zen, memory=memory), b=64, h=64, w=64) == ()
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(("least", "multiple", "total"), [(2, 1, 16), (1, 4, 16), (3, 1, 7)])
 def test_a_part_is_of_a_size_that_the_batch_may_have(least: int, multiple: int, total: int) -> None:
     model = images_model(64, least, multiple)

@@ -49,7 +49,7 @@ def is_minimal(model: Model) -> bool:
     return any(buffer.name.endswith("_products") for buffer in model.steps[-1].kernel.loops.buffers)
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize(
     ("padding", "threads"),
     [(1, 2), (0, 1), (((1, 0), (0, 2)), 1)],

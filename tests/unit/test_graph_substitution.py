@@ -163,7 +163,7 @@ def branches(same: bool) -> Bound:
     return made.bound
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("same", [True, False])
 def test_branches_over_one_image_are_one_convolution(same: bool) -> None:
     """Whatever options say in words of their own, and where a part of the channels is known by what is left of them."""

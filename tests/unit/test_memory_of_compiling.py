@@ -188,6 +188,7 @@ needs_glibc = pytest.mark.skipif(
 
 
 @needs_glibc
+@pytest.mark.slow
 def test_a_kernel_that_is_gone_takes_next_to_no_memory() -> None:
     for number in range(WARM):
         elementwise(number)

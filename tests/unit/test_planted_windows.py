@@ -106,7 +106,7 @@ def assert_refused(source: Program, faults: Iterator[Program]) -> None:
             assert "with n = " in refused or "its lanes would share it" in refused, broken
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kind", OF_WINDOWS)
 @pytest.mark.parametrize(
     "form", [pytest.param(form, marks=[pytest.mark.slow] * (form in SLOW)) for form in PAIRS]

@@ -210,7 +210,7 @@ def test_a_split_with_any_tail_runs_every_instance(tail: str) -> None:
         np.testing.assert_array_equal(s.run({"A": a}), a * 2)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", LOOPS)
 @pytest.mark.parametrize("axis", ["y", "k"])
 def test_a_reduction_is_split_with_any_tail_that_repeats_nothing(axis: str, tail: str) -> None:
@@ -386,7 +386,7 @@ def test_one_of_two_reduction_axes_is_factored_out() -> None:
     assert s.run({"A": a}) == a.max()
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 @pytest.mark.parametrize("tail", TAILS)
 def test_a_halo_is_computed_with_the_tile_that_reads_it(tail: str) -> None:
     rng = np.random.default_rng(0)

@@ -489,7 +489,7 @@ schedule: cannot lay B so
   help     panels(0, 1, """)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "copy", ["mask 3", "cut 16", "even 16", "shift 16", "ladder 24", "mask 32"]
 )

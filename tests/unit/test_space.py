@@ -149,7 +149,7 @@ def test_a_decision_about_stages_is_taken_back() -> None:
     assert all("nest B_float32" not in str(point) for point in plain)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", ["dense", "unpacked", "mixed", "softmax", "elementwise"])
 def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) -> None:
     output, constants, _ = PROGRAMS[name]

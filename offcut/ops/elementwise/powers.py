@@ -15,7 +15,7 @@ from offcut.ops.given.operands import axis_letters, wider
 def power(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
     """``x ** y`` by element, within 2 ULP (float32); NaN where x is below 0 and y is not whole.
 
-    x, y   as in `add`. A number `y` that is whole, from -4 to 4, is calculated by products, and 0.5 is the square root;
+    x, y   as in `add`. A number `y` that is whole, from -2 to 4, is calculated by products, and 0.5 is the square root;
            16-bit floats are calculated in float32 and rounded once. Integers wrap, and `y` is a whole number
            from 0 to 64 then
 

@@ -34,7 +34,8 @@ def lstm(
     h, c         (batch, w), the state before the first step; None: zeros
     gates        the order of the parts in `x` and `r`: torch "ifgo", ONNX "iofg"
     reverse      whether the last step comes first
-    lengths      (batch,) of int32 or int64: how many steps each row has; past them results are 0 and states stay
+    lengths      (batch,) of int32 or int64: how many steps each row has; past them results are 0 and states stay.
+                 More than there are is all of them, less than 0 none
     peepholes    (3w,) in the order i, o, f: what c is multiplied by and added to these
     projection   (p, w): h is ``(sigmoid(o) * tanh(c)) @ projection.T``; r is (4w, p) then, and h (batch, p)
     activations  of i, f, o; of g; of c: "sigmoid", "tanh" or "relu"
