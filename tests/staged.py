@@ -50,7 +50,10 @@ class Staging:
         buffers = [
             replace(b, kind=Kind.LOCAL) if b.kind in _SCRATCH else b for b in program.buffers
         ]
-        for old, new in (*((r, f"{r}_in") for r in self.reads), *((w, f"{w}_out") for w in self.writes)):
+        for old, new in (
+            *((r, f"{r}_in") for r in self.reads),
+            *((w, f"{w}_out") for w in self.writes),
+        ):
             if new in names:
                 like = program.buffer(old)
                 buffers.append(Buffer(new, like.dtype, like.shape, Kind.LOCAL))
@@ -126,9 +129,7 @@ def _copy(tile: Tile, name: str, window: Sequence[tuple[Expr, Expr]]) -> Stmt:
     """``A_in[…] = A[…]`` for the window, as far as the tile is asked for it."""
     index = next(_indices(tile, name))
     taken = {a.iter for a in tile.axes} | {s.iter for s in walk(tile.body) if isinstance(s, For)}
-    names = [
-        part.name if isinstance(part, Var) else f"z{k}" for k, part in enumerate(index)
-    ]
+    names = [part.name if isinstance(part, Var) else f"z{k}" for k, part in enumerate(index)]
     assert len(set(names)) == len(names) and not {n for n in names if n[0] == "z"} & taken
     at = tuple(map(Var, names))
     dtype = next(

@@ -29,7 +29,7 @@ from itertools import islice
 
 from offcut.core.expr import loads
 from offcut.core.memo import memo
-from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
+from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
@@ -69,6 +69,7 @@ from offcut.proof.forms.options import combinations, options, paired
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
+from offcut.proof.forms.unstaged import unstaged
 from offcut.proof.forms.windows import without_windows
 from offcut.proof.forms.zeros import without_zeros
 
@@ -168,7 +169,9 @@ def _theorems(
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
-    if _is_alike_by_iteration(source, emitted, reassociate):
+    if _is_alike_by_iteration(source, emitted, reassociate) or _is_staged(
+        source, emitted, reassociate
+    ):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if combinations(source.body) > 1:
         few = max(combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
@@ -252,26 +255,48 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
     return False
 
 
+def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Whether `emitted` is a cut of `source` with its tiles in windows."""
+    if not any(isinstance(stmt, Alloc) for stmt in statements_of(emitted.body)):
+        return False
+    cut = unstaged(emitted, source)
+    return (is_same_shape(source, cut) or _is_alike(source, cut, reassociate)) and (
+        _is_alike_by_iteration(cut, emitted, reassociate)
+    )
+
+
 def _is_equal(pair: Body, reassociate: bool) -> bool:
     """Whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-
-    def asked() -> bool:
-        if windows_left(pair.windowed):
-            return False
-        if not writes_first(pair.source, pair.unseen):
-            return False
-        source, emitted = pair.source, pair.emitted
-        if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):
+    for one in (pair.opened(), pair):
+        if answered(partial(_holds, one, reassociate), False):
             return True
-        if max(combinations(one.body) for one in (source, emitted)) > 1:
-            return False
-        try:
-            _by_instances(source, emitted, reassociate, {}, emitted.name)
-        except (Differs, NotReadable, PartitionError):
-            return False
-        return True
+    return False
 
-    return answered(asked, False)
+
+def _holds(pair: Body, reassociate: bool) -> bool:
+    try:
+        _check_body(pair, reassociate)
+    except (Differs, NotReadable, NotStructural, PartitionError):
+        return False
+    return True
+
+
+@memo(256)
+def _check_body(pair: Body, reassociate: bool) -> None:
+    """Prove what must hold of a pair.
+
+    Raises NotStructural, Differs, NotReadable or PartitionError where it is not shown.
+    """
+    if windows_left(pair.windowed):
+        raise NotStructural("an access outside of a window around")
+    if not writes_first(pair.source, pair.unseen):
+        raise NotStructural("an array whose contents go from one iteration to the next")
+    source, emitted = pair.source, pair.emitted
+    if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):
+        return
+    if max(combinations(one.body) for one in (source, emitted)) > 1:
+        raise NotStructural("a choice in an iteration")
+    _by_instances(source, emitted, reassociate, {}, emitted.name)
 
 
 def _is_inside(program: Program, shaped: Program) -> bool:

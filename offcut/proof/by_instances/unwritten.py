@@ -71,8 +71,14 @@ def _begins(body: Sequence[Stmt], name: str) -> bool:
     if not isinstance(first, Store):
         inside = blocks(first)
         alone = len(touching) == 1 and not isinstance(first, Choose)
-        return alone and name not in read(expressions(first)) and all(_begins(b, name) for b in inside)
-    if first.buffer != name or first.reduce is not None or name in read((first.value, *first.index)):
+        return (
+            alone and name not in read(expressions(first)) and all(_begins(b, name) for b in inside)
+        )
+    if (
+        first.buffer != name
+        or first.reduce is not None
+        or name in read((first.value, *first.index))
+    ):
         return False
     fixed = frozenset().union(*map(variables, first.index))
     return (
@@ -80,4 +86,3 @@ def _begins(body: Sequence[Stmt], name: str) -> bool:
         and not fixed & bound_in(tuple(touching))
         and all(index == first.index for index in indices(tuple(touching), name))
     )
-

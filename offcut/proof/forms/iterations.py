@@ -41,31 +41,11 @@ counters, the conditions around, and that B lies inside of its arrays (4), as th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
-from math import gcd
-from typing import TypeAlias
 
-from offcut.core import index as ix
 from offcut.core.accesses import accessed, stored, touched
-from offcut.core.conditions import all_of, conjuncts, negated
-from offcut.core.expr import (
-    Binary,
-    Compare,
-    Const,
-    Expr,
-    Logic,
-    Var,
-    children,
-    dtype_of,
-    loads,
-    reads_memory,
-    rebuild,
-    substitute,
-    variables,
-)
-from offcut.core.polynomial import Polynomial, constant, polynomial, variable
+from offcut.core.conditions import conjuncts
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -75,24 +55,18 @@ from offcut.core.program import (
     Kind,
     Let,
     Program,
-    Size,
     Stmt,
     Store,
     Tile,
-    all_mapped,
     blocks,
     canonical,
     with_blocks,
 )
-from offcut.core.walking import bound, bound_in
-from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
-from offcut.polyhedral.around import equal
+from offcut.core.walking import bound_in
+from offcut.polyhedral import Space
 from offcut.proof.by_text.structure import bare
+from offcut.proof.forms.fixed import Entry, Fixed, Rebound, inside_facts, opened
 
-Entry: TypeAlias = For | Let | Alloc | Expr
-"""What stands around a body; of a loop, a value and a window its body is left out."""
-
-_Loop: TypeAlias = tuple[str, Expr, Expr]
 _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 
 
@@ -103,12 +77,19 @@ class Body:
     source, emitted  the programs; equal at that place where these are equal
     windowed         `emitted` in the windows that stand around it, which it must not leave
     unseen           the arrays that `source` must write before it reads them
+    whole            the source that `source` is a part of
     """
 
     source: Program
     emitted: Program
     windowed: Program
     unseen: frozenset[str]
+    whole: Program
+
+    def opened(self) -> Body:
+        """The same of any begin and length of the ranges in it: a harder question, and the same one for many pairs."""
+        one, other, held = opened((self.source, self.emitted, self.windowed), self.whole)
+        return Body(one, other, held, self.unseen, one)
 
 
 def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body, ...] | None:
@@ -238,216 +219,32 @@ def _declared(buffer: Buffer) -> Buffer:
 
 
 def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Kind | None]) -> Body:
-    fixed = _Fixed(source, pair)
+    try:
+        fixed = Fixed(source, pair.path, bound_in(pair.source) | bound_in(pair.emitted))
+    except Rebound:
+        raise _Unfit from None
     one, other = fixed.block(pair.source), fixed.block(pair.emitted)
-    windows = [entry for entry in pair.path if isinstance(entry, Alloc)]
     mine = touched(one) | touched(other)
 
     def program(of: Program, body: tuple[Stmt, ...]) -> Program:
-        buffers = tuple(
-            replace(
-                fixed.buffer(b), kind=kinds[b.name] or b.kind, finite=b.finite and kinds[b.name] is b.kind
-            )
-            for b in of.buffers
-            if b.name in mine
-        )
-        return replace(of, sizes=fixed.sizes, assumptions=fixed.facts, buffers=buffers, body=body)
+        buffers = (b for b in of.buffers if b.name in mine)
+        given = tuple(_given(fixed.buffer(b), kinds[b.name]) for b in buffers)
+        return replace(of, sizes=fixed.sizes, assumptions=fixed.facts, buffers=given, body=body)
 
-    small, large = program(source, one), program(emitted, other)
     known = Space(fixed.sizes, fixed.facts)
-    fixed.facts = (*fixed.facts, *_lies_inside(small, known))
-    small, large = program(source, one), program(emitted, other)
+    fixed.facts = (*fixed.facts, *inside_facts(program(source, one), known))
     held = other
-    for window in reversed(windows):
-        if window.buffer in mine:
+    for window in reversed(pair.path):
+        if isinstance(window, Alloc) and window.buffer in mine:
             held = (Alloc(window.buffer, fixed.axes(window.axes), held),)
     unseen = frozenset(name for name in touched(one) if kinds[name] is None)
-    return Body(small, large, program(emitted, held), unseen)
+    return Body(
+        program(source, one), program(emitted, other), program(emitted, held), unseen, source
+    )
 
 
-class _Fixed:
-    """What is bound around a pair, as sizes, and what is known of it.
-
-    sizes  those of the program, counters, bounded values, and products of these
-    facts  what is promised of them
-    """
-
-    def __init__(self, program: Program, pair: _Pair) -> None:
-        sizes = {size.name: size for size in program.sizes}
-        self.products: dict[Polynomial, Var] = {}
-        self.others: dict[Expr, Var] = {}
-        self.atoms: dict[str, Expr] = {}
-        self.known = sizes
-        facts: list[Expr] = list(program.assumptions)
-        for entry in pair.path:
-            for name in () if isinstance(entry, Expr) else bound(entry):
-                if name in sizes:
-                    raise _Unfit
-            match entry:
-                case For(name, lo, hi):
-                    least = ix.literal(lo)
-                    sizes[name] = Size(name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
-                    facts += [Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)]
-                case Let(name, lo, hi, value):
-                    sizes[name] = Size(name, lo, hi - 1)
-                    facts += equal(value, Var(name))
-                case Alloc():
-                    pass
-                case _:
-                    facts.append(entry)
-        if (bound_in(pair.source) | bound_in(pair.emitted)) & sizes.keys():
-            raise _Unfit
-        named = (self.named(fact) for fact in facts if not reads_memory(fact))
-        space = Space(tuple(sizes.values()))
-        self.facts = tuple(
-            fact for fact in named if space.condition(fact, {}) is not None
-        )
-
-    @property
-    def sizes(self) -> tuple[Size, ...]:
-        """All that is fixed."""
-        return tuple(self.known.values())
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        """An array of these sizes."""
-        return replace(buffer, shape=tuple(map(self.named, buffer.shape)), layout=None, scope=None)
-
-    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Statements over these sizes."""
-        return all_mapped(body, self.named)
-
-    def axes(self, axes: Sequence[tuple[Expr, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
-        """A window over these sizes."""
-        return tuple((self.named(start), self.named(count)) for start, count in axes)
-
-    def named(self, expr: Expr) -> Expr:
-        """`expr` with a size for each product, and each quotient by a product, of what is fixed."""
-        if dtype_of(expr) != "index":
-            return rebuild(expr, tuple(map(self.named, children(expr))))
-        if self.is_affine(expr) or reads_memory(expr):
-            return expr
-        match expr:
-            case Binary("+" | "-" | "*"):
-                return self.sum(expr)
-        made = rebuild(expr, tuple(map(self.named, children(expr))))
-        if self.is_affine(made) or not variables(made) <= self.known.keys():
-            return made
-        if made not in self.others:
-            self.others[made] = self.fresh(-INDEX_LIMIT)
-        return self.others[made]
-
-    def is_affine(self, expr: Expr) -> bool:
-        """Whether sets can say it."""
-        space = Space(tuple(self.known.values()))
-        local = variables(expr) - self.known.keys()
-        return space.expr(expr, {name: "x" for name in local}) is not None
-
-    def sum(self, expr: Expr) -> Expr:
-        """A sum of products, those of what is fixed together as one size."""
-        whole = self.polynomial(expr)
-        plain: dict[tuple[str, ...], int] = {}
-        products: dict[tuple[str, ...], int] = {}
-        for names, factor in whole.terms:
-            fixed = len(names) > 1 and all(
-                variables(self.atoms.get(name, Var(name))) <= self.known.keys() for name in names
-            )
-            (products if fixed else plain)[names] = factor
-        parts = [
-            ix.mul(factor, self.product(names)) for names, factor in sorted(plain.items())
-        ]
-        if products:
-            scale = reduce(gcd, products.values())
-            if products[min(products)] < 0:
-                scale = -scale
-            key = Polynomial(frozenset((n, f // scale) for n, f in products.items()))
-            if key not in self.products:
-                least = key.least({n: s.min for n, s in self.known.items()})
-                self.products[key] = self.fresh(-INDEX_LIMIT if least is None else least)
-            parts.append(ix.mul(scale, self.products[key]))
-        return ix.simplify(ix.add(*parts)) if parts else ix.const(0)
-
-    def product(self, names: Sequence[str]) -> Expr:
-        """The product of names, and of what they stand for."""
-        made: Expr = ix.const(1)
-        for name in names:
-            made = ix.mul(made, self.atoms.get(name, Var(name)))
-        return made
-
-    def polynomial(self, expr: Expr) -> Polynomial:
-        """An index expression as a polynomial, its other parts as names."""
-        match expr:
-            case Const(value):
-                return constant(int(value))
-            case Var(name):
-                return variable(name)
-            case Binary("+" | "-" | "*" as op, a, b):
-                x, y = self.polynomial(a), self.polynomial(b)
-                return x + y if op == "+" else x - y if op == "-" else x * y
-        atom = self.named(expr)
-        if isinstance(atom, Const | Var) or (isinstance(atom, Binary) and atom.op in "+-*"):
-            return self.polynomial(atom)
-        name = f"#{atom}"
-        self.atoms[name] = atom
-        return variable(name)
-
-    def fresh(self, least: int) -> Var:
-        """A size of its own."""
-        name = f"fixed'{len(self.known)}"
-        self.known[name] = Size(name, least, INDEX_LIMIT)
-        return Var(name)
-
-
-def _lies_inside(program: Program, space: Space) -> Iterator[Expr]:
-    """What is known of the sizes of a body where its accesses lie in their arrays: of each access, at the
-    corners of the loops around it, what sets do not know of `space`.
-    """
-    shapes = {b.name: b.shape for b in program.buffers}
-    at = Facts(space)
-    found: set[Expr] = set()
-
-    def look(body: Sequence[Stmt], loops: tuple[_Loop, ...], holds: tuple[Expr, ...]) -> Iterator[Expr]:
-        for stmt in body:
-            match stmt:
-                case For(name, lo, hi):
-                    yield from look(stmt.body, (*loops, (name, lo, hi)), holds)
-                case Tile(axes, _, where):
-                    inner = (*loops, *((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
-                    more = () if where is None else conjuncts(where)
-                    yield from look(stmt.body, inner, (*holds, *more))
-                case Alloc():
-                    yield from look(stmt.body, loops, holds)
-                case Store(buffer, index, value):
-                    reads = (load for e in (value, *index) for load, path in loads(e) if not path)
-                    for name, own in ((buffer, index), *((r.buffer, r.index) for r in reads)):
-                        for part, extent in zip(own, shapes[name], strict=True):
-                            for fact in _corners(part, extent, loops, holds, at):
-                                if fact not in found:
-                                    found.add(fact)
-                                    yield fact
-                case _:
-                    pass
-
-    return look(program.body, (), ())
-
-
-def _corners(
-    part: Expr, extent: Expr, loops: Sequence[_Loop], holds: Sequence[Expr], at: Facts
-) -> Iterator[Expr]:
-    """``0 <= part < extent`` where its loops begin and end, if they run there."""
-    for high in (False, True):
-        point: dict[str, Expr] = {}
-        runs: list[Expr] = []
-        for name, lo, hi in loops:
-            first, end = (ix.folded(substitute(bound, point)) for bound in (lo, hi))
-            up = (coefficient(part, name) or 0) > 0
-            point[name] = ix.sub(end, 1) if up == high and name in variables(part) else first
-            runs.append(ix.compare("<", first, end))
-        runs += [ix.folded(substitute(condition, point)) for condition in holds]
-        here = ix.folded(substitute(part, point))
-        fact = ix.compare("<", here, extent) if high else ix.compare("<=", ix.const(0), here)
-        if reads_memory(all_of([fact, *runs])) or at.holds(fact):
-            continue
-        open_ = [negated(one) for one in runs if not at.holds(one)]
-        made = Logic("or", (*open_, fact)) if open_ else fact
-        if at.expresses(made):
-            yield made
+def _given(buffer: Buffer, kind: Kind | None) -> Buffer:
+    """An array as a body has it."""
+    if kind is None:
+        return buffer
+    return replace(buffer, kind=kind, finite=buffer.finite and kind is buffer.kind)
