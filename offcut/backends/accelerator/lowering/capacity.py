@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import Place
@@ -17,20 +17,22 @@ from offcut.errors import TargetError
 from offcut.polyhedral import greatest
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
+Operand = tuple[Side, str, str | None]
+"""An operand on the chip, its region, and the loop whose virtual threads have one each; None: there is one."""
 
 
 def check_fits(
     program: Program,
     spec: Spec,
     nodes: Sequence[Node],
-    chip: Callable[[Leaf], Sequence[tuple[Side, str, str | None]]],
+    chip: Sequence[Sequence[Operand]],
     place_of: Mapping[str, Place],
     stored: frozenset[str],
     constant: int | None,
 ) -> None:
     """Refuse windows that take more bytes than their memory has, at some size.
 
-    chip      the operands of a leaf on the chip, with the region of each and the loop whose virtual threads have one each
+    chip      by leaf, its operands on the chip
     stored    the regions that stores read
     constant  one that a word of accumulators holds, behind all windows; None: there is none
 
@@ -78,7 +80,7 @@ class _Windows:
     """Words of each region: of the largest window in it, and how many virtual threads have one."""
 
     program: Program
-    chip: Callable[[Leaf], Sequence[tuple[Side, str, str | None]]]
+    chip: Sequence[Sequence[Operand]]
     most: dict[str, tuple[int, int]] = field(default_factory=dict)
     known: dict[Expr, int] = field(default_factory=dict)
 
@@ -91,7 +93,7 @@ class _Windows:
                 case Guard(_, body):
                     self.visit(body, loops)
                 case Leaf():
-                    for side, region, thread in self.chip(node):
+                    for side, region, thread in self.chip[node.number]:
                         self.note(side, region, thread, loops)
 
     def note(self, side: Side, region: str, thread: str | None, loops: Loops) -> None:

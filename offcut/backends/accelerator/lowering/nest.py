@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
 from offcut.backends.accelerator.lowering.blocks import lanes_along
-from offcut.backends.accelerator.lowering.capacity import check_fits
+from offcut.backends.accelerator.lowering.capacity import Operand, check_fits
 from offcut.backends.accelerator.lowering.constants import wide
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
@@ -31,6 +31,7 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Program, Stmt
+from offcut.errors import TargetError
 from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
@@ -83,8 +84,8 @@ class Work:
         return self.sides[:1] if self.moves else self.sides
 
     @property
-    def operands(self) -> list[tuple[Side, str, str | None]]:
-        """Its operands on the chip, with the region of each and the loop whose virtual threads have one each."""
+    def operands(self) -> list[Operand]:
+        """Its operands on the chip."""
         windows, regions = self.leaf.windows, self.regions
         return [
             (side_, regions[name], windows[name].thread if name in windows else None)
@@ -212,16 +213,11 @@ def lowered(
     work = [
         _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
     ]
-    work = _with_regions(work)
-    place_of = {region: covers.places[name] for one in work for name, region in one.regions.items()}
-    stored = frozenset(
-        region for one in work if isinstance(one.does, Result) for region in one.regions.values()
-    )
     constants = (wide(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
-    check_fits(
-        program, spec, nodes, lambda leaf: work[leaf.number].operands, place_of, stored, constant
-    )
+    work = _with_regions(program, spec, nodes, work, covers.places, constant)
+    place_of = _places_of(work, covers.places)
+    stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
         tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
@@ -316,28 +312,74 @@ def _image(
     return name, lanes
 
 
-def _with_regions(works: Sequence[Work]) -> list[Work]:
+def _with_regions(
+    program: Program,
+    spec: Spec,
+    nodes: Sequence[Node],
+    works: Sequence[Work],
+    places: Mapping[str, Place],
+    constant: int | None,
+) -> list[Work]:
     """Return the leaves with the region of each operand on the chip.
 
-    A region belongs to a window: windows of one buffer, of which no two exist at once, take turns in the region of that name.
-    The window of a result lies over that of its first operand instead where that is read no more.
+    A region belongs to a window. Where those of all windows do not fit at once, windows of one buffer, of which no two exist at
+    once, take turns in one region.
+
+    Raises TargetError where they do not fit even so.
+    """
+    windows = {_key(one, side_.buffer) for one in works for side_, _ in one.chip}
+    several = len(windows) > len({buffer for buffer, _ in windows})
+    for apart in (True, False) if several else (False,):
+        found = _regions(works, apart)
+        place_of, stored = _places_of(found, places), _stored_regions(found)
+        operands = [one.operands for one in found]
+        try:
+            check_fits(program, spec, nodes, operands, place_of, stored, constant)
+        except TargetError:
+            if not apart:
+                raise
+        else:
+            break
+    return found
+
+
+def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
+    """Return the leaves with the region of each operand on the chip: one for each window if `apart`, else for each buffer.
+
+    The window of a result lies over that of its first operand where that is read no more.
     """
     uses: dict[_Key, list[Work]] = {}
     for one in works:
         for side_, _ in one.chip:
             uses.setdefault(_key(one, side_.buffer), []).append(one)
-    region = {key: key[0] for key in uses}
+    region: dict[_Key, str] = {}
+    for key in uses:
+        taken = key[0] in region.values()
+        region[key] = f"{key[0]}.{key[1]}" if apart and taken else key[0]
     for one in works:
         base = _dying_operand(one)
         if base is None:
             continue
         under, over = _key(one, base), _key(one, one.leaf.store.buffer)
-        if uses[under][-1] is one and uses[over][0] is one:
+        # In a region for each buffer, a window that outlived the one below it would lie where the next window of that buffer does.
+        inside = apart or (under[1] or 0) < (over[1] or 0)
+        if inside and uses[under][-1] is one and uses[over][0] is one:
             region[over] = region[under]
     return [
         replace(one, regions={s.buffer: region[_key(one, s.buffer)] for s, _ in one.chip})
         for one in works
     ]
+
+
+def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:
+    """Return the place of each region."""
+    return {region: places[name] for one in works for name, region in one.regions.items()}
+
+
+def _stored_regions(works: Sequence[Work]) -> frozenset[str]:
+    """Return the regions that stores read."""
+    results = (one for one in works if isinstance(one.does, Result))
+    return frozenset(region for one in results for region in one.regions.values())
 
 
 _Key = tuple[str, int | None]
