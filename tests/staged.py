@@ -130,7 +130,8 @@ def _copy(tile: Tile, name: str, window: Sequence[tuple[Expr, Expr]]) -> Stmt:
     index = next(_indices(tile, name))
     taken = {a.iter for a in tile.axes} | {s.iter for s in walk(tile.body) if isinstance(s, For)}
     names = [part.name if isinstance(part, Var) else f"z{k}" for k, part in enumerate(index)]
-    assert len(set(names)) == len(names) and not {n for n in names if n[0] == "z"} & taken
+    assert len(set(names)) == len(names)
+    assert not {n for n in names if n[0] == "z"} & taken
     at = tuple(map(Var, names))
     dtype = next(
         load.dtype

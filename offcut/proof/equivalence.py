@@ -267,10 +267,7 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 def _is_equal(pair: Body, reassociate: bool) -> bool:
     """Whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-    for one in (pair.opened(), pair):
-        if answered(partial(_holds, one, reassociate), False):
-            return True
-    return False
+    return any(answered(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
 
 
 def _holds(pair: Body, reassociate: bool) -> bool:

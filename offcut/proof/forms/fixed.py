@@ -37,7 +37,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.polynomial import Polynomial, constant, polynomial, variable
+from offcut.core.polynomial import Polynomial, constant, variable
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -142,7 +142,7 @@ class Fixed:
         """Whether sets can say it."""
         space = Space(tuple(self.known.values()))
         local = variables(expr) - self.known.keys()
-        return space.expr(expr, {name: "x" for name in local}) is not None
+        return space.expr(expr, dict.fromkeys(local, "x")) is not None
 
     def sum(self, expr: Expr) -> Expr:
         """A sum of products, those of what is fixed together as one size."""
