@@ -158,18 +158,6 @@ absolute = _Function(
     tirx="fabs",
     relax="abs",
 )
-_maximum = _Function(
-    "max",
-    "The larger of `{x}` and `{y}`; NaN where either is NaN.",
-    public=None,
-    arity=2,
-    integers=True,
-    ulp=0,
-    numpy="maximum",
-    machine="other",
-    intrinsic="maximum",
-    mlir="arith.maximumf",
-)
 _minimum = _Function(
     "min",
     "The smaller of `{x}` and `{y}`; NaN where either is NaN.",
@@ -181,6 +169,18 @@ _minimum = _Function(
     machine="other",
     intrinsic="minimum",
     mlir="arith.minimumf",
+)
+_maximum = _Function(
+    "max",
+    "The larger of `{x}` and `{y}`; NaN where either is NaN.",
+    public=None,
+    arity=2,
+    integers=True,
+    ulp=0,
+    numpy="maximum",
+    machine="other",
+    intrinsic="maximum",
+    mlir="arith.maximumf",
 )
 _power = _Function(
     "pow",

@@ -43,7 +43,7 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
-from offcut.core.text.element_types import FLOAT_FUNCTIONS
+from offcut.core.function_table import FUNCTIONS, UNARY
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
 from offcut.errors import ParseError
@@ -107,8 +107,8 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
         divisor: Expr = draw(leaves(dtype, names, literal=False) | divisors(dtype))
         return Binary(draw(st.sampled_from(["//", "%"])), part(dtype), divisor)
     if kind == "unary":
-        floats = FLOAT_FUNCTIONS if dtype in FLOATS else ()
-        return Unary(draw(st.sampled_from(["neg", "abs", *floats])), part(dtype))
+        taken = [name for name in UNARY if dtype in FLOATS or FUNCTIONS[name].integers]
+        return Unary(draw(st.sampled_from(["neg", *taken])), part(dtype))
     if kind == "select":
         return Select(part("bool"), part(dtype), part(dtype))
     if kind == "cast":
