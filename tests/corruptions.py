@@ -8,9 +8,10 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, rewrite, substitute
 from offcut.core.program import (
+    LANE,
+    THREAD,
     Alloc,
     Choose,
-    Execution,
     For,
     If,
     Option,
@@ -68,9 +69,9 @@ def swapped(stmt: Stmt) -> Iterator[Body]:
 def marked(stmt: Stmt) -> Iterator[Body]:
     """A loop is marked to be shared by threads, or to run as lanes, whatever it carries."""
     if isinstance(stmt, For):
-        for mark in (Execution.PARALLEL, Execution.VECTOR):
-            if stmt.execution is not mark:
-                yield (replace(stmt, execution=mark),)
+        for mark in (THREAD, LANE):
+            if stmt.unit != mark:
+                yield (replace(stmt, unit=mark),)
 
 
 def as_lanes(stmt: Stmt) -> Iterator[Body]:
