@@ -25,9 +25,11 @@ from offcut.core.expr import (
     Var,
     walk,
 )
+from offcut.core.function_table import FUNCTIONS, UNARY
 from offcut.core.program import (
     Buffer,
     Choose,
+    Cover,
     For,
     Form,
     If,
@@ -43,7 +45,6 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
-from offcut.core.function_table import FUNCTIONS, UNARY
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
 from offcut.errors import ParseError
@@ -157,7 +158,7 @@ def statements(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> Stmt:
             draw(st.none() | exprs("bool", inner)),
             draw(FORMS),
             draw(ROLES),
-            draw(st.sampled_from([None, "fma", "avx512.f32 14×32"])),
+            draw(st.sampled_from([None, Cover("fma"), Cover("avx512.f32 14×32")])),
         )
     costs = exprs("float64", names, 2).filter(reads_nothing)
     options = st.builds(Option, st.sampled_from(["cut", "14×32"]), costs, blocks(names, depth - 1))

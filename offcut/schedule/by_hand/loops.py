@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, variables
+from offcut.core.integers import whole
 from offcut.core.sizes import MAX_SIZE
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.whole import whole
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact
 from offcut.polyhedral import Facts, Space
@@ -240,8 +240,8 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
 
 def run(target: Target, step: Run) -> Nests:
     """The loop over `axis` unrolled, vectorised or parallel."""
-    name = target.axis(step.execution.value, step.axis)
-    return target.nests.with_nest(_marked(target.nest, Mark(name, step.execution)))
+    name = target.axis(step.word, step.axis)
+    return target.nests.with_nest(_marked(target.nest, Mark(name, step.unit)))
 
 
 def bind(target: Target, step: Bind) -> Nests:
@@ -256,7 +256,7 @@ def bind(target: Target, step: Bind) -> Nests:
             because="a hardware index is a name",
             help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, bound=index)))
+    return target.nests.with_nest(_marked(target.nest, Mark(name, index)))
 
 
 def _marked(nest: Nest, mark: Mark) -> Nest:
