@@ -4,7 +4,7 @@ Nodes are frozen dataclasses: values that are compared by their fields, hashed, 
 `dataclasses.replace`. A program prints as source syntax and `offcut.parse` reads it back. The names here are
 stable: a release that renames one says so.
 
-    program      Program, Size, Buffer, Kind, Panels
+    program      Program, Size, Buffer, Kind, Layout; panels, words, order make layouts
     statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option; Role, Form, Execution
     expressions  Const, Var, Load, Binary, Unary, Cast, Select, Compare, Logic, Lookup, Reduce
     to read      walk, around, blocks, expressions, children, dtype_of, bound, free
@@ -35,6 +35,7 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
+from offcut.core.layout import Layout, order, panels, words
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -46,7 +47,6 @@ from offcut.core.program import (
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
@@ -263,12 +263,12 @@ __all__ = [
     "Form",
     "If",
     "Kind",
+    "Layout",
     "Let",
     "Load",
     "Logic",
     "Lookup",
     "Option",
-    "Panels",
     "Program",
     "Reduce",
     "Role",
@@ -289,8 +289,11 @@ __all__ = [
     "dtype_of",
     "expressions",
     "free",
+    "order",
+    "panels",
     "plain",
     "rewrite",
     "rewrite_expressions",
     "walk",
+    "words",
 ]
