@@ -26,9 +26,9 @@ from offcut.core.accesses import indices
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
 from offcut.core.layout import Layout, as_panels
 from offcut.core.program import (
+    LANE,
     Buffer,
     Choose,
-    Execution,
     For,
     Form,
     Kind,
@@ -169,7 +169,7 @@ class _Judge:
         return None
 
     def matched(self, store: Store, loop: For, around: tuple[For, ...]) -> CoveredSum | None:
-        if loop.execution is Execution.VECTOR:
+        if loop.unit == LANE:
             self.refusals.append(f"loop {loop.iter} runs as lanes of its own")
             return None
         reasons: list[str] = []
@@ -207,7 +207,7 @@ class _Judge:
         panels = as_panels(self.low.memory[b.buffer].layout)
         inside = [] if panels is None else [steps[b][panels.rows], steps[b][panels.columns]]
         constant = all(None not in of for of in steps.values())
-        plain = loop.execution is Execution.SERIAL
+        plain = loop.unit is None
         return constant and plain and not any(inside)
 
     def refusal(self, store: Store, found: Match, loop: For, around: tuple[For, ...]) -> str | None:
