@@ -25,6 +25,7 @@ from offcut.core.expr import (
     Var,
     walk,
 )
+from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -34,7 +35,6 @@ from offcut.core.program import (
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
@@ -51,7 +51,7 @@ from offcut.errors import ParseError
 n, m = Var("n"), Var("m")
 BUFFERS = (
     Buffer("A", "float32", (n, m), Kind.INPUT),
-    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, Panels(0, 1, 16)),
+    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, panels(16)),
     Buffer("T", "int32", (n,), Kind.LOCAL),
     Buffer("exp", "float64", (), Kind.PRIVATE),
     Buffer("C", "float32", (n, m), Kind.OUTPUT),
