@@ -26,6 +26,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.function_table import FUNCTIONS, UNARY
+from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -36,7 +37,6 @@ from offcut.core.program import (
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
@@ -52,7 +52,7 @@ from offcut.errors import ParseError
 n, m = Var("n"), Var("m")
 BUFFERS = (
     Buffer("A", "float32", (n, m), Kind.INPUT),
-    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, Panels(0, 1, 16)),
+    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, panels(16)),
     Buffer("T", "int32", (n,), Kind.LOCAL),
     Buffer("exp", "float64", (), Kind.PRIVATE),
     Buffer("C", "float32", (n, m), Kind.OUTPUT),
