@@ -319,7 +319,7 @@ def _elsewhere(name: str) -> str:
 
 def _has_polynomials(loop: For) -> bool:
     """Whether something in a loop evaluates one: an exponential, a logarithm, a power."""
-    functions = {*vector_math.FUNCTIONS, *wide_math.FUNCTIONS}
+    functions = {*vector_math.WRITERS, *wide_math.WRITERS}
     return any(
         isinstance(node, Unary | Binary) and node.op in functions
         for stmt in walk((loop,))
