@@ -242,7 +242,7 @@ class Layout:
         whole = np.zeros(room, array.dtype)
         whole[tuple(map(slice, array.shape))] = array
         parts = whole.reshape([count for of in split for _, count in of])
-        return self._moved(parts.transpose(order).reshape(counts))
+        return self._moved(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
     def taken(self, stored: Array, shape: Sequence[int]) -> Array:
         """Return the elements of an operand of that shape from their places."""
