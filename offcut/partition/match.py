@@ -214,7 +214,7 @@ def cover(
         return None
     columns = heights[found.columns][1] if found.columns is not None else 1
     fits = high <= kernel.max_rows and all(
-        kernel.repeats or kernel.columns_for(rows) >= columns
+        kernel.any_columns or kernel.columns_for(rows) >= columns
         for rows in range(max(low, 1), high + 1)
     )
     return kernel.name if fits else None

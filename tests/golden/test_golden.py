@@ -18,7 +18,7 @@ from offcut.core.program import Program
 from offcut.core.sizes import dim
 from offcut.describe.computation import Computation, computation
 from offcut.describe.intrinsic import decl_tensor_intrin, hardware_intrinsic
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.source import source
 from offcut.partition import EXACT, STRATEGIES, checked_request, cut, cut_program
 from offcut.schedule import create_schedule
@@ -68,8 +68,14 @@ def gemm() -> Microkernel:
     X, Y = oc.placeholder((14, 1), name="X"), oc.placeholder((1, 32), name="Y")
     d = oc.reduce_axis(1, "d")
     Z = oc.compute((14, 32), lambda r, c: oc.sum(X[r, d] * Y[d, c], axis=d), name="Z")
-    tiles = tuple(TileShape(rows, 32, 14.0, 20.0) for rows in range(1, 15))
-    return Microkernel("gemm_14x32", Z, "r", "c", tiles, frozenset({"c"}), 32, (("Y", panels(32)),))
+    tiles = tuple(TileShape((rows, 32), 14.0, 20.0) for rows in range(1, 15))
+    return Microkernel(
+        "gemm_14x32",
+        Z,
+        tiles,
+        predicates=frozenset({"c"}),
+        operands={"Y": Place(layout=panels(32))},
+    )
 
 
 CASES: dict[str, tuple[Callable[[], Computation], dict[str, int], dict[str, str]]] = {

@@ -14,7 +14,7 @@ from offcut.core.program import Tile, walk
 from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.partition import Match, all_matches, cut
 from offcut.partition.match import cover
 
@@ -24,8 +24,13 @@ def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Micro
     X, Y = oc.placeholder((4, dim("d")), name="X"), oc.placeholder((dim("d"), 8), name="Y")
     d = oc.reduce_axis(dim("d"), "d")
     Z = oc.compute((4, 8), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
-    tiles = (*(TileShape(rows, 8, 1.0, 4.0) for rows in (1, 2, 3, 4)), TileShape(2, 16, 1.0, 4.0))
-    return Microkernel(name, Z, "r", "c", tiles, frozenset({"c"}), 8, (("Y", panels(8)),))
+    tiles = (
+        *(TileShape((rows, 8), 1.0, 4.0) for rows in (1, 2, 3, 4)),
+        TileShape((2, 16), 1.0, 4.0),
+    )
+    return Microkernel(
+        name, Z, tiles, predicates=frozenset({"c"}), operands={"Y": Place(layout=panels(8))}
+    )
 
 
 KERNEL = outer_product()

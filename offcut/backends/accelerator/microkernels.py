@@ -19,7 +19,7 @@ from offcut.core.layout import Digit, Layout
 from offcut.core.program import Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
@@ -58,16 +58,13 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
             lambda i, j: sum_over(cast(a[i, k], "int32") * cast(b[j, k], "int32"), axis=k),
             name="C",
         ),
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles / terms, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=(
-            ("A", words(rows, terms, 1)),
-            ("B", words(columns, terms, 1)),
-            ("C", words(rows, columns, 1)),
-        ),
+        tiles=(TileShape((rows, columns), cycles / terms, 0.0),),
+        repeats=frozenset({"p"}),
+        operands={
+            "A": Place(layout=words(rows, terms, 1)),
+            "B": Place(layout=words(columns, terms, 1)),
+            "C": Place(layout=words(rows, columns, 1)),
+        },
         unit=MATRIX,
     )
 
@@ -89,12 +86,8 @@ def on_words(
     return Microkernel(
         name=name,
         computes=made,
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=tuple((operand, words(rows, columns, 1)) for operand in (*read, "C")),
+        tiles=(TileShape((rows, columns), cycles, 0.0),),
+        operands={operand: Place(layout=words(rows, columns, 1)) for operand in (*read, "C")},
         unit=unit,
     )
 
