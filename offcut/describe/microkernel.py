@@ -141,7 +141,7 @@ class Microkernel:
     computes    a tensor expression of any number of axes; a tile is compared with its accesses
     tiles       the tiles there are: `TileShape`, or (extents, cycles, startup)
     bounds      the extents of each axis, of reductions too: a literal, (least, most), or `multiples`; of
-                an axis that is not named, those of `computes`
+                an axis that is not named, those of the tiles, or of `computes`
     predicates  axes along which an instance may be off: it reads nothing and writes nothing
     repeats     axes along which one issue takes several of its tiles, or of its terms, one after the other
     operands    where operands, and the result, lie, by name; the others lie anywhere, at any strides
@@ -202,8 +202,10 @@ class Microkernel:
         tiles = tuple(self._tile(tile, len(definition.axes)) for tile in self.tiles)
         if not tiles:
             raise self._refused("it has no tiles")
+        ends = zip(*(tile.extents for tile in tiles), strict=True)
+        own = dict(zip(axes, (Extents(min(e), max(e)) for e in ends), strict=False))
         bounds = {
-            axis.name: self._extents(axis, self.bounds.get(axis.name))
+            axis.name: self._extents(axis, self.bounds.get(axis.name, own.get(axis.name)))
             for axis in (*definition.axes, *definition.reduce_axes)
         }
         for what, value in (

@@ -67,10 +67,10 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    TileAxis,
     substituted,
 )
 from offcut.core.program import walk as statements
+from offcut.core.sizes import MAX_SIZE
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.core.walking import around as paths
@@ -183,6 +183,7 @@ class Covered:
     loops    those of its reduction, outermost first
     turns    loops around these that it runs as well
     around   loops around those, in each iteration of which it is issued
+    rank     how many preferred ways to lay it were refused before
     start    "fresh": it starts from the neutral element itself; "reset": its reset does; "adds": it adds
              to what is there; "": it reduces nothing
     """
@@ -193,6 +194,7 @@ class Covered:
     turns: tuple[For, ...] = ()
     around: tuple[For, ...] = ()
     start: str = ""
+    rank: int = 0
 
     @property
     def loop(self) -> For:
@@ -269,6 +271,7 @@ def cover(
     wanted: Cover | None = None,
     *,
     at: Surroundings | None = None,
+    heights: Mapping[str, tuple[int, int]] | None = None,
     undecided: Collection[Question] = (),
     issued: Collection[str] = (),
 ) -> Coverage | Refusal:
@@ -276,6 +279,7 @@ def cover(
 
     wanted     which axis is which, and which array which operand; what it leaves out is found
     at         what stands around the tile; None: what the program shows
+    heights    the least and the greatest extent of axes of the tile, where more is known than `at` shows
     undecided  questions that are not asked, since their answers are not decided yet
     issued     axes of the microkernel along which its target issues it several times
     """
@@ -287,6 +291,7 @@ def cover(
         microkernel,
         wanted or Cover(microkernel.name),
         at or Surroundings.of(tile, program),
+        heights or {},
         frozenset(undecided),
         frozenset(issued),
     ).coverage()
@@ -312,8 +317,12 @@ def matches(
         for summed in _assignments(microkernel.reduce_axes, reduced):
             mapping = {**own, **summed}
             for operands in pairings:
-                if all(_steps(mine, theirs, mapping) is not None for mine, theirs in operands):
-                    loads = tuple((m.buffer, t) for m, t in operands if isinstance(t, Load) and isinstance(m, Load))
+                if _moves_alike(operands, mapping):
+                    loads = tuple(
+                        (m.buffer, t)
+                        for m, t in operands
+                        if isinstance(t, Load) and isinstance(m, Load)
+                    )
                     yield Match(microkernel, tuple(mapping.items()), loads)
 
 
@@ -325,15 +334,42 @@ def all_matches(stage: Stage, microkernels: Sequence[Microkernel]) -> Iterator[M
         yield from matches(kernel, stage.value, stage.reducer, axes, reduced)
 
 
-def fits(
-    match: Match, heights: Mapping[str, tuple[int, int]], masked: Collection[str] = ()
-) -> Refusal | None:
-    """Why no tile of a microkernel holds these extents; None where there is one for each.
+def first_cover(
+    tile: Tile,
+    program: Program,
+    microkernels: Sequence[Microkernel],
+    heights: Mapping[str, tuple[int, int]],
+) -> Cover | None:
+    """Return the cover of a tile that was cut by one of `microkernels`; None where there is none.
 
-    heights  the least and the greatest extent of each axis of the tile
-    masked   axes along which instances may be off
+    The statement that comes first is covered, in the preferred way before others, by the microkernel that
+    comes first. Memories, layouts and units are not decided yet.
     """
-    return _extents(match, heights, frozenset(masked), frozenset())
+    at = Surroundings((), lambda expr: _interval(expr, {}))
+    best: tuple[tuple[int, bool, int], Cover] | None = None
+    for number, kernel in enumerate(microkernels):
+        found = cover(tile, program, kernel, at=at, heights=heights, undecided=BEFORE_STAGING)
+        if isinstance(found, Refusal):
+            continue
+        place, one = next((n, p) for n, p in enumerate(found.parts) if isinstance(p, Covered))
+        key = place, one.rank > 0, number
+        if best is None or key < best[0]:
+            best = key, found.cover
+    return None if best is None else best[1]
+
+
+def match_cover(
+    tile: Tile, program: Program, match: Match, heights: Mapping[str, tuple[int, int]]
+) -> Cover | None:
+    """Return the cover of a tile that was cut for `match`; None where the microkernel does not run it so."""
+    axes = tuple((name, iterator) for name, iterator in match.axes if iterator is not None)
+    wanted = Cover(match.microkernel.name, axes)
+    at = Surroundings((), lambda expr: _interval(expr, {}))
+    undecided = BEFORE_STAGING
+    found = cover(
+        tile, program, match.microkernel, wanted, at=at, heights=heights, undecided=undecided
+    )
+    return None if isinstance(found, Refusal) else found.cover
 
 
 class _Judge:
@@ -346,11 +382,13 @@ class _Judge:
         kernel: Microkernel,
         wanted: Cover,
         at: Surroundings,
+        heights: Mapping[str, tuple[int, int]],
         undecided: frozenset[Question],
         issued: frozenset[str],
     ) -> None:
         self.tile, self.program, self.kernel, self.wanted = tile, program, kernel, wanted
         self.at, self.undecided, self.issued = at, undecided, issued
+        self.heights = heights
         self.axes = {axis.iter: axis for axis in tile.axes}
         self.padded = tile.form is Form.PAD
         self.refusals: list[Refusal] = []
@@ -369,16 +407,24 @@ class _Judge:
                 parts.append(stmt)
                 continue
             if part.start and parts and _starts(parts[-1], part):
-                parts[-1] = None
-                start = "reset" if self.kernel.accumulate == "adds" else "fresh"
-                part = replace(part, start=start)
+                if not part.around and all(map(is_run, part.turns)):
+                    parts[-1] = None
+                    start = "reset" if self.kernel.accumulate == "adds" else "fresh"
+                    part = replace(part, start=start)
+                elif self.kernel.reset is not None:
+                    store = self.tile.body[len(parts) - 1]
+                    assert isinstance(store, Store)
+                    parts[-1] = Covered(store, replace(part.match, operands=()), start="reset")
             parts.append(part)
         found = [part for part in parts if isinstance(part, Covered)]
         if not found:
             reset = self.reset()
             if reset is not None:
                 return reset
-            none = Refusal(Question.TERM, "it has no sum" if self.kernel.reducer else "it is not what it computes")
+            none = Refusal(
+                Question.TERM,
+                "it has no sum" if self.kernel.reducer else "it is not what it computes",
+            )
             return self.refusals[0] if self.refusals else none
         refusal = self.of_start(parts, found) or self.of_inside(found) or self.of_unit()
         if refusal is not None:
@@ -415,8 +461,10 @@ class _Judge:
             return None
         if any(loop.unit is not None for loop in nest):
             marked = next(loop for loop in nest if loop.unit is not None)
-            because = f"loop {marked.iter} runs as lanes of its own" if marked.unit == "lane" else (
-                f"loop {marked.iter} is run by {marked.unit}"
+            because = (
+                f"loop {marked.iter} runs as lanes of its own"
+                if marked.unit == "lane"
+                else (f"loop {marked.iter} is run by {marked.unit}")
             )
             self.refusals.append(Refusal(Question.BOUNDS, because))
             return None
@@ -432,7 +480,7 @@ class _Judge:
         values: dict[str, Expr] = {}
         for loop in nest:
             lo, hi = (substitute(bound, values) for bound in (loop.lo, loop.hi))
-            moving = ix.const(0)
+            moving: Expr = ix.const(0)
             for atom, factor in ix.linear(lo).terms:
                 if variables(atom) & self.axes.keys():
                     moving = ix.add(moving, ix.mul(factor, atom))
@@ -442,22 +490,22 @@ class _Judge:
         moved = {name: value for name, value in values.items() if value != Var(name)}
         if moved:
             inner = substituted(inner, moved)
-        (store,) = inner
-        assert isinstance(store, Store)
-        return store, loops
+        (moved_store,) = inner
+        assert isinstance(moved_store, Store)
+        return moved_store, loops
 
     def judged(
         self, store: Store, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Covered | None:
         """A store and the loops of its sum as the microkernel computes them; None where it does not."""
         reasons: list[Refusal] = []
-        for match in self.ways(store, loops):
+        for rank, match in enumerate(self.ways(store, loops)):
             refusal = self.refusal(store, match, loops, around)
             if refusal is None:
                 start = "adds" if self.kernel.reducer else ""
                 turns = self.turns(match, loops, around)
                 left = around[: len(around) - len(turns)]
-                return Covered(store, match, loops, turns, left, start)
+                return Covered(store, match, loops, turns, left, start, rank)
             reasons.append(refusal)
         if reasons:
             self.refusals.append(reasons[0])
@@ -476,7 +524,7 @@ class _Judge:
         if result != store.buffer:
             return
         for match in matches(self.kernel, value, reducer, list(self.axes), [x.iter for x in loops]):
-            as_said = all(axes.get(name, iterator) == iterator for name, iterator in match.axes)
+            as_said = not axes or all(axes.get(name) == iterator for name, iterator in match.axes)
             same = all(names.get(name, load.buffer) == load.buffer for name, load in match.operands)
             if as_said and same:
                 yield match
@@ -585,7 +633,7 @@ class _Judge:
         heights: dict[str, tuple[float, float]] = {}
         masked: set[str] = set()
         for name, axis in self.axes.items():
-            heights[name] = self.at.range_of(axis.extent)
+            heights[name] = self.heights.get(name) or self.at.range_of(axis.extent)
             if not self.padded and any(limits(self.tile, name)):
                 masked.add(name)
         for loop in loops:
@@ -622,7 +670,8 @@ class _Judge:
         """Why an operand lies where the microkernel cannot find it."""
         if Question.MEMORY in self.undecided:
             return None
-        for name, load in (*match.operands, (self.kernel.computes.name, store)):
+        both: tuple[tuple[str, Load | Store], ...] = match.operands
+        for name, load in (*both, (self.kernel.computes.name, store)):
             place = self.kernel.place_of(name)
             private = self.program.buffer(load.buffer).kind is Kind.PRIVATE
             if private and not place.memories and load is not store:
@@ -630,7 +679,9 @@ class _Judge:
             lies = self.memory_of(load.buffer)
             if place.memories and lies not in place.memories:
                 takes = " or ".join(place.memories)
-                because = f"{load.buffer} lies in {lies}, and {self.kernel.name} has {name} in {takes}"
+                because = (
+                    f"{load.buffer} lies in {lies}, and {self.kernel.name} has {name} in {takes}"
+                )
                 return Refusal(Question.MEMORY, because)
         return None
 
@@ -662,11 +713,13 @@ class _Judge:
         because = f"{_shown(store)} does not lie side by side along {iterator}"
         return Refusal(Question.LAYOUT, because)
 
-    def of_operand(
-        self, name: str, load: Load, match: Match, loops: tuple[For, ...]
-    ) -> str | None:
+    def of_operand(self, name: str, load: Load, match: Match, loops: tuple[For, ...]) -> str | None:
         """Why an operand does not lie as the microkernel reads it."""
-        place, buffer, shown = self.kernel.place_of(name), self.program.buffer(load.buffer), format_expr(load)
+        place, buffer, shown = (
+            self.kernel.place_of(name),
+            self.program.buffer(load.buffer),
+            format_expr(load),
+        )
         layout, iterator = buffer.layout, match.axis(place.beside)
         if layout is None:
             if place.layout is not None and not self.is_derivable(place, name, buffer):
@@ -691,9 +744,7 @@ class _Judge:
             return True
         return place.by == "plain" and name == self.kernel.packed and self.kernel.interleave == 1
 
-    def is_packed(
-        self, layout: Panels, buffer: Buffer, load: Load, loops: tuple[For, ...]
-    ) -> bool:
+    def is_packed(self, layout: Panels, buffer: Buffer, load: Load, loops: tuple[For, ...]) -> bool:
         """Whether an operand lies in panels as the microkernel reads them, from the first term on, zeros past the last."""
         kernel, loop = self.kernel, loops[-1]
         shape = (kernel.panel, kernel.interleave, kernel.multiple)
@@ -731,8 +782,14 @@ class _Judge:
                 because = f"{_shown(one.store)} is added to what was there before, and {kernel.name} starts from {_neutral(one.store, kernel)}"
                 return Refusal(Question.START, because)
         left = next((part for part in parts if not isinstance(part, Covered | None)), None)
-        if left is not None and kernel.unit != CORE:
-            because = f"{format_stmt(left)} is not of {kernel.name}, which runs on a {kernel.unit}"
+        whole = kernel.at_once > 1 and any(
+            isinstance(stmt, Store) and stmt.reduce is not None
+            for part in parts
+            if not isinstance(part, Covered | None)
+            for stmt in statements((part,))
+        )
+        if left is not None and (kernel.unit != CORE or whole):
+            because = f"{format_stmt(left)} is not of {kernel.name}, which runs all of a tile"
             return Refusal(Question.TERM, because)
         return None
 
@@ -754,7 +811,9 @@ class _Judge:
             return None
         bound = [s.unit for s in self.at.path if isinstance(s, For) and s.unit in LOOP_UNITS]
         if self.tile.unit is not None and self.tile.unit != unit:
-            return Refusal(Question.UNIT, f"the tile is run by {self.tile.unit}, and it runs on a {unit}")
+            return Refusal(
+                Question.UNIT, f"the tile is run by {self.tile.unit}, and it runs on a {unit}"
+            )
         if unit not in LOOP_UNITS or unit == "thread":
             return None
         if not bound or bound[-1] != unit:
@@ -766,10 +825,18 @@ class _Judge:
         """The tile as the reset of the microkernel: it stores where its sums start, and does no more."""
         kernel = self.kernel
         match self.tile.body:
-            case (Store(reduce=None) as store,) if kernel.reset is not None and _is_start(store.value, kernel):
+            case (Store(reduce=None) as store,) if kernel.reset is not None and _is_start(
+                store.value, kernel
+            ):
                 result = Match(kernel, self.own_axes(store), ())
                 found = Covered(store, result, start="reset")
-                refusal = self.of_type(store) or self.of_extents(result, ()) or self.of_moves(store, result, ()) or self.of_memory(store, result) or self.of_unit()
+                refusal = (
+                    self.of_type(store)
+                    or self.of_extents(result, ())
+                    or self.of_moves(store, result, ())
+                    or self.of_memory(store, result)
+                    or self.of_unit()
+                )
                 if refusal is not None:
                     return refusal
                 cover = self.as_cover([found])
@@ -791,13 +858,13 @@ class _Judge:
 
     def as_cover(self, found: Sequence[Covered]) -> Cover:
         """What is kept on the tile."""
-        first = found[0]
+        first = next((one for one in found if one.match.operands), found[0])
         axes = tuple((a, b) for a, b in first.match.axes if b is not None)
-        operands = tuple((name, load.buffer) for name, load in first.match.operands)
-        whole = all(one.start != "adds" for one in found)
-        name = self.kernel.name if whole else self.kernel.update or self.kernel.name
+        operands = dict((name, load.buffer) for name, load in first.match.operands)
+        starts = any(one.start != "adds" for one in found)
+        name = self.kernel.name if starts else self.kernel.update or self.kernel.name
         result = self.kernel.computes.name, first.store.buffer
-        return Cover(name, axes, (*operands, result))
+        return Cover(name, axes, (*operands.items(), result))
 
 
 def is_multiple(value: Expr, of: int) -> bool:
@@ -815,7 +882,9 @@ Pairing: TypeAlias = tuple[tuple[Expr, Expr], ...]
 def _pairings(kernel: Microkernel, value: Expr) -> Iterator[Pairing]:
     """Every way in which the term of a microkernel is `value`, node by node."""
     body = kernel.definition.body
-    immediate = {t.name for t in kernel.definition.reads if kernel.place_of(t.name).by == "immediate"}
+    immediate = {
+        t.name for t in kernel.definition.reads if kernel.place_of(t.name).by == "immediate"
+    }
     for found in _unify(body.value if isinstance(body, Reduce) else body, value, immediate):
         buffers: dict[str, Expr] = {}
         same = all(
@@ -833,7 +902,7 @@ def _unify(mine: Expr, theirs: Expr, immediate: Collection[str]) -> Iterator[Pai
             yield ()
         case Load(), Load() if mine.dtype == theirs.dtype:
             yield ((mine, theirs),)
-        case Var(), Expr() if dtype_of(theirs) == "index":
+        case Var(), _ if dtype_of(theirs) == "index":
             yield ((mine, theirs),)
         case Binary(op, a, b), Binary(other, x, y) if op == other:
             orders = [(x, y), (y, x)] if op in _COMMUTE else [(x, y)]
@@ -920,7 +989,7 @@ def _steps(
     moved: dict[str, tuple[int, ...]] = {}
     for name, iterator in mapping.items():
         if iterator is not None:
-            steps = [coefficient(part, iterator) for part in theirs.index]
+            steps = tuple(coefficient(part, iterator) for part in theirs.index)
             if None in steps:
                 return None
             moved[name] = tuple(step or 0 for step in steps)
@@ -929,29 +998,51 @@ def _steps(
     found: dict[int, tuple[int, ...]] = {}
     left = dict(moved)
     while left:
-        for name, steps in left.items():
-            places = [d for d, factor in enumerate(factors) if factor[name]]
-            open_places = [d for d in places if d not in found]
-            if len(open_places) <= 1:
-                break
-        else:
+        axis = next((name for name in left if len(_open(factors, name, found)) <= 1), None)
+        if axis is None:
             return None
-        del left[name]
-        rest = list(steps)
-        for d in places:
-            if d in found:
-                rest = [r - factors[d][name] * u for r, u in zip(rest, found[d], strict=True)]
-        if not open_places:
-            if any(rest):
-                return None
-            continue
-        factor = factors[open_places[0]][name]
-        if any(r % factor for r in rest):
+        rest = left.pop(axis)
+        for d, own in found.items():
+            rest = tuple(r - factors[d][axis] * u for r, u in zip(rest, own, strict=True))
+        unknown = _open(factors, axis, found)
+        factor = factors[unknown[0]][axis] if unknown else 0
+        if any(r % factor for r in rest) if factor else any(rest):
             return None
-        found[open_places[0]] = tuple(r // factor for r in rest)
+        if factor:
+            found[unknown[0]] = tuple(r // factor for r in rest)
     if any(steps == zero for steps in found.values()):
         return None
     return tuple(found.get(d, zero) for d in range(len(mine.index)))
+
+
+def _moves_alike(operands: Pairing, mapping: Mapping[str, str | None]) -> bool:
+    """Whether there is one linear map for each operand, by which all its elements are those of one array."""
+    first: dict[str, tuple[Load, Load, tuple[tuple[int, ...], ...]]] = {}
+    for mine, theirs in operands:
+        steps = _steps(mine, theirs, mapping)
+        if steps is None:
+            return False
+        if not (isinstance(mine, Load) and isinstance(theirs, Load)):
+            continue
+        own, of, known = first.setdefault(mine.buffer, (mine, theirs, steps))
+        if of.buffer != theirs.buffer or known != steps:
+            return False
+        apart = [ix.literal(ix.sub(a, b)) for a, b in zip(mine.index, own.index, strict=True)]
+        there = [ix.literal(ix.sub(a, b)) for a, b in zip(theirs.index, of.index, strict=True)]
+        moved = [
+            sum((n or 0) * u[d] for n, u in zip(apart, steps, strict=True))
+            for d in range(len(there))
+        ]
+        if None in apart or there != moved:
+            return False
+    return True
+
+
+def _open(
+    factors: Sequence[Mapping[str, int]], name: str, found: Mapping[int, object]
+) -> list[int]:
+    """The dimensions that an axis moves, of those whose steps are not found yet."""
+    return [d for d, factor in enumerate(factors) if factor[name] and d not in found]
 
 
 def _extents(
@@ -973,77 +1064,71 @@ def _extents(
         if iterator is None:
             continue
         if iterator in masked and name not in kernel.predicates:
-            because = f"some of {iterator} may be off, and {kernel.name} has no predicate along {name}"
+            because = (
+                f"some of {iterator} may be off, and {kernel.name} has no predicate along {name}"
+            )
             return Refusal(Question.EXTENTS, because)
         low, high = heights.get(iterator, (0, inf))
-        extents = kernel.extents_of(name)
-        several = name in kernel.repeats or name in issued
-        step = extents.only or extents.multiple_of
-        if name in kernel.predicates or (several and name in issued):
-            pass
-        elif several:
-            divides = (multiples or {}).get(iterator) if low != high else int(low)
-            if divides is None or divides % step:
-                shown = int(low) if low == high else iterator
-                because = f"{shown} along {iterator} is no multiple of its {step}" if low == high else f"the extent of {iterator} is not known to be a multiple of its {step}"
-                return Refusal(Question.EXTENTS, because)
-        elif name in kernel.reduce_axes and not (low == high and low in extents):
-            if extents.only is None and low >= extents.least and high <= extents.most:
-                continue
-            if extents.only is None and extents.least <= 1 and high == inf:
-                continue
-            shown = f"{int(low)}" if low == high else f"{low} to {high}"
-            return Refusal(Question.EXTENTS, f"{iterator} has {shown} terms, and {kernel.name} takes {extents}")
-    return _tiles(match, heights, issued)
+        divisor = (multiples or {}).get(iterator, 1) if low != high else int(low)
+        if name not in kernel.predicates and name not in issued:
+            because = _no_extent(kernel, name, (max(low, 0), high), divisor)
+            if because:
+                return Refusal(Question.EXTENTS, because.format(iterator))
+    return _no_tile(match, heights, issued)
 
 
-def _tiles(
+def _no_extent(kernel: Microkernel, name: str, ends: tuple[float, float], divisor: int) -> str:
+    """Why an axis of a microkernel cannot be as long, with {} for its iterator; "" where it can."""
+    extents, (low, high) = kernel.extents_of(name), ends
+    step = extents.only or extents.multiple_of
+    shown = str(int(low)) if low == high else f"from {int(low)} to {high}"
+    if name in kernel.repeats:
+        return "" if divisor % step == 0 else f"{{}} is {shown} long, and no multiple of {step}"
+    most = inf if extents.most == MAX_SIZE else extents.most
+    if extents.least <= low and high <= most and divisor % extents.multiple_of == 0:
+        return ""
+    return f"{{}} is {shown} long, and {kernel.name} takes {extents}"
+
+
+def _no_tile(
     match: Match, heights: Mapping[str, tuple[float, float]], issued: frozenset[str]
 ) -> Refusal | None:
-    """Why there is no tile for each combination of extents."""
+    """Why there is no tile for some combination of extents; None where there is one for each."""
     kernel = match.microkernel
-    open_axes = [
-        (position, name, match.axis(name))
-        for position, name in enumerate(kernel.axes)
-        if name not in kernel.repeats and name not in issued
-    ]
     ranges: list[range] = []
-    for position, name, iterator in open_axes:
+    alone: list[tuple[int, str]] = []
+    for position, name in enumerate(kernel.axes):
+        if name in kernel.repeats or name in issued:
+            continue
+        iterator = match.axis(name)
         low, high = (1, 1) if iterator is None else heights.get(iterator, (0, inf))
         most = max(tile.extents[position] for tile in kernel.tiles)
         if high > most:
             shown = f"up to {int(high)}" if high < inf else "any number of"
-            return Refusal(
-                Question.EXTENTS,
-                f"{shown} instances along {iterator} are more than its {most}",
-                f"{iterator} = {most + 1}" if low < most < high else "",
-            )
-        first = max(int(low), 1)
-        last = position == len(kernel.axes) - 1
-        ranges.append(range(int(high), int(high) + 1) if last and name in kernel.predicates and high else range(first, max(int(high), first) + 1))
-    combinations = 1
-    for one in ranges:
-        combinations *= len(one)
-    if combinations > _MAX_HEIGHTS:
-        return Refusal(Question.EXTENTS, f"there are {combinations} combinations of its extents")
-    for extents in product(*ranges):
+            because = f"{shown} instances along {iterator} are more than its {most}"
+            witness = f"{iterator} = {most + 1}" if low < high < inf else ""
+            return Refusal(Question.EXTENTS, because, witness)
+        last = position == len(kernel.axes) - 1 and name in kernel.predicates
+        first = max(int(high if last else low), 1)  # what holds the most columns holds fewer
+        ranges.append(range(first, max(int(high), first) + 1))
+        alone.append((position, name))
+    for number, extents in enumerate(product(*ranges)):
         tiles = list(kernel.tiles)
-        for (position, name, _), extent in zip(open_axes, extents, strict=True):
+        for (position, name), extent in zip(alone, extents, strict=True):
             exact = [tile for tile in tiles if tile.extents[position] == extent]
             larger = [tile for tile in tiles if tile.extents[position] > extent]
             last = position == len(kernel.axes) - 1
-            tiles = exact or (larger if name in kernel.predicates else [])
-            if last and name in kernel.predicates:
-                tiles = exact + larger
-        if not tiles:
-            shown = "×".join(str(extent) for extent in extents)
-            return Refusal(Question.EXTENTS, f"it has no tile of {shown}")
+            tiles = exact + larger if last and name in kernel.predicates else exact
+            if not exact and name in kernel.predicates:
+                tiles = larger
+        if not tiles or number > _MAX_HEIGHTS:
+            return Refusal(Question.EXTENTS, f"it has no tile of {'×'.join(map(str, extents))}")
     return None
 
 
 def _starts(stmt: Covered | Stmt | None, covered: Covered) -> bool:
-    """Whether `stmt` stores what a sum starts from at its element, and the sum is one issue of the microkernel."""
-    if not isinstance(stmt, Store) or covered.around or not all(map(is_run, covered.turns)):
+    """Whether `stmt` stores what a sum starts from at its element."""
+    if not isinstance(stmt, Store):
         return False
     same = list(map(ix.simplify, stmt.index)) == list(map(ix.simplify, covered.store.index))
     here = stmt.buffer == covered.store.buffer and stmt.reduce is None and same
@@ -1059,7 +1144,9 @@ def _is_start(value: Expr, kernel: Microkernel) -> bool:
 
 
 def _neutral(store: Store, kernel: Microkernel) -> str:
-    return format_expr(Const(neutral(store.reduce or "sum", kernel.computes.dtype), kernel.computes.dtype))
+    return format_expr(
+        Const(neutral(store.reduce or "sum", kernel.computes.dtype), kernel.computes.dtype)
+    )
 
 
 def is_run(loop: For) -> bool:

@@ -24,6 +24,7 @@ from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
+START = "gemm_reset"
 
 
 def words(rows: int, columns: int, across: int) -> Layout:
@@ -60,6 +61,8 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
         ),
         tiles=(TileShape((rows, columns), cycles / terms, 0.0),),
         repeats=frozenset({"p"}),
+        accumulate="adds",
+        reset=START,
         operands={
             "A": Place(layout=words(rows, terms, 1)),
             "B": Place(layout=words(columns, terms, 1)),
@@ -116,7 +119,6 @@ _NAMES = {
     "abs": "alu_absolute",
     "sum": "alu_add",
 }
-START = "gemm_reset"
 
 
 def product_name(spec: Spec) -> str:

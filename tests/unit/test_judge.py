@@ -15,8 +15,7 @@ from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
 from offcut.describe.microkernel import Microkernel, Place, TileShape
-from offcut.partition import Match, all_matches, cut
-from offcut.partition.match import cover
+from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover, cut
 
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
@@ -190,11 +189,24 @@ def test_every_tile_that_a_register_tile_holds_is_covered_tails_too() -> None:
     assert covers({"i": 4, "j": 8}, "balance") == ["outer"] * 4
 
 
+PRODUCT = """program product
+size n in 0:64
+input A: float32[64, n]
+input B: float32[n, 64]
+output C: float32[64, 64]
+tile i in 0 +: 4, j in 0 +: 8{where}
+  C[i, j] = 0.0
+  for k in 0:n
+    C[i, j] += A[i, k] * B[k, j]
+"""
+
+
 def covered(heights: dict[str, tuple[int, int]], masked: str = "") -> bool:
-    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
-    found = matched(c)
-    assert found is not None
-    return cover(found, heights, frozenset(masked), {}) == "outer"
+    where = f" where {masked} < n  @mask" if masked else ""
+    program = oc.parse(PRODUCT.format(where=where))
+    (tile,) = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    found = cover(tile, program, KERNEL, heights=heights, undecided=BEFORE_STAGING)
+    return isinstance(found, Coverage)
 
 
 def test_a_way_covers_a_tile_where_one_register_tile_holds_it_at_every_height() -> None:
