@@ -359,6 +359,16 @@ class Microkernel:
         name = self.operand_along(self.columns)
         return name if self.layout_of(name) is not None else ""
 
+    def layout_on(self, rows: int, columns: int) -> Layout | None:
+        """Return the layout of an array that it reads as the packed operand, None where it packs none.
+
+        rows, columns  axes of the array that its terms and its columns run along
+        """
+        layout = self.layout_of(self.packed)
+        if layout is None or len(layout.multiple) != 2:
+            return None
+        return layout.on(*((rows, columns) if self._depth == 0 else (columns, rows)))
+
     @property
     def panel(self) -> int:
         """What cuts of the columns are a multiple of, in columns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import assert_never
 
 from offcut.core.expr import (
@@ -34,6 +35,7 @@ from offcut.core.program import (
     Tile,
     Token,
 )
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.marks import loop_marks, sync_text, tile_marks
 
 # Binding strength, weakest first; a child of a weaker one is put in parentheses.
@@ -177,13 +179,7 @@ def format_size(size: Size) -> str:
 
 
 def _buffer(buffer: Buffer) -> str:
-    layout = ""
-    if buffer.layout is not None:
-        p = buffer.layout
-        numbers = [p.rows, p.columns, p.width]
-        if (p.interleave, p.multiple) != (1, 1):
-            numbers += [p.interleave, p.multiple]
-        layout = f" @panels({', '.join(map(str, numbers))})"
+    layout = "" if buffer.layout is None else f" @{format_layout(buffer.layout)}"
     if buffer.scope is not None:
         layout += f" @scope({buffer.scope})"
     if buffer.finite:
@@ -248,3 +244,22 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
 def _block(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
     for stmt in body:
         yield from _lines(stmt, indent)
+
+
+_MOST = 60  # characters
+
+
+def shown(value: object) -> str:
+    """A value in one line of at most 60 characters and a mark that more follow: a node as its source says it, a statement by its first line."""
+    text = _text(value)
+    line = next(iter(text.splitlines()), "")[:_MOST]
+    return line if line == text else f"{line}…"
+
+
+def _text(value: object) -> str:
+    with suppress(Exception):  # a node made by hand may hold what is none
+        if isinstance(value, Expr):
+            return format_expr(value)
+        if isinstance(value, Stmt):
+            return format_head(value)
+    return repr(value)
