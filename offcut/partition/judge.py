@@ -47,12 +47,14 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    loads,
     reads_memory,
     rebuild,
     substitute,
     variables,
 )
 from offcut.core.intervals import combined
+from offcut.core.layout import Layout, as_panels
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -62,7 +64,6 @@ from offcut.core.program import (
     Form,
     Kind,
     Let,
-    Panels,
     Program,
     Stmt,
     Store,
@@ -71,6 +72,7 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.sizes import MAX_SIZE
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.core.walking import around as paths
@@ -230,10 +232,12 @@ class Surroundings:
 
     path      the statements around it, outermost first
     range_of  the least and the greatest value of an index expression there
+    is_held   whether each instance holds its own element of a buffer, which has no address
     """
 
     path: tuple[Stmt, ...]
     range_of: Callable[[Expr], tuple[float, float]]
+    is_held: Callable[[Buffer], bool] = lambda buffer: buffer.kind is Kind.PRIVATE
 
     @classmethod
     def of(cls, tile: Tile, program: Program) -> Surroundings:
@@ -459,18 +463,14 @@ class _Judge:
             return None
         if (inner.reduce is None) != (self.kernel.reducer is None) and summed:
             return None
-        if any(loop.unit is not None for loop in nest):
-            marked = next(loop for loop in nest if loop.unit is not None)
-            because = (
-                f"loop {marked.iter} runs as lanes of its own"
-                if marked.unit == "lane"
-                else (f"loop {marked.iter} is run by {marked.unit}")
-            )
-            self.refusals.append(Refusal(Question.BOUNDS, because))
-            return None
+        cut = len(nest) - summed
+        for loop in nest[cut:]:
+            if loop.unit in LOOP_UNITS and loop.unit != "thread":
+                what = "as lanes of its own" if loop.unit == "lane" else f"on each {loop.unit}"
+                self.refusals.append(Refusal(Question.BOUNDS, f"loop {loop.iter} runs {what}"))
+                return None
         if self.wanted.axes:
             inner, nest = self.counted_from_axes(inner, nest)
-        cut = len(nest) - summed
         return self.judged(inner, tuple(nest[cut:]), tuple(nest[:cut]))
 
     def counted_from_axes(self, store: Store, nest: Sequence[For]) -> tuple[Store, list[For]]:
@@ -584,8 +584,8 @@ class _Judge:
             steps = [coefficient(part, loop.iter) for part in load.index]
             if None in steps:
                 return False
-            layout = self.program.buffer(load.buffer).layout
-            if layout is not None and (steps[layout.rows] or steps[layout.columns]):
+            panels = as_panels(self.layout_at(load.buffer))
+            if panels is not None and (steps[panels.rows] or steps[panels.columns]):
                 return False
         return loop.unit is None
 
@@ -673,8 +673,8 @@ class _Judge:
         both: tuple[tuple[str, Load | Store], ...] = match.operands
         for name, load in (*both, (self.kernel.computes.name, store)):
             place = self.kernel.place_of(name)
-            private = self.program.buffer(load.buffer).kind is Kind.PRIVATE
-            if private and not place.memories and load is not store:
+            held = self.at.is_held(self.program.buffer(load.buffer))
+            if held and not place.memories and load is not store:
                 return Refusal(Question.MEMORY, "an operand lies in registers")
             lies = self.memory_of(load.buffer)
             if place.memories and lies not in place.memories:
@@ -692,6 +692,13 @@ class _Judge:
                 return stmt.memory
         return self.program.buffer(buffer).scope or MAIN
 
+    def layout_at(self, buffer: str) -> Layout | None:
+        """The layout of a buffer where the tile stands; None where none is stated."""
+        for stmt in reversed(self.at.path):
+            if isinstance(stmt, Alloc) and stmt.buffer == buffer and stmt.layout is not None:
+                return stmt.layout
+        return self.program.buffer(buffer).layout
+
     def of_layout(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
         """Why operands and the result do not lie as the microkernel reads and writes them."""
         if Question.LAYOUT in self.undecided:
@@ -704,11 +711,17 @@ class _Judge:
 
     def of_result(self, store: Store, match: Match) -> Refusal | None:
         """Why the result does not lie as the microkernel writes it."""
-        place = self.kernel.place_of(self.kernel.computes.name)
-        buffer, iterator = self.program.buffer(store.buffer), match.axis(place.beside)
-        if iterator is None or buffer.kind is Kind.PRIVATE or self.padded:
+        name = self.kernel.computes.name
+        place, layout = self.kernel.place_of(name), self.layout_at(store.buffer)
+        iterator = match.axis(place.beside)
+        if layout is not None and as_panels(layout) is None:
+            if place.layout is not None and self.is_laid(name, store.index, match, layout):
+                return None
+            because = f"{_shown(store)} lies as {format_layout(layout)}"
+            return Refusal(Question.LAYOUT, because)
+        if iterator is None or self.at.is_held(self.program.buffer(store.buffer)) or self.padded:
             return None
-        if buffer.layout is None and row_spacing(store.index, iterator, 2, 1) == NEXT:
+        if layout is None and row_spacing(store.index, iterator, 2, 1) == NEXT:
             return None
         because = f"{_shown(store)} does not lie side by side along {iterator}"
         return Refusal(Question.LAYOUT, because)
@@ -720,7 +733,7 @@ class _Judge:
             self.program.buffer(load.buffer),
             format_expr(load),
         )
-        layout, iterator = buffer.layout, match.axis(place.beside)
+        layout, iterator = self.layout_at(load.buffer), match.axis(place.beside)
         if layout is None:
             if place.layout is not None and not self.is_derivable(place, name, buffer):
                 return f"{shown} is not packed as it reads it"
@@ -729,12 +742,38 @@ class _Judge:
             return f"{shown} does not lie side by side along {iterator}"
         if place.layout is None:
             return f"{shown} is packed, and its rows are read one step apart"
-        if name != self.kernel.packed or not self.is_packed(layout, buffer, load, loops):
+        if not (
+            self.is_packed(layout, buffer, load, loops)
+            if name == self.kernel.packed and place.by == "plain"
+            else self.is_laid(name, load.index, match, layout)
+        ):
             return f"{shown} is not packed as it reads it"
-        columns = match.columns
-        if columns is not None and load.index[layout.columns] != Var(columns):
+        panels, columns = as_panels(layout), match.columns
+        if (
+            panels is not None
+            and columns is not None
+            and load.index[panels.columns] != Var(columns)
+        ):
             return f"{shown} does not lie side by side along {columns}"
         return None
+
+    def is_laid(self, name: str, index: Sequence[Expr], match: Match, layout: Layout) -> bool:
+        """Whether a stated layout is the declared one, each of its axes an axis of the array."""
+        declared = self.kernel.layout_of(name)
+        own = next(
+            (load.index for load, _ in loads(self.kernel.definition.body) if load.buffer == name),
+            tuple(Var(axis) for axis in self.kernel.axes),
+        )
+        axes: list[int] = []
+        for part in own:
+            iterator = match.axis(part.name) if isinstance(part, Var) else None
+            places = [
+                at for at, one in enumerate(index) if iterator and coefficient(one, iterator) == 1
+            ]
+            if len(places) != 1:
+                return False
+            axes += places
+        return declared is not None and declared.on(*axes) == layout
 
     def is_derivable(self, place: Place, name: str, buffer: Buffer) -> bool:
         """Whether the declared layout of an operand may be had of an array of rows: read in place, or laid so by
@@ -744,30 +783,31 @@ class _Judge:
             return True
         return place.by == "plain" and name == self.kernel.packed and self.kernel.interleave == 1
 
-    def is_packed(self, layout: Panels, buffer: Buffer, load: Load, loops: tuple[For, ...]) -> bool:
+    def is_packed(self, layout: Layout, buffer: Buffer, load: Load, loops: tuple[For, ...]) -> bool:
         """Whether an operand lies in panels as the microkernel reads them, from the first term on, zeros past the last."""
-        kernel, loop = self.kernel, loops[-1]
-        shape = (kernel.panel, kernel.interleave, kernel.multiple)
-        if (layout.width, layout.interleave, layout.multiple) != shape:
+        kernel, loop, panels = self.kernel, loops[-1], as_panels(layout)
+        if panels is None or panels.width != kernel.panel:
+            return False
+        if layout != kernel.layout_on(panels.rows, panels.columns):
             return False
         terms = [coefficient(part, loop.iter) for part in load.index]
-        if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
+        if terms.pop(panels.rows) != 1 or any(term != 0 for term in terms):
             return False
-        ends = self.ends_in_zeros(layout, buffer, loop.hi)
-        return is_multiple(loop.lo, kernel.multiple) and ends
+        whole = is_multiple(loop.lo, kernel.multiple)
+        return whole and self.ends_in_zeros(panels.rows, buffer, loop.hi)
 
-    def ends_in_zeros(self, layout: Panels, buffer: Buffer, end: Expr) -> bool:
+    def ends_in_zeros(self, rows: int, buffer: Buffer, end: Expr) -> bool:
         """Whether the last group of terms is whole, or what follows `end` in it is zero.
 
         The unit multiplies all of a group, and what lies past the last term of the other operand may be no NaN.
         """
-        multiple, depth = self.kernel.multiple, buffer.shape[layout.rows]
+        multiple, depth = self.kernel.multiple, buffer.shape[rows]
         if is_multiple(end, multiple):
             return True
         if buffer.kind is Kind.CONSTANT:
             return end == depth
         whole = ix.mul(ix.ceildiv(end, multiple), multiple)
-        return depth == whole and _is_zero_beyond(self.program, buffer.name, layout.rows, end)
+        return depth == whole and _is_zero_beyond(self.program, buffer.name, rows, end)
 
     def of_start(
         self, parts: Sequence[Covered | Stmt | None], found: Sequence[Covered]
@@ -860,7 +900,7 @@ class _Judge:
         """What is kept on the tile."""
         first = next((one for one in found if one.match.operands), found[0])
         axes = tuple((a, b) for a, b in first.match.axes if b is not None)
-        operands = dict((name, load.buffer) for name, load in first.match.operands)
+        operands = {name: load.buffer for name, load in first.match.operands}
         starts = any(one.start != "adds" for one in found)
         name = self.kernel.name if starts else self.kernel.update or self.kernel.name
         result = self.kernel.computes.name, first.store.buffer

@@ -10,7 +10,7 @@ import pytest
 import offcut as oc
 from offcut.core.expr import Var
 from offcut.core.layout import panels
-from offcut.core.program import Tile, walk
+from offcut.core.program import Cover, Tile, walk
 from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
@@ -205,7 +205,8 @@ def covered(heights: dict[str, tuple[int, int]], masked: str = "") -> bool:
     where = f" where {masked} < n  @mask" if masked else ""
     program = oc.parse(PRODUCT.format(where=where))
     (tile,) = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
-    found = cover(tile, program, KERNEL, heights=heights, undecided=BEFORE_STAGING)
+    wanted = Cover("outer", (("r", "i"), ("c", "j"), ("d", "k")))
+    found = cover(tile, program, KERNEL, wanted, heights=heights, undecided=BEFORE_STAGING)
     return isinstance(found, Coverage)
 
 
