@@ -68,7 +68,11 @@ class Extents:
     def __str__(self) -> str:
         if self.only is not None:
             return str(self.only)
-        ends = f"{self.least} to {self.most}" if self.most < MAX_SIZE else f"at least {self.least}"
+        ends = (
+            f"from {self.least} to {self.most}"
+            if self.most < MAX_SIZE
+            else f"at least {self.least}"
+        )
         return ends if self.multiple_of == 1 else f"{ends}, multiples of {self.multiple_of}"
 
 
