@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.core.layout import words
-from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut import Microkernel
+from offcut.core.layout import Layout
 from offcut.errors import DescribeError
+from tests.facade import Place, TileShape
 
 
 def product() -> oc.Tensor:
@@ -103,7 +104,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "A lies side by side along q, which is no axis of it",
     ),
     "a layout of another rank": (
-        {"operands": {"A": Place(layout=words((0, 4)))}},
+        {"operands": {"A": Place(layout=Layout((), (1,)))}},
         "A has 2 axes, and its layout 1",
     ),
     "a matrix as a constant": (

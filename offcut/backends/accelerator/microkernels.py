@@ -15,7 +15,7 @@ from typing import Any
 
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
-from offcut.core.layout import Digit, Layout
+from offcut.core.layout import words
 from offcut.core.program import Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
@@ -25,23 +25,6 @@ from offcut.describe.value import cast
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
 START = "gemm_reset"
-
-
-def words(rows: int, columns: int, across: int) -> Layout:
-    """A matrix, ``across`` blocks wide, in blocks of `rows` × `columns`, one a word.
-
-    word     ``across * (i // rows) + j // columns``
-    element  ``columns * (i % rows) + j % columns``
-    """
-    word = (Digit(1, columns, across, 1), Digit(0, rows, None, across))
-    inside = (Digit(1, 1, columns, 1), Digit(0, 1, rows, columns))
-    return Layout(
-        (
-            ("word", tuple(digit for digit in word if digit.extent != 1)),
-            ("element", tuple(digit for digit in inside if digit.extent != 1)),
-        ),
-        (rows, across * columns),
-    )
 
 
 def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkernel:
@@ -64,9 +47,9 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
         accumulate="adds",
         reset=START,
         operands={
-            "A": Place(layout=words(rows, terms, 1)),
-            "B": Place(layout=words(columns, terms, 1)),
-            "C": Place(layout=words(rows, columns, 1)),
+            "A": Place(layout=words((0, rows), (1, terms))),
+            "B": Place(layout=words((0, columns), (1, terms))),
+            "C": Place(layout=words((0, rows), (1, columns))),
         },
         unit=MATRIX,
     )
@@ -90,7 +73,9 @@ def on_words(
         name=name,
         computes=made,
         tiles=(TileShape((rows, columns), cycles, 0.0),),
-        operands={operand: Place(layout=words(rows, columns, 1)) for operand in (*read, "C")},
+        operands={
+            operand: Place(layout=words((0, rows), (1, columns))) for operand in (*read, "C")
+        },
         unit=unit,
     )
 
