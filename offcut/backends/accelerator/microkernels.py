@@ -19,11 +19,12 @@ from offcut.core.layout import words
 from offcut.core.program import Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
+START = "gemm_reset"
 
 
 def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkernel:
@@ -41,16 +42,15 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
             lambda i, j: sum_over(cast(a[i, k], "int32") * cast(b[j, k], "int32"), axis=k),
             name="C",
         ),
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles / terms, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=(
-            ("A", words((0, rows), (1, terms))),
-            ("B", words((0, columns), (1, terms))),
-            ("C", words((0, rows), (1, columns))),
-        ),
+        tiles=(TileShape((rows, columns), cycles / terms, 0.0),),
+        repeats=frozenset({"p"}),
+        accumulate="adds",
+        reset=START,
+        operands={
+            "A": Place(layout=words((0, rows), (1, terms))),
+            "B": Place(layout=words((0, columns), (1, terms))),
+            "C": Place(layout=words((0, rows), (1, columns))),
+        },
         unit=MATRIX,
     )
 
@@ -72,12 +72,10 @@ def on_words(
     return Microkernel(
         name=name,
         computes=made,
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=tuple((operand, words((0, rows), (1, columns))) for operand in (*read, "C")),
+        tiles=(TileShape((rows, columns), cycles, 0.0),),
+        operands={
+            operand: Place(layout=words((0, rows), (1, columns))) for operand in (*read, "C")
+        },
         unit=unit,
     )
 
@@ -106,7 +104,6 @@ _NAMES = {
     "abs": "alu_absolute",
     "sum": "alu_add",
 }
-START = "gemm_reset"
 
 
 def product_name(spec: Spec) -> str:

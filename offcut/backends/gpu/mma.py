@@ -9,12 +9,16 @@ from offcut.backends.gpu.layouts import MMA_A, MMA_B, MMA_C
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.intrinsic import declare
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
 ROWS, COLUMNS, DEPTH = 16, 8, 16
 _CYCLES = 8.0  # of one issue on a tensor core of compute capability 8.0: 256 multiply–adds each
+
+
+REGISTERS = ("registers",)
+_FRAGMENTS = (("A", MMA_A), ("B", MMA_B), ("C", MMA_C))
 
 
 def microkernel(dtype: str) -> Microkernel:
@@ -30,12 +34,11 @@ def microkernel(dtype: str) -> Microkernel:
     return Microkernel(
         name=f"mma_m16n8k16_{dtype}",
         computes=product,
-        rows="i",
-        columns="j",
-        tiles=(TileShape(ROWS, COLUMNS, _CYCLES / DEPTH, 0.0),),
-        predicates=frozenset(),
-        panel=COLUMNS,
-        layouts=(("A", MMA_A), ("B", MMA_B), ("C", MMA_C)),
+        tiles=(TileShape((ROWS, COLUMNS), _CYCLES / DEPTH, 0.0),),
+        repeats=frozenset({"p"}),
+        operands={name: Place(REGISTERS, layout, "fragment") for name, layout in _FRAGMENTS},
+        accumulate="adds",
+        reset=f"zero_m{ROWS}n{COLUMNS}",
         unit="warp",
         ascending=False,
     )
