@@ -110,7 +110,6 @@ class OneTile:
         axes, conditions = [], []
         heights: dict[str, tuple[int, int]] = {}
         forms: set[Form] = set()
-        masked: set[str] = set()
         for k in lanes:
             rect, segment = ranges[k].rect, ranges[k].segment
             assert rect is not None
@@ -120,14 +119,12 @@ class OneTile:
             heights[self.iters[k]] = segment.heights if segment else _heights(rect[1])
             if segment:
                 forms.add(segment.form)
-                if segment.form is Form.MASK:
-                    masked.add(self.iters[k])
         form = leading_form(forms)
         known = [c for c in conditions if c is not None]
         where = all_of(known) if known else None
         guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
-        kernel = None if guarded else self.cutting.cover(body, heights, frozenset(masked))
-        return Tile(tuple(axes), body, where, form, role, kernel)
+        tile = Tile(tuple(axes), body, where, form, role)
+        return tile if guarded else replace(tile, cover=self.cutting.cover(tile, heights))
 
     def ordered(self, k: int, mine: Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
         """The instances of a loop one after the other."""
@@ -145,7 +142,7 @@ class OneTile:
             elif hi == (ix.add(*mine.rect) if mine.rect else None):
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
-        return (For(loop.iter, lo, hi, body, own, loop.execution, loop.bound),)
+        return (For(loop.iter, lo, hi, body, own, loop.unit),)
 
 
 def _heights(height: Expr) -> tuple[int, int]:
