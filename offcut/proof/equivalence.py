@@ -248,7 +248,7 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
         for whole in (False, True):
             pairs = bodies(source, one, whole)
             if pairs is None:
-                break
+                continue
             if all(_is_equal(pair, reassociate) for pair in dict.fromkeys(pairs)):
                 outside = any(one.sizes is not None for one in accesses_outside(source))
                 return not outside

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from staged import Staging
 
 import offcut as oc
 from offcut.core.program import Program
-from staged import Staging
 
 STAGED = Staging(("A",), (), ("S", "Y1", "Y2", "Y3"))
 
@@ -44,3 +44,18 @@ def test_a_window_one_row_short_is_refused_at_the_smallest_size() -> None:
     assert short != text
     with pytest.raises(oc.OffcutError, match="with n = 1, "):
         oc.prove_equal(cut("balance"), oc.parse(short))
+
+
+def test_a_window_that_hides_what_is_left_in_an_array_is_refused() -> None:
+    program = """program p
+size n in 0:40
+input A: float32[n]
+local S: float32[n]
+output B: float32[n]
+for i in 0:n
+  S[i] = A[i]
+  %sB[i] = S[i]
+"""
+    source, broken = program % "", program % "alloc S[i +: 1]\n    "
+    with pytest.raises(oc.OffcutError, match="with n = 1, "):
+        oc.prove_equal(oc.parse(source), oc.parse(broken))

@@ -32,8 +32,8 @@ counters, the conditions around, and that B lies inside of its arrays (4), as th
 
 (1) An array that is seen is updated by both (`Kind.INOUT`): its first contents are given and its last
     ones are compared, so that a store of B' to another element, and a missing one, are seen. One that is
-    not seen, and that B touches, is given to both and compared by neither, and B' has it in a window of its
-    own, which holds nothing at first: what B reads before it writes cannot be what B' reads.
+    not seen holds nothing at first and is not compared; B must write what it reads of it (`writes_first`).
+    A window of an array that is seen, inside of B or B', is refused: it is other memory of the same name.
 (2) So a window around a pair stands around B' again where that is asked.
 (3) Once for the source, whose text around the pairs is that of the emitted program.
 (4) Where it does not, at some values of what is around, those are never reached.
@@ -60,6 +60,7 @@ from offcut.core.program import (
     Tile,
     blocks,
     canonical,
+    walk,
     with_blocks,
 )
 from offcut.core.walking import bound_in
@@ -237,6 +238,9 @@ def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Ki
     for window in reversed(pair.path):
         if isinstance(window, Alloc) and window.buffer in mine:
             held = (Alloc(window.buffer, fixed.axes(window.axes), held),)
+    windows = {s.buffer for s in walk((*one, *other)) if isinstance(s, Alloc)}
+    if any(kinds[name] is not None for name in windows):
+        raise _Unfit  # what a window holds is no element of what is seen
     unseen = frozenset(name for name in touched(one) if kinds[name] is None)
     return Body(
         program(source, one), program(emitted, other), program(emitted, held), unseen, source
