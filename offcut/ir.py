@@ -4,8 +4,9 @@ Nodes are frozen dataclasses: values that are compared by their fields, hashed, 
 `dataclasses.replace`. A program prints as source syntax and `offcut.parse` reads it back. The names here are
 stable: a release that renames one says so.
 
-    program      Program, Size, Buffer, Kind, Panels
-    statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option; Role, Form, Execution
+    program      Program, Size, Buffer, Kind, Layout; panels, words, order make layouts
+    statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option, Sync; Role, Form, Cover, UNITS, Action
+    declared     Token
     expressions  Const, Var, Load, Binary, Unary, Cast, Select, Compare, Logic, Lookup, Reduce
     to read      walk, around, blocks, expressions, children, dtype_of, bound, free
     to change    rewrite, rewrite_expressions, plain
@@ -35,25 +36,29 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
+from offcut.core.layout import Layout, order, panels, words
 from offcut.core.program import (
+    UNITS,
+    Action,
     Alloc,
     Buffer,
     Choose,
-    Execution,
+    Cover,
     For,
     Form,
     If,
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
     Stmt,
     Store,
+    Sync,
     Tile,
     TileAxis,
+    Token,
     Tree,
 )
 from offcut.core.text.printer import shown
@@ -249,6 +254,8 @@ def free(tree: Tree | Expr) -> frozenset[str]:
 
 
 __all__ = [
+    "UNITS",
+    "Action",
     "Alloc",
     "Binary",
     "Buffer",
@@ -256,19 +263,19 @@ __all__ = [
     "Choose",
     "Compare",
     "Const",
-    "Execution",
+    "Cover",
     "Expr",
     "ExprRule",
     "For",
     "Form",
     "If",
     "Kind",
+    "Layout",
     "Let",
     "Load",
     "Logic",
     "Lookup",
     "Option",
-    "Panels",
     "Program",
     "Reduce",
     "Role",
@@ -277,8 +284,10 @@ __all__ = [
     "Size",
     "Stmt",
     "Store",
+    "Sync",
     "Tile",
     "TileAxis",
+    "Token",
     "Tree",
     "Unary",
     "Var",
@@ -289,8 +298,11 @@ __all__ = [
     "dtype_of",
     "expressions",
     "free",
+    "order",
+    "panels",
     "plain",
     "rewrite",
     "rewrite_expressions",
     "walk",
+    "words",
 ]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from offcut.ir import (
     Alloc,
     Choose,
-    Execution,
     Expr,
     For,
     If,
@@ -69,9 +68,9 @@ def swapped(stmt: Stmt) -> Iterator[Body]:
 def marked(stmt: Stmt) -> Iterator[Body]:
     """A loop is marked to be shared by threads, or to run as lanes, whatever it carries."""
     if isinstance(stmt, For):
-        for mark in (Execution.PARALLEL, Execution.VECTOR):
-            if stmt.execution is not mark:
-                yield (replace(stmt, execution=mark),)
+        for mark in ("thread", "lane"):
+            if stmt.unit != mark:
+                yield (replace(stmt, unit=mark),)
 
 
 def as_lanes(stmt: Stmt) -> Iterator[Body]:

@@ -35,6 +35,14 @@ _NAMES = {
     "substitute": "core.expr",
     "unpickle": "core.unpickle",
     "with_blocks": "core.program",
+    "DTYPES": "core.dtypes",
+    "FLOATS": "core.dtypes",
+    "INTEGERS": "core.dtypes",
+    "NUMBERS": "core.dtypes",
+    "UNSIGNED": "core.dtypes",
+    "evaluate": "core.interpret.values",
+    "format_expr": "core.text.printer",
+    "parse_expr": "core.text.expressions",
     # What is described, and what is asked to be compiled.
     "Computation": "describe.computation",
     "TileShape": "describe.microkernel",
@@ -49,6 +57,20 @@ _NAMES = {
     "CUT": "partition",
     "dependences": "polyhedral",
     "difference": "proof.by_instances.differing",
+    "STRATEGIES": "partition",
+    "Strategy": "partition",
+    "HandSchedule": "schedule",
+    "Nest": "schedule",
+    "Together": "schedule",
+    "check_equal": "proof",
+    # Graphs.
+    "Bound": "graph",
+    "Builder": "graph",
+    "Model": "graph",
+    "Ref": "graph",
+    "compiled": "graph",
+    "interpreted": "graph",
+    "parse_graph": "graph",
     # The CPU.
     "Cpu": "backends.cpu.target",
     "Host": "backends.cpu.machine.isa",
@@ -79,12 +101,17 @@ _NAMES = {
     "Problem": "tuning.problem",
     "Space": "search",
     "Time": "tuning.problem",
+    "Expected": "search",
+    "Limits": "tuning.problem",
+    "Seen": "search.explorers",
+    "explorer_named": "search.explorers",
     "nests_of": "search.shared",
+    "shipped": "costmodel",
     # Files that are read.
     "Pair": "costmodel.learned.pair",
     "Rows": "costmodel.learned.rows",
     "Valued": "graph.sizes.extents",
-    "command": "cli:app",
+    "app": "cli",
     "handed_over": "search.transfer:read",
 }
 """A name of tests, and the module of offcut that it lives in; after a colon its name there, where it differs."""
@@ -382,6 +409,13 @@ def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str
     request = _module("backends.requested").requested(result, inputs, {}, "test")
     signature = _module("backends.signature").signature_of(*request.named)
     found = target.called(planned, signature, _module("backends.target").Options())
+    return None if found is None else frozenset(found)
+
+
+def called_by(kernel: Any) -> frozenset[str] | None:
+    """Return the names of the microkernels that a kernel's code calls; None where its target does not say."""
+    code = kernel.code
+    found = code.target.called(code.planned, kernel.signature, code.options)
     return None if found is None else frozenset(found)
 
 

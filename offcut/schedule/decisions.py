@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from offcut.core.expr import Expr
 from offcut.core.hashed import Hashed
-from offcut.core.program import Execution, Panels
+from offcut.core.layout import Layout
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
 from offcut.errors import trim_tracebacks
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
@@ -76,7 +77,7 @@ class Lay:
     """The constant `buffer` lies in panels, packed when it is bound. TVM: `transform_layout`."""
 
     buffer: str
-    panels: Panels
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,13 @@ class Pack:
     """The operand that moves along the columns is copied into panels. Halide, TVM: `cache_read`.
 
     name    of the copy
-    panels  how it lies: its rows and columns are its last two axes
+    layout  how it lies, in panels: its rows and columns are its last two axes
     splits  of the loops that copy it
     loops   of them that run plainly, outermost first
     """
 
     name: str
-    panels: Panels
+    layout: Layout
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
 
@@ -246,13 +247,28 @@ class Reorder:
     axes: tuple[str, ...]
 
 
+RUN_WORDS = {
+    None: "serial",
+    THREAD: "parallel",
+    LANE: "vectorize",
+    UNROLL: "unroll",
+    VIRTUAL: "virtual",
+}
+"""The decisions that say what runs a loop, by the unit; any other unit is for `Bind`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """How one loop of `stage` runs, whatever was said of it before. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
 
     stage: str
     axis: str
-    execution: Execution
+    unit: str | None
+
+    @property
+    def word(self) -> str:
+        """The word of the decision in a schedule's text."""
+        return RUN_WORDS[self.unit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,7 @@ def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
             "  at       tile i, j\n"
             "  because  no microkernel of this machine, and no declared instruction, has that name\n"
             f"  help     {known}\n"
-            "  help     without @microkernel(nonsense) it runs as loops"
+            "  help     without @cover(nonsense) it runs as loops"
         )
 
 

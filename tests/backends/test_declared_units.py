@@ -12,15 +12,13 @@ from compiled import Array
 from issued import issued, laid, taken
 
 import offcut as oc
+from offcut import Microkernel, Program
 from offcut.backends.accelerator.microkernels import gemm, on_words, words
 from offcut.backends.gpu import mma
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import real
-from offcut.core.program import Program, Tile, walk
 from offcut.describe.intrinsic import declare, declared
-from offcut.describe.microkernel import Microkernel
+from offcut.ir import Tile, walk
 from offcut.partition import checked_request, cut_program
-from offcut.proof import check_equal
+from tests.facade import check_equal, numpy_dtype, real
 
 WARP = """program product
 size n in 0:100

@@ -247,9 +247,9 @@ def written(text: str) -> Any:
 
     def mark(found: re.Match[str]) -> str:
         name = next((name for name in names if name.startswith(found[1])), None)
-        return f"  @microkernel({name})" if name else ""
+        return f"  @cover({name})" if name else ""
 
-    return oc.parse(re.sub(r"  @microkernel\((\w+)\)", mark, text))
+    return oc.parse(re.sub(r"  @cover\((\w+)\)", mark, text))
 
 
 def _difference(

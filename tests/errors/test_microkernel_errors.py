@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut import Microkernel
 from offcut.errors import DescribeError
+from tests.facade import TileShape
 
 
 def product() -> oc.Tensor:

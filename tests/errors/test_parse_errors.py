@@ -117,7 +117,7 @@ parse: cannot use `A` here
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a for has a mark of tiles": (
         "for i in 0:n  @mask",
@@ -125,7 +125,7 @@ parse: cannot mark a for with @bdy
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a mark is repeated": (
         "tile i in 0 +: 4  @body  @tail",
@@ -133,7 +133,7 @@ parse: cannot mark a for with @mask
 parse: cannot mark a tile with @tail
   at       line 5, column 27: tile i in 0 +: 4  @body  @tail
   because  it has such a mark already
-  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @microkernel(…)""",
+  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @by(…), @async, @multicast(…), @cover(…)""",
     ),
     "element types are mixed": (
         "C[0] = A[0, 0] + T[0]",
@@ -243,7 +243,7 @@ parse: cannot read this line
 parse: cannot call `cosh`
   at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
-  help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
+  help     functions: exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
   help     element types: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool, index""",
     ),
     "a function has too many arguments": (
@@ -372,7 +372,7 @@ parse: cannot place this local
 parse: cannot read this line
   at       line 5, column 1: else
   because  no statement begins with `else`
-  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, barrier, arrive, wait, fence, or buffer[index] = value""",
     ),
     "a name is not ASCII": (
         "for é in 0:n",
@@ -437,7 +437,7 @@ parse: cannot read this line
 parse: cannot read this line
   at       line 5, column 1: print C
   because  no statement begins with `print`
-  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, barrier, arrive, wait, fence, or buffer[index] = value""",
     ),
     "a character is unknown": (
         "C[0] = 1.0 & 2.0",
@@ -524,11 +524,11 @@ parse: cannot use `n` here
     "panels name an axis that is not there": (
         "constant W: float32[4, 4] @panels(0, 2, 16)",
         """\
-parse: cannot lay the buffer out in panels
+parse: cannot read a layout
   at       line 1, column 28: constant W: float32[4, 4] @panels(0, 2, 16)
-  because  rows 0 and columns 2 are two of its 2 axes, counted from 0, the width 16 is positive, and rows side by side divide what rows are rounded to
-  help     @panels(rows, columns, width)
-  help     @panels(rows, columns, width, interleave, multiple)""",
+  because  axis 2: the operand has 2 axes
+  help     panels(rows, columns, width)
+  help     panels(rows, columns, width, interleave, multiple)""",
     ),
     "an assumption is no condition": (
         "size n in 0:9\nassume n + 1",

@@ -6,6 +6,7 @@ import pytest
 import offcut as oc
 from offcut import parse
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
+from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
     For,
@@ -13,7 +14,6 @@ from offcut.core.program import (
     If,
     Kind,
     Let,
-    Panels,
     Program,
     Role,
     Size,
@@ -36,7 +36,7 @@ output C: float32[n, 3072]
 local L: int8[2*n + 1]
 private acc: float32[]
 for i_o in 0:n//14  @body
-  tile i in 14*i_o +: 14, j in 0 +: 32 where i < n and j < 32  @tail  @mask  @microkernel(fma 14×32)
+  tile i in 14*i_o +: 14, j in 0 +: 32 where i < n and j < 32  @tail  @mask  @cover(fma 14×32)
     acc[] = 0.0
     for k in 0:768
       acc[] += A[i, k] * W[k, j]
@@ -81,7 +81,7 @@ constant W: float32[2, n] @panels(0, 1, 16)
 output C: float32[n]
 for i in 0:n  @tail
   let t in 1:3 = i % 2 + 1
-    tile j in i +: 1 where j < n  @shift  @microkernel(fma)
+    tile j in i +: 1 where j < n  @shift  @cover(fma)
       C[i] += A[j] * 2
 """
     tile = Tile(
@@ -105,7 +105,7 @@ for i in 0:n  @tail
         (),
         (
             Buffer("A", "float32", (n,), Kind.INPUT),
-            Buffer("W", "float32", (index(2), n), Kind.CONSTANT, Panels(0, 1, 16)),
+            Buffer("W", "float32", (index(2), n), Kind.CONSTANT, panels(16)),
             Buffer("C", "float32", (n,), Kind.OUTPUT),
         ),
         (For("i", index(0), n, (Let("t", 1, 3, value, (tile,)),), Role.TAIL),),

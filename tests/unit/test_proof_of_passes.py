@@ -14,7 +14,7 @@ from corruptions import KINDS, OF_WINDOWS, corrupted
 
 import offcut as oc
 from offcut import parse
-from offcut.ir import Execution, Kind, Program
+from offcut.ir import Kind, Program
 from tests.facade import (
     CUT,
     Options,
@@ -302,9 +302,7 @@ def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
 
 def assert_marks_hold(program: Program) -> None:
     """No loop that threads share carries a dependence between elements that they share."""
-    shared = {
-        path for path, loop in side_by_side(program).items() if loop.execution is Execution.PARALLEL
-    }
+    shared = {path for path, loop in side_by_side(program).items() if loop.unit == "thread"}
     carried = {one.path for one in dependences(program) if one.certain}
     assert not shared & carried, str(program)
 
@@ -358,7 +356,7 @@ def test_a_shared_loop_that_sets_do_not_decide_is_refused_without_an_instance_th
     A, W = oc.placeholder((n, 6), name="A"), oc.placeholder((6, 20), name="W")
     C = oc.compute((n, 20), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
     kernel = oc.compile(C, inputs=[A, W], strategy={"i": "balance"}, threads=2)
-    assert "@parallel" in str(kernel.loops)
+    assert "@thread" in str(kernel.loops)
     with pytest.raises(oc.PartitionError) as refused:
         oc.prove_equal(oc.partition(C).source, kernel.loops, reassociate=True)
     assert refused.value.refused == "cannot run loops as they are marked"

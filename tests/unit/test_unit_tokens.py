@@ -11,13 +11,12 @@ import pytest
 from conftest import slow
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Var
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Size
 from offcut.errors import PartitionError
+from offcut.ir import Compare, Expr, Size, Var
 from offcut.polyhedral.units.issued import Issued, Touch
 from offcut.polyhedral.units.room import most
 from offcut.polyhedral.units.tokens import Queue, queues
+from tests.facade import evaluate
 
 SIZES = (Size("n", min=0, max=6), Size("m", min=0, max=6))
 N, M = Var("n"), Var("m")

@@ -12,12 +12,15 @@ from offcut.core import index as ix
 from offcut.core.expr import BITWISE
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
-from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, EXECUTIONS, FUNCTIONS, Reading
+from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
 
-_KINDS = {execution: kind for kind, execution in EXECUTIONS.items()}
-_CONSTANT = (ir.Execution.VECTOR, ir.Execution.UNROLL)
+_KINDS = {unit: kind for kind, unit in UNITS.items()}
+_CONSTANT = ("lane", "unroll")
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
-_CALLS = {ours: getattr(tirx, "abs" if ours == "abs" else name) for name, ours in FUNCTIONS.items()}
+_CALLS = {
+    row.name: getattr(tirx, "abs" if name == "fabs" else name, None) for name, row in CALLS.items()
+}
+"""Of the functions that TVM has, the calls; those that this TVM lacks are None."""
 
 
 def write(reading: Reading, program: ir.Program) -> Any:
@@ -86,14 +89,13 @@ class _Writer:
 
     def stmt(self, stmt: ir.Stmt, names: Mapping[str, Any]) -> Any:
         match stmt:
-            case ir.For(name, lo, hi, body, _, execution):
-                return self.loop(name, lo, ix.sub(hi, lo), body, execution, names)
+            case ir.For(name, lo, hi, body, _, unit):
+                return self.loop(name, lo, ix.sub(hi, lo), body, unit, names)
             case ir.Tile((), body, where):
                 return self.block(body if where is None else (ir.If(where, body),), names)
             case ir.Tile((first, *rest), body, where):
                 inner = (ir.Tile(tuple(rest), body, where),)
-                serial = ir.Execution.SERIAL
-                return self.loop(first.iter, first.start, first.extent, inner, serial, names)
+                return self.loop(first.iter, first.start, first.extent, inner, None, names)
             case ir.If(condition, then, other):
                 otherwise = self.block(other, names) if other else None
                 asked = self.expr(condition, names)
@@ -114,17 +116,17 @@ class _Writer:
         lo: ir.Expr,
         extent: ir.Expr,
         body: tuple[ir.Stmt, ...],
-        execution: ir.Execution,
+        unit: str | None,
         names: Mapping[str, Any],
     ) -> Any:
-        if execution in _CONSTANT and not isinstance(extent, ir.Const):
-            execution = ir.Execution.SERIAL
+        if unit in _CONSTANT and not isinstance(extent, ir.Const):
+            unit = None
         variable = tirx.Var(name, "int64")
         first = self.expr(lo, names)
         zero = lo == ix.const(0)
         inside = self.block(body, {**names, name: variable if zero else variable + first})
         steps = self.expr(extent, names)
-        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[execution], inside)
+        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inside)
 
     def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
         """An expression; coordinates and sizes are of 64 bits, which TVM narrows where it can."""
@@ -139,8 +141,6 @@ class _Writer:
                 return names[name]
             case ir.Load(buffer, index):
                 return tirx.BufferLoad(self.buffers[buffer], [of(part) for part in index])
-            case ir.Binary("pow", a, b):
-                return tirx.pow(of(a), of(b))
             case ir.Binary("//" | "%" as op, a, b) if not isinstance(b, ir.Const):
                 raise DescribeError(
                     "tvm",
@@ -154,12 +154,14 @@ class _Writer:
                     f"cannot write {format_expr(expr)}",
                     because="operations on bits are not written for TVM",
                 )
-            case ir.Binary(op, a, b) | ir.Compare(op, a, b):
+            case ir.Binary(op, a, b) if call := _CALLS.get(op):
+                return call(of(a), of(b))
+            case ir.Binary(op, a, b) | ir.Compare(op, a, b) if op in _PAIRS:
                 return _PAIRS[op](of(a), of(b))
             case ir.Unary("neg", a):
                 return tirx.Mul(of(a), tirx.const(-1, ir.dtype_of(a)))
-            case ir.Unary(op, a):
-                return _CALLS[op](of(a))
+            case ir.Unary(op, a) if call := _CALLS.get(op):
+                return call(of(a))
             case ir.Cast(a, "bool"):
                 return tirx.NE(of(a), of(ir.Const(0, ir.dtype_of(a))))
             case ir.Cast(a, dtype):
@@ -173,6 +175,8 @@ class _Writer:
                 for part in rest:
                     made = (tirx.And if op == "and" else tirx.Or)(made, of(part))
                 return made
+            case ir.Unary(op) | ir.Binary(op):
+                raise _not_written(op)
             case _:
                 raise _not_written(type(expr).__name__)
 

@@ -38,6 +38,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     blocks,
     starts_of,
@@ -95,7 +96,7 @@ class _SideBySide:
         """Whether `emitted` runs what `source` does, in its order."""
         if tuple(source) == tuple(emitted) or at.empty:
             return
-        left = list(emitted)
+        left: list[Stmt] = [stmt for stmt in emitted if not isinstance(stmt, Sync)]
         for position, stmt in enumerate(source):
             if source is self.top:
                 self.nest = position
@@ -142,6 +143,8 @@ class _SideBySide:
                 return left[1:]
             case For():
                 return self.loop(stmt, after, left, at)
+            case Sync():
+                return left
             case _:
                 assert_never(stmt)
 

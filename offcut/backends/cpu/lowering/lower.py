@@ -8,7 +8,7 @@ by a microkernel   each sum of the tile that the microkernel computes becomes ca
 by vectors         lanes along the last axis (`vectors`)
 
 Either way an element of a sum is one chain of operations in the order of its reduction, or where
-the loop is marked ``@vectorize`` a tree that its extent fixes (`reductions`): so the result does not
+the loop is marked ``@lane`` a tree that its extent fixes (`reductions`): so the result does not
 depend on the tile it falls into.
 """
 
@@ -20,7 +20,7 @@ from typing import assert_never
 
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
-from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
+from offcut.backends.cpu.lowering.layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.lowering.unroll_and_jam import count_of
 from offcut.backends.cpu.machine.isa import Isa
@@ -43,6 +43,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     expressions,
     walk,
@@ -82,7 +83,7 @@ def lower(
     return Lowering(program, isa, families, work, chains).lowered()
 
 
-class Lowering(Layout):
+class Lowering(Storage):
     """A program on its way to LLVM IR: its entry, and what the entry needs."""
 
     def __init__(
@@ -203,6 +204,8 @@ class Lowering(Layout):
                 self.tile(stmt)
             case Store():
                 self.vector_store(stmt, Lanes(1, None), {})
+            case Sync():
+                pass
             case Alloc():
                 with self.placed(self.window(stmt)):
                     self.block(stmt.body)
@@ -316,7 +319,7 @@ def _elsewhere(name: str) -> str:
 
 def _has_polynomials(loop: For) -> bool:
     """Whether something in a loop evaluates one: an exponential, a logarithm, a power."""
-    functions = {*vector_math.FUNCTIONS, *wide_math.FUNCTIONS}
+    functions = {*vector_math.WRITERS, *wide_math.WRITERS}
     return any(
         isinstance(node, Unary | Binary) and node.op in functions
         for stmt in walk((loop,))
