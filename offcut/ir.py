@@ -5,7 +5,8 @@ Nodes are frozen dataclasses: values that are compared by their fields, hashed, 
 stable: a release that renames one says so.
 
     program      Program, Size, Buffer, Kind, Panels
-    statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option; Role, Form, Execution
+    statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option, Sync; Role, Form, Cover, UNITS, Action
+    declared     Token
     expressions  Const, Var, Load, Binary, Unary, Cast, Select, Compare, Logic, Lookup, Reduce
     to read      walk, around, blocks, expressions, children, dtype_of, bound, free
     to change    rewrite, rewrite_expressions, plain
@@ -36,10 +37,12 @@ from offcut.core.expr import (
     Var,
 )
 from offcut.core.program import (
+    UNITS,
+    Action,
     Alloc,
     Buffer,
     Choose,
-    Execution,
+    Cover,
     For,
     Form,
     If,
@@ -52,8 +55,10 @@ from offcut.core.program import (
     Size,
     Stmt,
     Store,
+    Sync,
     Tile,
     TileAxis,
+    Token,
     Tree,
 )
 from offcut.core.text.shown import shown
@@ -249,6 +254,8 @@ def free(tree: Tree | Expr) -> frozenset[str]:
 
 
 __all__ = [
+    "UNITS",
+    "Action",
     "Alloc",
     "Binary",
     "Buffer",
@@ -256,7 +263,7 @@ __all__ = [
     "Choose",
     "Compare",
     "Const",
-    "Execution",
+    "Cover",
     "Expr",
     "ExprRule",
     "For",
@@ -277,8 +284,10 @@ __all__ = [
     "Size",
     "Stmt",
     "Store",
+    "Sync",
     "Tile",
     "TileAxis",
+    "Token",
     "Tree",
     "Unary",
     "Var",

@@ -17,8 +17,8 @@ from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target, answer, gave
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
@@ -44,21 +44,17 @@ class KernelCode:
     kinds: Kinds
     notes: tuple[str, ...] = ()
 
-    @kept_property
+    @lazy_property
     def signature(self) -> Signature:
         """How a kernel is called."""
         return signature_of(*self.request.named)
 
-    @property
+    @lazy_property
     def loaded(self) -> Loaded:
         """The code in this process: from the cache where it has been made before.
 
         Raises PartitionError or TargetError where none can be made.
         """
-        found: Loaded = self._once("_loaded", self._load)
-        return found
-
-    def _load(self) -> Loaded:
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
         facts = answer(target, "facts", target.facts(options))
@@ -72,21 +68,10 @@ class KernelCode:
         with debug.timed("load"):
             return answer(target, "load", target.load(lowered, self.signature, options))
 
-    @property
+    @lazy_property
     def planned(self) -> Planned:
         """What the target decides."""
-        made: Planned = self._once(
-            "_planned", lambda: self.target.policy(self.request, self.options)
-        )
-        return made
-
-    def _once(self, name: str, make: Callable[[], Any]) -> Any:
-        """What was made when it was first asked for; without the lock of a cached property, which all kernels share, and a child
-        that is forked meanwhile would wait for.
-        """
-        if name not in self.__dict__:
-            self.__dict__[name] = make()
-        return self.__dict__[name]
+        return self.target.policy(self.request, self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
@@ -211,7 +196,7 @@ class Kernel:
         given = {names[user]: size for user, size in sizes.items()}
         return target.shown(planned, self.signature, options, form, given)
 
-    @kept_property
+    @lazy_property
     def entry(self) -> Entry:
         """The C function that a call runs: its address, what declares it, and the constants that it reads.
 

@@ -443,7 +443,7 @@ def _check_covers(program: Program, target: Target, options: Options, op: str) -
                 f"cannot cover a tile by {name}",
                 at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
                 because="no microkernel of this machine, and no declared instruction, has that name",
-                help=(", ".join(known), f"without @microkernel({name}) it runs as loops"),
+                help=(", ".join(known), f"without @cover({name}) it runs as loops"),
             )
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 import pytest
 
 if TYPE_CHECKING:
-    from offcut.partition import Partition
+    from offcut import Partition
 
 # Before offcut is imported: no records, model or cache of the user's are read or written, and no records that are
 # shipped.
@@ -34,7 +34,7 @@ import llvmlite.binding as llvm
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from offcut.core.garbage import old_objects_aside
+from tests.facade import hooked, old_objects_aside, own_strategies
 from tests.variants import depends_on_machine
 
 # Every run of `make test` draws the same examples, however busy the machine is. A slow test draws
@@ -63,12 +63,8 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.fixture(autouse=True)
 def no_strategy_is_left() -> Iterator[None]:
     """A strategy that a test or a page registers is gone after it."""
-    from offcut.partition.strategies import catalog
-
-    kept = dict(catalog._USERS)
-    yield
-    catalog._USERS.clear()
-    catalog._USERS.update(kept)
+    with own_strategies():
+        yield
 
 
 def edge_sizes(tile: int) -> list[int]:
@@ -121,9 +117,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("isa"):
-        from offcut.backends.cpu.machine.isa import host
-
-        lacking = sorted(set(marker.args) - host().features)
+        lacking = sorted(set(marker.args) - hooked("host")().features)
         if lacking:
             pytest.skip(f"{llvm.get_host_cpu_name()} lacks, or hides, {', '.join(lacking)}")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from offcut.core import index as ix
-from offcut.core.expr import Expr, Load, rewrite, substitute
-from offcut.core.program import (
+from offcut.ir import (
     Alloc,
     Choose,
-    Execution,
+    Expr,
     For,
     If,
+    Load,
     Option,
     Program,
     Stmt,
@@ -20,8 +19,9 @@ from offcut.core.program import (
     Tile,
     TileAxis,
     blocks,
-    with_blocks,
+    rewrite,
 )
+from tests.facade import add, sub, substitute, with_blocks
 
 Body = tuple[Stmt, ...]
 Broken = Callable[[Stmt], Iterator[Body]]
@@ -43,15 +43,15 @@ def off_by_one(stmt: Stmt) -> Iterator[Body]:
     """A loop or a tile ends, or starts, one too early or too late."""
     match stmt:
         case For():
-            yield (replace(stmt, hi=ix.sub(stmt.hi, 1)),)
-            yield (replace(stmt, hi=ix.add(stmt.hi, 1)),)
-            yield (replace(stmt, lo=ix.add(stmt.lo, 1)),)
+            yield (replace(stmt, hi=sub(stmt.hi, 1)),)
+            yield (replace(stmt, hi=add(stmt.hi, 1)),)
+            yield (replace(stmt, lo=add(stmt.lo, 1)),)
         case Tile():
             for k, axis in enumerate(stmt.axes):
                 for made in (
-                    TileAxis(axis.iter, axis.start, ix.sub(axis.extent, 1)),
-                    TileAxis(axis.iter, axis.start, ix.add(axis.extent, 1)),
-                    TileAxis(axis.iter, ix.add(axis.start, 1), axis.extent),
+                    TileAxis(axis.iter, axis.start, sub(axis.extent, 1)),
+                    TileAxis(axis.iter, axis.start, add(axis.extent, 1)),
+                    TileAxis(axis.iter, add(axis.start, 1), axis.extent),
                 ):
                     yield (replace(stmt, axes=(*stmt.axes[:k], made, *stmt.axes[k + 1 :])),)
         case _:
@@ -68,15 +68,15 @@ def swapped(stmt: Stmt) -> Iterator[Body]:
 def marked(stmt: Stmt) -> Iterator[Body]:
     """A loop is marked to be shared by threads, or to run as lanes, whatever it carries."""
     if isinstance(stmt, For):
-        for mark in (Execution.PARALLEL, Execution.VECTOR):
-            if stmt.execution is not mark:
-                yield (replace(stmt, execution=mark),)
+        for mark in ("thread", "lane"):
+            if stmt.unit != mark:
+                yield (replace(stmt, unit=mark),)
 
 
 def as_lanes(stmt: Stmt) -> Iterator[Body]:
     """A loop becomes a tile: its iterations run side by side."""
     if isinstance(stmt, For):
-        axis = TileAxis(stmt.iter, stmt.lo, ix.sub(stmt.hi, stmt.lo))
+        axis = TileAxis(stmt.iter, stmt.lo, sub(stmt.hi, stmt.lo))
         yield (Tile((axis,), stmt.body),)
 
 
@@ -94,12 +94,12 @@ def misplaced(stmt: Stmt) -> Iterator[Body]:
     if not isinstance(stmt, Store):
         return
     for k, part in enumerate(stmt.index):
-        yield (replace(stmt, index=(*stmt.index[:k], ix.add(part, 1), *stmt.index[k + 1 :])),)
+        yield (replace(stmt, index=(*stmt.index[:k], add(part, 1), *stmt.index[k + 1 :])),)
 
     def off(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or not node.index:
             return None
-        return replace(node, index=(*node.index[:-1], ix.sub(node.index[-1], 1)))
+        return replace(node, index=(*node.index[:-1], sub(node.index[-1], 1)))
 
     yield (replace(stmt, value=rewrite(stmt.value, off)),)
 
@@ -122,12 +122,12 @@ def resized(stmt: Stmt) -> Iterator[Body]:
         return
     for k, (start, count) in enumerate(stmt.axes):
         for made in (
-            (start, ix.sub(count, 1)),
-            (start, ix.add(count, 1)),
-            (ix.add(start, 1), count),
-            (ix.add(start, 1), ix.sub(count, 1)),
-            (ix.sub(start, 1), count),
-            (ix.sub(start, 1), ix.add(count, 1)),
+            (start, sub(count, 1)),
+            (start, add(count, 1)),
+            (add(start, 1), count),
+            (add(start, 1), sub(count, 1)),
+            (sub(start, 1), count),
+            (sub(start, 1), add(count, 1)),
         ):
             yield (replace(stmt, axes=(*stmt.axes[:k], made, *stmt.axes[k + 1 :])),)
 

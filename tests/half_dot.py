@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from inside import forget_plans
 
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import bf16_dots, kernels
 from offcut.backends.cpu.microkernels.family import Shapes, Variant
+from tests.facade import forget_plans
 
 _V, _I = "<16 x float>", "<16 x i32>"
 _NORMAL = 0x7F800000  # what a denormal and a zero have none of

@@ -8,9 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import offcut as oc
-from offcut.backends.cpu.machine import isa
-from offcut.backends.target import Target
-from offcut.costmodel import Machine, load, processor
+from tests.facade import hooked, instead, load_machine, processor
 
 EAGER = {"grain_seconds": 1e-15, "short_seconds": 1e-300}
 """Threads that take the smallest call, and do not wait for those that sleep."""
@@ -19,20 +17,17 @@ EAGER = {"grain_seconds": 1e-15, "short_seconds": 1e-300}
 @contextmanager
 def host_threads(**changes: Any) -> Iterator[None]:
     """Kernels that are compiled inside are for a host whose threads are so described."""
-    before = isa.own_machine
+    before = hooked("own machine")
 
-    def changed(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+    def changed(architecture: str, features: frozenset[str], named: str = "") -> Any:
         machine = before(architecture, features, named)
         return replace(machine, threads=replace(machine.threads, **changes))
 
-    isa.own_machine = changed  # type: ignore[assignment]
-    try:
+    with instead("own machine", changed):
         yield
-    finally:
-        isa.own_machine = before
 
 
-def host_with_memories_of(name: str) -> Target:
+def host_with_memories_of(name: str) -> oc.Target:
     """The host, described with the caches and main memory of another machine: what is planned for it runs here."""
-    other, own = processor(load(name)), processor(oc.target("cpu").machine)
+    other, own = processor(load_machine(name)), processor(oc.target("cpu").machine)
     return oc.target("cpu", machine=replace(own, memory=other.memory, traffic=other.traffic))

@@ -10,10 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from offcut.backends.base import Signature
-from offcut.backends.cpu.target import Cpu
-from offcut.backends.target import Loaded, Options
-from offcut.describe.request import Array
+from tests.facade import Array, Cpu, Loaded, Options, Signature
 
 LATE = 20  # calls: the check makes one at each of the sizes
 SLOW = 20  # usual calls that a slow one takes, by the clock

@@ -7,13 +7,9 @@ from functools import cache
 from random import Random
 
 import offcut as oc
-from offcut.errors import PartitionError
-from offcut.schedule import Schedule
-from offcut.search import Record, Records
-from offcut.search.shared import nests_of
-from offcut.tuning.learning.cases import Cases
-from offcut.tuning.problem import Measured, Problem, Time
+from offcut import PartitionError, Record, Records, Schedule
 from tests import spaces
+from tests.facade import Cases, Measured, Problem, Time, nests_of
 
 SIZES = tuple(({"n": n}, 0.25) for n in (1, 16, 33, 64))
 

@@ -8,10 +8,8 @@ from functools import cache
 from math import log2
 
 import offcut as oc
-from offcut.backends.requested import Request, requested, stand_ins
-from offcut.backends.target import Options, Target
-from offcut.schedule import Schedule
-from offcut.search import Space
+from offcut import Schedule, Target
+from tests.facade import Options, Request, Space, requested, stand_ins
 
 n = oc.dim("n", min=1, max=4096)
 A = oc.placeholder((n, 96), name="A")

@@ -15,9 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.microkernels import amx
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import hooked, host_with_a_tile_unit, numpy_dtype
 
 
 class TileUnit:
@@ -111,17 +109,9 @@ def on_tile_unit(text: str) -> str:
     return text.replace("@llvm.x86.", "@emulated_")
 
 
-class Emulated(isa.Host):
-    """A host whose tile unit is emulated; a class of its own, so that no cache by `Host` mixes the two."""
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        return tuple(name for name in super().lacking if not name.startswith("amx"))
-
-
 def stores_tiles() -> bool:
     """Whether this machine runs what surrounds the tile unit's instructions: the code stores with AVX-512."""
-    return isa.host().isa.name == "avx512"
+    return hooked("host")().isa.name == "avx512"
 
 
 def skip_unless_tiles_are_stored() -> None:
@@ -133,11 +123,6 @@ def skip_unless_tiles_are_stored() -> None:
 @contextmanager
 def emulated() -> Iterator[None]:
     """Kernels that are built inside run their tiles on `UNIT`, on a host that says it has the unit."""
-    host, features, text = isa.host(), frozenset().union(*amx.FEATURES.values()), amx.text
-    unit = Emulated(host.triple, host.features | features, host.isa)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isa, "host", lambda: unit)
-        patch.setattr(amx, "permitted", lambda: True)
-        patch.setattr(amx, "text", lambda kind: on_tile_unit(text(kind)))
+    with host_with_a_tile_unit(on_tile_unit), pytest.MonkeyPatch.context() as patch:
         patch.setenv("OFFCUT_CACHE", "off")
         yield

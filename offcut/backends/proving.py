@@ -18,8 +18,10 @@ from offcut.core.accesses import only_reduces, statuses
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
+    LANE,
+    THREAD,
+    VIRTUAL,
     Choose,
-    Execution,
     For,
     If,
     Kind,
@@ -46,7 +48,7 @@ from offcut.proof import (
     without_costs,
 )
 
-_MARKS = (Execution.PARALLEL, Execution.VECTOR, Execution.VIRTUAL)
+_MARKS = (THREAD, LANE, VIRTUAL)
 
 
 def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
@@ -136,7 +138,7 @@ def _with_constants_of(source: Program, emitted: Program) -> Program:
 
 
 def _is_marked(loop: For) -> bool:
-    return loop.execution in _MARKS
+    return loop.unit in _MARKS
 
 
 def check_shares(program: Program, reassociate: bool, given: set[str]) -> None:
@@ -148,10 +150,10 @@ def check_shares(program: Program, reassociate: bool, given: set[str]) -> None:
             continue
         if not _is_marked(loop) or loop.iter in given:
             continue
-        if loop.execution is Execution.VECTOR and only_reduces(loop):
+        if loop.unit == LANE and only_reduces(loop):
             if reassociate or all(_is_exact(program, stmt) for stmt in loop.body):
                 continue
-        elif independence.of(replace(loop, execution=Execution.SERIAL), path):
+        elif independence.of(replace(loop, unit=None), path):
             continue
         alone = _with_mark(program.body, path)
         check_marks(replace(program, body=alone), {}, reassociate)
@@ -182,8 +184,8 @@ def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
         here = path if path and path[0] == position else None
         rest = None if here is None else here[1:]
         if isinstance(stmt, For):
-            mark = stmt.execution if rest == () else Execution.SERIAL
-            stmt = replace(stmt, execution=mark)
+            mark = stmt.unit if rest == () else None
+            stmt = replace(stmt, unit=mark)
         inner = iter(range(len(blocks(stmt))))
         several = isinstance(stmt, If | Choose)
 

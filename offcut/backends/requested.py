@@ -13,9 +13,8 @@ from offcut.backends.host import cache as objects
 from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
-from offcut.core.memo import forget
+from offcut.core.memo import forget, lazy_property
 from offcut.core.program import Kind, Program, canonical
-from offcut.core.remembered import kept_property
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
@@ -48,7 +47,7 @@ class Request:
     users: Users
     arrays: Mapping[str, Array]
 
-    @kept_property
+    @lazy_property
     def text(self) -> str:
         """Of the program: what is kept on disk is kept by it."""
         return str(self.program)

@@ -7,7 +7,7 @@
 - A choice becomes its first option: each of them computes the same.
 - A bounded value takes the place of its name; where it is read from an array, which may change before the
   name is used, a loop of one iteration holds it.
-- What says how something runs is left out: roles, executions, microkernels, layouts, memories.
+- What says how something runs is left out: roles, units, microkernels, layouts, memories, synchronization.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from offcut.core.program import (
     Alloc,
     Buffer,
     Choose,
-    Execution,
     For,
     If,
     Kind,
@@ -30,6 +29,7 @@ from offcut.core.program import (
     Program,
     Role,
     Stmt,
+    Sync,
     Tile,
     substituted,
     walk,
@@ -55,7 +55,7 @@ def plain(program: Program) -> Program:
             case For(_, _, _, ()) | If(_, (), ()) | Let(_, _, _, _, ()) | Tile(_, ()):
                 return ()
             case For():
-                bare = replace(stmt, role=Role.WHOLE, execution=Execution.SERIAL, bound=None)
+                bare = replace(stmt, role=Role.WHOLE, unit=None)
                 return None if bare == stmt else bare
             case If(condition, (), other):
                 return If(Logic("not", (condition,)), other)
@@ -73,6 +73,8 @@ def plain(program: Program) -> Program:
                 return stmt.body
             case Choose(options):
                 return options[0].body if options else ()
+            case Sync():
+                return ()
             case _:
                 return None
 
@@ -83,7 +85,8 @@ def plain(program: Program) -> Program:
         for buffer in (*made.buffers, *added)
         if buffer.name in used or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE)
     )
-    return made if buffers == made.buffers else replace(made, buffers=buffers)
+    same = buffers == made.buffers and not made.tokens
+    return made if same else replace(made, buffers=buffers, tokens=())
 
 
 def loops_of(tile: Tile) -> tuple[Stmt, ...]:

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, assert_never
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, substitute
+from offcut.core.layout import Layout
 from offcut.errors import CallError
 
 
@@ -27,14 +28,24 @@ class Role(Enum):
     TAIL = "tail"  # what the full tiles leave over
 
 
-class Execution(Enum):
-    """How the iterations of a loop may run; any of them means what ``serial`` means."""
+THREAD, LANE, UNROLL, VIRTUAL = "thread", "lane", "unroll", "virtual"
+UNITS = {
+    THREAD: "iterations run on several threads",
+    LANE: "iterations are lanes of vectors; a pure reduction has partial sums",
+    UNROLL: "iterations are written out one after the other",
+    VIRTUAL: "iterations are virtual threads, whose instructions take turns in one stream",
+    "cluster": "a group of blocks that share memory",
+    "block": "a block of threads of a grid",
+    "warpgroup": "four warps that issue together",
+    "warp": "32 lanes that issue together",
+    "load": "the unit that copies from main memory",
+    "compute": "the unit that computes",
+    "store": "the unit that copies to main memory",
+}
+"""The units that a text may name alone, as ``@thread``; another machine's is ``@bind(name)``.
 
-    SERIAL = "serial"  # one after the other, ascending
-    PARALLEL = "parallel"  # on several threads
-    VECTOR = "vectorize"  # as lanes of vectors
-    UNROLL = "unroll"  # written out one after the other
-    VIRTUAL = "virtual"  # in virtual threads, whose instructions take turns in one stream
+A unit says what runs the iterations of a loop, or a tile; it never changes what they compute.
+"""
 
 
 class Form(Enum):
@@ -51,8 +62,8 @@ class Form(Enum):
 class For:
     """``for iter in lo:hi``, unit step, half open, empty when ``hi <= lo``, in ascending order.
 
-    execution  how its iterations may run
-    bound      the hardware index that runs them, such as ``blockIdx.x``; None: a loop
+    unit   what runs its iterations side by side: one of `UNITS`, or a name of the machine's, such as
+           ``blockIdx.x``; None: one after the other
     """
 
     iter: str
@@ -60,8 +71,7 @@ class For:
     hi: Expr
     body: tuple[Stmt, ...]
     role: Role = Role.WHOLE
-    execution: Execution = Execution.SERIAL
-    bound: str | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +109,31 @@ class TileAxis:
 
 
 @dataclass(frozen=True, slots=True)
+class Cover:
+    """A microkernel that runs a tile: which iterator is which of its axes, which array which operand.
+
+    axes      (axis of the microkernel, iterator) each; an axis that is left out has one value
+    operands  (operand or result of the microkernel, buffer) each
+
+    Where neither is said, the judge of covers finds both.
+    """
+
+    microkernel: str
+    axes: tuple[tuple[str, str], ...] = ()
+    operands: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """Parallel loops over a rectangle of instances, each running `body`, covered by a microkernel.
 
-    where        an instance is executed only where this holds (None: everywhere)
-    form         how the ones where it does not hold are treated
-    microkernel  the name of the one that covers it, None where plain loops do
+    where         an instance is executed only where this holds (None: everywhere)
+    form          how the ones where it does not hold are treated
+    cover         the microkernel that runs it, None where plain loops do
+    unit          what runs it, such as ``load``; None: what runs the loops around
+    asynchronous  whether it may end later than it is issued: until a wait says that it has
+    multicast     the loop around, of blocks of a cluster, for all of whose iterations it is run once:
+                  each of them copies the same elements to the same place of a window of its own
     """
 
     axes: tuple[TileAxis, ...]
@@ -112,20 +141,36 @@ class Tile:
     where: Expr | None = None
     form: Form = Form.FULL
     role: Role = Role.WHOLE
-    microkernel: str | None = None
+    cover: Cover | None = None
+    unit: str | None = None
+    asynchronous: bool = False
+    multicast: str | None = None
+
+    @property
+    def microkernel(self) -> str | None:
+        """The name of the microkernel that covers it; None where plain loops do."""
+        return None if self.cover is None else self.cover.microkernel
 
 
 @dataclass(frozen=True, slots=True)
 class Alloc:
     """``alloc buffer[start +: extent, …]`` around `body`, where the buffer holds that window only.
 
-    axes   (start, extent) per axis of the buffer. Indices stay those of the whole buffer; what the
-           window held before the block, and what it holds after, is undefined
+    axes     (start, extent) per axis of the buffer. Indices stay those of the whole buffer; what the
+             window held before the block, and what it holds after, is undefined
+    memory   the memory of the machine that holds the window; None: the buffer's `scope`
+    depth    how many windows there are, which the iterations of the loop around take in turn
+    inplace  the buffer in whose window it lies, element on element, which is read last as it is written
+    layout   where elements lie in the window; None: as rows
     """
 
     buffer: str
     axes: tuple[tuple[Expr, Expr], ...]
     body: tuple[Stmt, ...]
+    memory: str | None = None
+    depth: int = 1
+    inplace: str | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +199,51 @@ class Choose:
     options: tuple[Option, ...]
 
 
-Stmt: TypeAlias = For | If | Let | Tile | Alloc | Store | Choose
+class Action(Enum):
+    """What a statement of synchronization does."""
+
+    BARRIER = "barrier"  # all instances of a unit come here before one of them goes on
+    ARRIVE = "arrive"  # one token more
+    WAIT = "wait"  # until there is a token, and one less
+    WAIT_GROUP = "wait group"  # until no more than so many asynchronous groups are under way
+    FENCE = "fence"  # what was written is seen by a kind of reader
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """``barrier thread``, ``arrive full where …``, ``wait full``, ``wait group 1``, ``fence async``.
+
+    It orders what units do side by side, and changes nothing that a program computes.
+
+    name     the unit of a barrier, the token of an arrival or a wait, the kind of a fence; else ""
+    where    it is there only where this holds (None: always)
+    pending  of `WAIT_GROUP`: how many groups may still be under way
+    unit     who does it, where the statements around do not say so
+    """
+
+    action: Action
+    name: str = ""
+    where: Expr | None = None
+    pending: int = 0
+    unit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``token name: source -> target count 1 room 4``: what one unit gives and another takes.
+
+    count  arrivals that make a token, at least 1
+    room   tokens that may be under way, at least 1
+    """
+
+    name: str
+    source: str
+    target: str
+    count: int = 1
+    room: int = 1
+
+
+Stmt: TypeAlias = For | If | Let | Tile | Alloc | Store | Choose | Sync
 
 
 class Kind(Enum):
@@ -230,6 +319,7 @@ class Program:
     """Sizes, facts between them, buffers, and the statements in order.
 
     assumptions   conditions over sizes that every call satisfies
+    tokens        what its statements of synchronization arrive at and wait for
     """
 
     name: str
@@ -237,6 +327,7 @@ class Program:
     assumptions: tuple[Expr, ...]
     buffers: tuple[Buffer, ...]
     body: tuple[Stmt, ...]
+    tokens: tuple[Token, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""
@@ -305,7 +396,7 @@ def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
             return (then, other)
         case Choose(options):
             return tuple(option.body for option in options)
-        case Store():
+        case Store() | Sync():
             return ()
         case _:
             assert_never(stmt)
@@ -348,7 +439,7 @@ def with_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...
             return replace(stmt, then=new[0], other=new[1])
         case Choose(options):
             return Choose(tuple(replace(o, body=b) for o, b in zip(options, new, strict=True)))
-        case Store():
+        case Store() | Sync():
             return stmt
         case _:
             assert_never(stmt)
@@ -372,6 +463,8 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             return (*index, value)
         case Choose(options):
             return tuple(option.cost for option in options)
+        case Sync(where=where):
+            return () if where is None else (where,)
         case _:
             assert_never(stmt)
 
@@ -413,6 +506,8 @@ def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             return replace(stmt, index=new[:-1], value=new[-1])
         case Choose(options):
             return Choose(tuple(replace(o, cost=c) for o, c in zip(options, new, strict=True)))
+        case Sync():
+            return replace(stmt, where=new[0])
         case _:
             assert_never(stmt)
 

@@ -27,7 +27,6 @@ from offcut.core.program import (
     Kind,
     Let,
     Program,
-    Role,
     Stmt,
     Store,
     Tile,
@@ -135,9 +134,10 @@ def _instead(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
             yield substituted(body, {axis.iter: axis.start for axis in axes})
             yield loops_of(stmt)
             yield (replace(stmt, where=None, form=Form.FULL),)
-            yield (replace(stmt, role=Role.WHOLE, microkernel=None),)
-        case Alloc():
-            yield stmt.body
+            yield (Tile(axes, body, stmt.where, stmt.form),)
+        case Alloc(buffer, axes, body):
+            yield body
+            yield (Alloc(buffer, axes, body),)
         case Choose(options):
             for option in options:
                 yield option.body

@@ -14,9 +14,9 @@ from typing import TypeAlias
 from offcut.core.expr import Expr, Load, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.program import (
+    UNROLL,
     Alloc,
     Choose,
-    Execution,
     For,
     If,
     Let,
@@ -90,11 +90,10 @@ def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, 
 
 def side_by_side(program: Program) -> dict[Place, For]:
     """The loops that are marked to run their iterations together, by their places."""
-    together = (Execution.PARALLEL, Execution.VECTOR, Execution.VIRTUAL)
     return {
         place: stmt
         for place, stmt in numbered(program.body)
-        if isinstance(stmt, For) and (stmt.execution in together or stmt.bound is not None)
+        if isinstance(stmt, For) and stmt.unit not in (None, UNROLL)
     }
 
 

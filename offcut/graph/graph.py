@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 from offcut.core.expr import Expr
+from offcut.core.memo import lazy_property
 from offcut.core.program import Size
-from offcut.core.remembered import kept_property
 from offcut.describe.request import Array
 
 
@@ -83,13 +83,13 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
 
-    @kept_property
+    @lazy_property
     def values(self) -> Mapping[str, Value]:
         """All values by name."""
         made = (value for node in self.nodes for value in node.results)
         return {value.name: value for value in (*self.inputs, *self.constants, *made)}
 
-    @kept_property
+    @lazy_property
     def users(self) -> Mapping[str, tuple[Node, ...]]:
         """The nodes that read each value."""
         found: dict[str, list[Node]] = {name: [] for name in self.values}

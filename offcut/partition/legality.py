@@ -15,19 +15,22 @@ from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Compare, Expr, variables
 from offcut.core.program import (
+    LANE,
     Choose,
-    Execution,
     For,
     If,
     Kind,
     Let,
     Program,
+    Role,
     Stmt,
     Store,
+    Sync,
     Tile,
     substituted,
     walk,
 )
+from offcut.core.text.marks import loop_marks
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.walking import around, side_by_side
 from offcut.errors import PartitionError
@@ -183,7 +186,7 @@ def check_marks(
     reassociate   whether the terms of a float sum may be added in another order
 
     Theorem: iterations of a loop that carries no dependence touch no element that another one
-    writes, so they may run in any order, and at once. ``@vectorize`` also takes the order of the
+    writes, so they may run in any order, and at once. ``@lane`` also takes the order of the
     updates of a declared reduction, whose terms are then reduced in several accumulators: to the
     same value, for max, min and integers, and to one of a sum's values, for floats.
     """
@@ -196,7 +199,7 @@ def check_marks(
         if loop is None or one.buffer in owned(loop.body):
             continue
         store = one.target.store
-        reduces = one.reduction and loop.execution is Execution.VECTOR and loop.bound is None
+        reduces = one.reduction and loop.unit == LANE
         exact = store.reduce in ANY_ORDER or program.buffer(one.buffer).dtype not in FLOATS
         if reduces and (reassociate or exact):
             reducing.add(one.path)
@@ -238,7 +241,7 @@ def _certainly(program: Program, loop: For) -> Dependence | None:
 
 
 def _mark(loop: For) -> str:
-    return f"@bind({loop.bound})" if loop.bound is not None else f"@{loop.execution.value}"
+    return f"@{next(loop_marks(replace(loop, role=Role.WHOLE)), '')}"
 
 
 def check_windows(program: Program) -> None:
@@ -345,7 +348,7 @@ def only_with(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
             return If(condition, body)
         case Choose(options):
             return Choose((replace(options[0], body=body),))
-        case Store():
+        case Store() | Sync():
             return stmt
         case _:
             return replace(stmt, body=body)

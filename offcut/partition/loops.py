@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core.expr import Logic, variables
-from offcut.core.program import Alloc, Choose, Execution, For, If, Let, Stmt, Store, Tile
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile
 from offcut.partition.band import Band, Step
 from offcut.partition.cutting import Cutting
 from offcut.polyhedral import Facts
@@ -52,7 +52,7 @@ class LoopCutter:
                 return (replace(stmt, body=self.block(stmt.body, at)),)
             case Choose(options):
                 return (Choose(tuple(replace(o, body=self.block(o.body, at)) for o in options)),)
-            case Tile() | Store():
+            case Tile() | Store() | Sync():
                 return (stmt,)
 
     def nest(self, loop: For, at: Facts) -> tuple[Stmt, ...]:
@@ -117,7 +117,7 @@ def _loop(stmt: Stmt) -> For:
 
 
 def _is_plain(loop: For) -> bool:
-    return loop.execution is Execution.SERIAL and loop.bound is None
+    return loop.unit is None
 
 
 def _wrapped(chain: Sequence[For], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

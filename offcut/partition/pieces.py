@@ -11,6 +11,7 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
+from offcut.core.memo import lazy_property
 from offcut.core.program import (
     For,
     Form,
@@ -22,7 +23,6 @@ from offcut.core.program import (
     blocks,
     walk,
 )
-from offcut.core.remembered import kept_property
 from offcut.core.text.expressions import count
 from offcut.core.text.html import html_table
 from offcut.core.walking import around, bound
@@ -71,7 +71,7 @@ class Piece:
         """How its tiles are executed, the most particular of its axes."""
         return leading_form(segment.form for _, segment in self.segments)
 
-    @kept_property
+    @lazy_property
     def inside(self) -> tuple[tuple[Stmt, int], ...]:
         """The statement of it that lies in most loops, last, and all that encloses it, with the block
         of each that is entered.
@@ -268,7 +268,7 @@ class Partition:
     through: Program | None = field(default=None, repr=False, compare=False)
     schedule: Any = field(default=None, repr=False, compare=False)
 
-    @kept_property
+    @lazy_property
     def size(self) -> Size:
         """How large the emitted program and its object code are; the code is made to be measured."""
         made, given = _stores(self.loops), _stores(self.source)

@@ -57,6 +57,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     canonical,
     expressions,
@@ -191,6 +192,8 @@ class _Separation:
                 )
             case Store():
                 return self.store(stmt, at)
+            case Sync():
+                return (stmt,)
             case _:
                 assert_never(stmt)
 

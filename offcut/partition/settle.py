@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from offcut.core.program import Choose, If, Program, Stmt, Store, Tile, walk
+from offcut.core.program import Choose, If, Program, Stmt, Store, Sync, Tile, walk
 from offcut.partition.pieces import Partition, Piece
 
 
@@ -41,16 +41,16 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
         match stmt:
             case Tile():
                 reason = refused.get(position)
-                kept = stmt.microkernel if reason is None else None
+                kept = stmt.cover if reason is None else None
                 if reason is not None:
                     axes = ", ".join(axis.iter for axis in stmt.axes)
                     notes[f"tile {axes}: {stmt.microkernel} does not run it: {reason}"] = None
-                return replace(stmt, body=block(stmt.body), microkernel=kept)
+                return replace(stmt, body=block(stmt.body), cover=kept)
             case If(condition, then, other):
                 return If(condition, block(then), block(other))
             case Choose(options):
                 return Choose(tuple(replace(one, body=block(one.body)) for one in options))
-            case Store():
+            case Store() | Sync():
                 return replace(stmt)
             case _:
                 return replace(stmt, body=block(stmt.body))

@@ -12,7 +12,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, dtype_of, reads_memory, variables
-from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
+from offcut.core.program import Cover, For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Cutting, Made
 from offcut.partition.legality import check_few
@@ -127,7 +127,8 @@ class OneTile:
         where = all_of(known) if known else None
         guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
         kernel = None if guarded else self.cutting.cover(body, heights, frozenset(masked))
-        return Tile(tuple(axes), body, where, form, role, kernel)
+        cover = None if kernel is None else Cover(kernel)
+        return Tile(tuple(axes), body, where, form, role, cover)
 
     def ordered(self, k: int, mine: Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
         """The instances of a loop one after the other."""
@@ -145,7 +146,7 @@ class OneTile:
             elif hi == (ix.add(*mine.rect) if mine.rect else None):
                 body = (If(mine.where, body),)
         own = role if mine.segment is not None else Role.WHOLE
-        return (For(loop.iter, lo, hi, body, own, loop.execution, loop.bound),)
+        return (For(loop.iter, lo, hi, body, own, loop.unit),)
 
 
 def _heights(height: Expr) -> tuple[int, int]:

@@ -16,9 +16,8 @@ import islpy as isl
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
 from offcut.core.index import linear, multiple_of, sub
-from offcut.core.memo import memo
+from offcut.core.memo import lazy_property, memo
 from offcut.core.program import Size
-from offcut.core.remembered import kept_property
 from offcut.core.sizes import MAX_SIZE
 from offcut.describe.computation import Computation
 
@@ -49,7 +48,7 @@ class Space:
     def __hash__(self) -> int:
         return self._hash
 
-    @kept_property
+    @lazy_property
     def _hash(self) -> int:
         return hash((self.sizes, self.assumptions))
 
@@ -62,12 +61,12 @@ class Space:
         """``[p0, p1] -> ``, the head of every set."""
         return f"[{', '.join(self._names.values())}] -> "
 
-    @kept_property
+    @lazy_property
     def context(self) -> isl.Set:
         """The parameter set of all sizes that facts and assumptions allow."""
         return Set(f"{self.parameters}{{ : {self.facts} }}")
 
-    @kept_property
+    @lazy_property
     def facts(self) -> str:
         """The same as text."""
         parts = []

@@ -23,9 +23,8 @@ import islpy as isl
 
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
-from offcut.core.memo import memo
+from offcut.core.memo import lazy_property, memo
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
-from offcut.core.remembered import kept_property
 from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.witness import smallest
 
@@ -78,7 +77,7 @@ class Dependence:
         """The iterator of the loop that carries it."""
         return next(name for name, path in self.source.loops if path == self.path)
 
-    @kept_property
+    @lazy_property
     def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The smallest sizes at which it exists, and the two instances."""
         found = smallest(self.relation.wrap().flatten())
@@ -188,18 +187,18 @@ class _Domain:
     space: Space
     statement: Statement
 
-    @kept_property
+    @lazy_property
     def at(self) -> dict[str, str]:
         """The coordinate of each iterator."""
         return coordinates(self.statement.iterators)
 
-    @kept_property
+    @lazy_property
     def known(self) -> tuple[str | None, ...]:
         """What sets say of each condition; None: nothing."""
         parts = (part for condition in self.statement.conditions for part in conjuncts(condition))
         return tuple(self.space.condition(part, self.at) for part in parts)
 
-    @kept_property
+    @lazy_property
     def instances(self) -> isl.Set:
         """Where all conditions hold that sets say."""
         said = [text for text in self.known if text is not None]
@@ -220,14 +219,14 @@ class _Access:
     writes: bool
     accumulates: bool
 
-    @kept_property
+    @lazy_property
     def relation(self) -> isl.Map:
         """``instance -> element``."""
         space, at = self.domain.space, self.domain.at
         made = _relation(space, len(at), self.index, self.path, at)
         return made.intersect_domain(self.domain.instances)
 
-    @kept_property
+    @lazy_property
     def certain(self) -> bool:
         """Whether sets say all indices and conditions."""
         space, at = self.domain.space, self.domain.at

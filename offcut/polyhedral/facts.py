@@ -15,8 +15,7 @@ import islpy as isl
 from offcut.core import index as ix
 from offcut.core.conditions import negated
 from offcut.core.expr import Compare, Const, Expr, Var, variables
-from offcut.core.memo import memo
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property, memo
 from offcut.polyhedral.affine import Set, Space, coordinates
 from offcut.polyhedral.witness import holds_at, smallest
 
@@ -69,7 +68,7 @@ class Facts:
         """The names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 
-    @kept_property
+    @lazy_property
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
         """The conditions in groups that share no name, each with all its names."""
         groups = () if self._outer is None else self._outer._parts
@@ -98,7 +97,7 @@ class Facts:
                 conditions += part[1]
         return tuple(n for n in self.names if n in names), tuple(conditions)
 
-    @kept_property
+    @lazy_property
     def empty(self) -> bool:
         """Whether nothing runs here, at any size."""
         parts = (part for _, part in self._parts)

@@ -20,6 +20,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     mapped,
     walk,
@@ -187,6 +188,8 @@ class _Reader:
                     "cannot read a choice as a set",
                     because="its options are read one by one",
                 )
+            case Sync():
+                pass
             case _:
                 assert_never(stmt)
 

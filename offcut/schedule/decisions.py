@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from offcut.core.expr import Expr
 from offcut.core.hashed import Hashed
-from offcut.core.program import Execution, Panels
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Panels
 from offcut.errors import trim_tracebacks
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
@@ -246,13 +246,28 @@ class Reorder:
     axes: tuple[str, ...]
 
 
+RUN_WORDS = {
+    None: "serial",
+    THREAD: "parallel",
+    LANE: "vectorize",
+    UNROLL: "unroll",
+    VIRTUAL: "virtual",
+}
+"""The decisions that say what runs a loop, by the unit; any other unit is for `Bind`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """How one loop of `stage` runs, whatever was said of it before. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
 
     stage: str
     axis: str
-    execution: Execution
+    unit: str | None
+
+    @property
+    def word(self) -> str:
+        """The word of the decision in a schedule's text."""
+        return RUN_WORDS[self.unit]
 
 
 @dataclass(frozen=True, slots=True)

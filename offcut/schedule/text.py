@@ -23,12 +23,13 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from offcut.core.expr import Expr
-from offcut.core.program import Execution, Panels
+from offcut.core.program import Panels
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
 from offcut.errors import OffcutError, ParseError
 from offcut.partition import AxisCut, Block, Strategy, strategy_named
 from offcut.schedule.decisions import (
+    RUN_WORDS,
     Bind,
     CacheRead,
     CacheWrite,
@@ -116,8 +117,8 @@ def _by_hand(step: Primitive) -> str:
             return f"fuse {stage} {outer} {inner} as {fused}"
         case Reorder(stage, axes):
             return f"reorder {' '.join((stage, *axes))}"
-        case Run(stage, axis, execution):
-            return f"{execution.value} {stage} {axis}"
+        case Run(stage, axis):
+            return f"{step.word} {stage} {axis}"
         case Bind(stage, axis, index):
             return f"bind {stage} {axis} {index}"
         case ComputeAt(stage, consumer, axis):
@@ -308,8 +309,8 @@ def _split_by_hand(
     return Split(stage, axis, outer, inner, int(factor), asked)
 
 
-def _run(execution: Execution) -> tuple[str, str, Callable[..., Primitive]]:
-    return r"(\S+) (\S+)", "C i", lambda _, stage, axis: Run(stage, axis, execution)
+def _run(unit: str | None) -> tuple[str, str, Callable[..., Primitive]]:
+    return r"(\S+) (\S+)", "C i", lambda _, stage, axis: Run(stage, axis, unit)
 
 
 # By the first word: what follows it, an example of that, and what its parts make.
@@ -325,7 +326,7 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
         "C j i",
         lambda _, stage, axes: Reorder(stage, tuple(axes.split())),
     ),
-    **{one.value: _run(one) for one in Execution},
+    **{word: _run(unit) for unit, word in RUN_WORDS.items()},
     "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
     "compute_at": (r"(\S+) (\S+) (\S+)", "B C i", lambda _, *names: ComputeAt(*names)),
     "compute_inline": (r"(\S+)", "B", lambda _, stage: ComputeInline(stage)),

@@ -12,8 +12,8 @@ from math import lcm
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
+from offcut.core.memo import memoize_method
 from offcut.core.program import Form
-from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -32,7 +32,7 @@ class Cuts:
         """Those of both."""
         return _ordered((*self.options, *other.options), None)
 
-    @remembered
+    @memoize_method
     def near(self, cut: AxisCut) -> tuple[AxisCut, ...]:
         """Those that differ from `cut` in one thing: another strategy, the next tile, the next group."""
         found = [one for one in self.options if _differ(one, cut) == (True, False, False)]
@@ -48,7 +48,7 @@ class Cuts:
             found += [*below[-1:], *above[:1]]
         return tuple(found)
 
-    @remembered
+    @memoize_method
     def nearest(self, cut: AxisCut) -> AxisCut:
         """The one that is most like `cut`: of its strategy where there is one, then of the next tile and group."""
         tile, group = _tile(cut), _group(cut)

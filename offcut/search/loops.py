@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcut.core.memo import forget
+from offcut.core.memo import forget, memoize_method
 from offcut.core.program import For, Form, Program, walk
-from offcut.core.remembered import remembered
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
@@ -58,7 +57,7 @@ class LoopCuts:
             if loop not in self.ordered or not tile_forms(one) & _TOGETHER
         ]
 
-    @remembered
+    @memoize_method
     def together(self, loops: frozenset[str]) -> bool:
         """Whether these loops may be cut in one schedule; not where the proof does not say so in bounded work."""
         if len(loops) < 2 or not loops & self.ordered:

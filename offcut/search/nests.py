@@ -9,7 +9,7 @@ from math import comb
 from random import Random
 
 from offcut.core.hashed import Hashed
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 
@@ -80,7 +80,7 @@ class NestSpace:
                         if any(way.pack is not None for way in ways):
                             yield Chosen(ways, lay)
 
-    @kept_property
+    @lazy_property
     def bundles(self) -> tuple[tuple[tuple[Form, ...], tuple[tuple[Form, ...], ...]], ...]:
         """By lay, the forms that pack nothing, and by packed copy, those that read it."""
         found = []
@@ -92,7 +92,7 @@ class NestSpace:
             found.append((plain, tuple(packed)))
         return tuple(found)
 
-    @remembered
+    @memoize_method
     def near(self, chosen: Chosen) -> tuple[Chosen, ...]:
         """Those that differ in one choice: of one way, of its form, or in one way more or less."""
         return tuple(self._beside(chosen))
@@ -113,7 +113,7 @@ class NestSpace:
             if form.lay != chosen.lay:
                 yield Chosen(tuple(dict.fromkeys(map(form.nearest, ways))), form.lay)
 
-    @remembered
+    @memoize_method
     def moves(self, way: Way, lay: Lay | None) -> tuple[Way, ...]:
         """The ways that differ from `way` in one choice, or in their form."""
         return tuple(self._moved(way, lay))
@@ -157,11 +157,11 @@ class NestSpace:
         """
         return self._in_order(chosen.ways)
 
-    @remembered
+    @memoize_method
     def _text(self, way: Way) -> str:
         return repr(way)
 
-    @remembered
+    @memoize_method
     def _in_order(self, ways: tuple[Way, ...]) -> tuple[Way, ...]:
         own = {way: place for place, way in enumerate(self.first.ways)}
         found: list[Way] = []

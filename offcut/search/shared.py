@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import Nest, Step, Together, Way
 
 Leaves = tuple[str, ...]
@@ -65,12 +65,12 @@ class Tree:
 
         return tuple(parts(self.parts, (), 0))
 
-    @remembered
+    @memoize_method
     def _nest(self, nest: Nest, loops: tuple[str, ...], ways: tuple[Way, ...]) -> Nest:
         """The nest in these ways, which run in further plain loops."""
         return replace(nest, ways=tuple(_inside(way, loops) for way in ways))
 
-    @kept_property
+    @lazy_property
     def _leaves(self) -> dict[int, Leaves]:
         return {id(part): leaves(part) for part in _togethers(self.parts)}
 

@@ -20,8 +20,8 @@ from math import prod
 from random import Random
 
 from offcut.core.hashed import Hashed
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property, remembered
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -193,7 +193,7 @@ class Space:
                 found.append(partial(Point, dropped, point.steps, kept, nests))
         return found
 
-    @remembered
+    @memoize_method
     def _written(self, point: Point) -> Schedule:
         """The schedule that says so, its decisions in the order of `first`."""
         variant = self._variants[point.dropped]
@@ -216,7 +216,7 @@ class Space:
                     pass
         return Schedule(self.first.name, (*steps, *said))
 
-    @remembered
+    @memoize_method
     def _read(self, schedule: Schedule) -> Point:
         """What `_written` has made `schedule` of."""
         missing = (p for p in self._stage_steps if self.first.steps[p] not in schedule.steps)
@@ -249,7 +249,7 @@ class Space:
     def _stage_steps(self) -> list[int]:
         return [p for p, step in enumerate(self.first.steps) if isinstance(step, _STAGES)]
 
-    @kept_property
+    @lazy_property
     def _variants(self) -> dict[int | None, Variant]:
         """The space of the nests, by the decision about stages that is taken back."""
         found = {}
@@ -287,7 +287,7 @@ class Space:
         fixed = frozenset(step.buffer for step in lays) - used
         return Variant(tree, tuple(spaces), fixed)
 
-    @kept_property
+    @lazy_property
     def _choices(self) -> tuple[Options, ...]:
         """What may be said beside stages and nests, in order; what `first` says first."""
         found: list[Options] = []
@@ -312,7 +312,7 @@ class Space:
             ]
         return (*found, *marks)
 
-    @kept_property
+    @lazy_property
     def _loops(self) -> LoopCuts:
         return LoopCuts(self.program, self.machine)
 

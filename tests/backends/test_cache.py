@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from compiled import contraction, floats
-from inside import forget_code, forget_plans
 
 import offcut as oc
 from offcut import Kernel
@@ -29,6 +28,7 @@ from offcut.backends.host import cache
 from offcut.backends.target import Options
 from offcut.errors import PartitionError
 from tests.agree import agree, exact_matmul
+from tests.facade import forget_code, forget_plans
 
 ROOT = Path(cache.__file__).parents[3]
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from conftest import slow
-from inside import forget_code
 
 import offcut as oc
 from offcut import Kernel, ops
@@ -23,6 +22,7 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
 from tests.agree import agree, exact_matmul
+from tests.facade import forget_code
 
 Array = npt.NDArray[Any]
 
@@ -323,7 +323,7 @@ def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
             "  at       tile i, j\n"
             "  because  no microkernel of this machine, and no declared instruction, has that name\n"
             f"  help     {known}\n"
-            "  help     without @microkernel(nonsense) it runs as loops"
+            "  help     without @cover(nonsense) it runs as loops"
         )
 
 

@@ -425,9 +425,9 @@ for i in 0:n
 size n in 0:5000
 input A: float32[n, n]
 output C: float32[n]
-for i in 0:n @parallel
+for i in 0:n @thread
   C[i] = 0.0
-  for j in 0:n @vectorize
+  for j in 0:n @lane
     C[i] += A[i, j]
   for k in 0:2 @unroll
     C[i] = C[i] * 2.0""",

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from foreign import CHEAP, DEAR, Own, product
-from inside import forget_rates
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa, rates
@@ -19,6 +18,7 @@ from offcut.backends.cpu.machine.chains import CHAINS, multiply_add
 from offcut.backends.cpu.microkernels import external
 from offcut.describe.microkernel import Microkernel
 from tests.agree import nearly
+from tests.facade import forget_rates
 
 
 @pytest.fixture(autouse=True)

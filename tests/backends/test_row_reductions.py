@@ -14,7 +14,7 @@ import offcut as oc
 from offcut import Kernel, Tensor
 from offcut.backends.cpu.lowering.reductions import ACCUMULATORS
 from offcut.backends.cpu.machine.isa import host
-from offcut.core.program import Execution, For, Program, walk
+from offcut.core.program import LANE, For, Program, walk
 from tests.agree import agree, computed, exact_matmul, total
 
 LANES = host().isa.lanes("float32")
@@ -35,14 +35,10 @@ def rows(
 
 
 def marked(kernel: Kernel | Program) -> list[str]:
-    """The loops of what runs that are marked ``@vectorize``."""
+    """The loops of what runs that are marked ``@lane``."""
     program = kernel.loops if isinstance(kernel, Kernel) else kernel
     return sorted(
-        {
-            stmt.iter
-            for stmt in walk(program.body)
-            if isinstance(stmt, For) and stmt.execution is Execution.VECTOR
-        }
+        {stmt.iter for stmt in walk(program.body) if isinstance(stmt, For) and stmt.unit == LANE}
     )
 
 
@@ -260,7 +256,7 @@ for i in 0:m
 
 
 @pytest.mark.parametrize("reassociate", [True, False])
-@pytest.mark.parametrize("mark", ["", "  @vectorize"])
+@pytest.mark.parametrize("mark", ["", "  @lane"])
 def test_several_sums_of_a_loop_run_side_by_side(mark: str, reassociate: bool) -> None:
     program = oc.parse(ROW_SUMS.format(mark=mark))
     kernel = build(program, reassociate=reassociate)
@@ -288,28 +284,28 @@ def test_every_piece_of_a_cut_program_reduces_in_the_same_order() -> None:
 
 def test_the_mark_on_a_sum_is_refused_where_its_order_counts() -> None:
     program, plain = (
-        oc.parse(ROW_SUMS.format(mark="  @vectorize")),
+        oc.parse(ROW_SUMS.format(mark="  @lane")),
         oc.parse(ROW_SUMS.format(mark="")),
     )
     proved = str(oc.prove_equal(plain, program, reassociate=True))
-    assert "@vectorize: no iteration meets another but in a reduction" in proved
+    assert "@lane: no iteration meets another but in a reduction" in proved
     with pytest.raises(oc.PartitionError) as refused:
         oc.prove_equal(plain, program)
     assert (
         str(refused.value)
         == """\
-partition: cannot run loop j as @vectorize
+partition: cannot run loop j as @lane
   at       s[i] += A[i, j]
   because  with m = 1, n = 2, s[i] += A[i, j] at i = 0, j = 0 writes what the instance i = 0, j = 1 overwrites
-  help     the loop without @vectorize
+  help     the loop without @lane
   help     reassociate=True"""
     )
 
 
 def test_the_mark_on_a_maximum_or_on_whole_numbers_is_accepted_in_any_case() -> None:
-    text = ROW_SUMS.format(mark="  @vectorize").replace("+=", "max=")
+    text = ROW_SUMS.format(mark="  @lane").replace("+=", "max=")
     assert oc.prove_equal(oc.parse(text), oc.parse(text)).theorems
-    text = ROW_SUMS.format(mark="  @vectorize").replace("float32", "int32").replace(".0", "")
+    text = ROW_SUMS.format(mark="  @lane").replace("float32", "int32").replace(".0", "")
     assert oc.prove_equal(oc.parse(text), oc.parse(text)).theorems
 
 
@@ -317,10 +313,10 @@ def test_a_loop_that_carries_more_than_a_reduction_is_still_refused() -> None:
     scan = oc.parse("""
 size n in 0:4097
 inout x: float32[n]
-for j in 1:n @vectorize
+for j in 1:n @lane
   x[j] += x[j - 1]
 """)
-    with pytest.raises(oc.PartitionError, match="cannot run loop j as @vectorize"):
+    with pytest.raises(oc.PartitionError, match="cannot run loop j as @lane"):
         oc.prove_equal(scan, scan, reassociate=True)
 
 

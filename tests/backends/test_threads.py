@@ -218,7 +218,7 @@ size n in 0:100
 input x: float32[n, n]
 output y: float32[n, n]
 for i in 0:n
-  for j in 0:n  @parallel
+  for j in 0:n  @thread
     y[i, j] = x[j, i] * 2.0
 """,
 }
@@ -229,7 +229,7 @@ for i in 0:n
 def test_a_program_has_the_same_bits_and_those_of_the_interpreter(name: str) -> None:
     program = oc.parse(PROGRAMS[name])
     made = on(COUNTS, program)
-    assert "@parallel" in str(made[2].loops)
+    assert "@thread" in str(made[2].loops)
     for n in (3, 24):
         sizes = {size.name: n for size in program.sizes}
         free = {"steps": 3} if "steps" in sizes else {}
@@ -476,7 +476,7 @@ def test_the_plan_says_how_many_threads_share_what() -> None:
     program = oc.parse(PROGRAMS["one axis"])
     made = build(program, threads=2)
     assert made.plan(n=5).notes[-1] == "one thread: less than 10 µs of work for each of two"
-    assert str(made.loops).count("@parallel") == 1
+    assert str(made.loops).count("@thread") == 1
     square = contraction("mk,kn->mn", {"k": 128, "n": 128})
     wide = build(
         square.result, inputs=square.inputs, constants={"B": floats("b", 128, 128)}, threads=2
@@ -486,7 +486,7 @@ def test_the_plan_says_how_many_threads_share_what() -> None:
     assert wide.plan(m=1024).notes[-1] in str(wide.plan(m=1024))
     alone = build(square.result, inputs=square.inputs, threads=1)
     assert alone.plan(m=1024).notes == ()
-    assert "@parallel" not in str(alone.loops)
+    assert "@thread" not in str(alone.loops)
 
 
 def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
@@ -504,7 +504,7 @@ def test_threads_share_an_image_that_is_left(threads: int) -> None:
     product = oc.ops.conv2d(image, weight, padding=1)
     made = on((1, threads), product, inputs=[image, weight], constants={"W": w})
     text = made[threads].source("loops")
-    assert f"for n in 0:b - b % {threads}  @parallel" in text
+    assert f"for n in 0:b - b % {threads}  @thread" in text
     assert f"for n in b - b % {threads}:b\n" in text
     for images in sorted({0, 1, threads - 1, threads, threads + 1, 3 * threads - 1}):
         x = floats(str(images), images, 16, 9, 28)
@@ -620,10 +620,10 @@ def test_the_plan_says_what_was_not_found_out() -> None:
 
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     program = oc.parse(PROGRAMS["one axis"])
-    assert "@parallel" not in str(build(program).loops)
+    assert "@thread" not in str(build(program).loops)
     monkeypatch.setenv("OFFCUT_THREADS", "2")
     assert build(program).plan(n=3999).notes[-1].startswith("2 threads share")
-    assert "@parallel" not in str(build(program, threads=1).loops)
+    assert "@thread" not in str(build(program, threads=1).loops)
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
@@ -669,7 +669,7 @@ def test_a_loop_marked_parallel_that_is_not_is_refused() -> None:
 program chain
 size n in 1:1000
 inout x: float32[n]
-for i in 1:n  @parallel
+for i in 1:n  @thread
   x[i] += x[i - 1]
 """)
     with pytest.raises(oc.PartitionError) as refused:
@@ -677,10 +677,10 @@ for i in 1:n  @parallel
     assert (
         str(refused.value)
         == """\
-partition: cannot run loop i as @parallel
+partition: cannot run loop i as @thread
   at       x[i] += x[i - 1]
   because  with n = 3, x[i] += x[i - 1] at i = 1 writes what the instance i = 2 reads
-  help     the loop without @parallel"""
+  help     the loop without @thread"""
     )
 
 

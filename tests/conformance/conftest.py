@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.backends.target import Target
+from offcut import Target
 
 TARGETS = ("cpu", "interpret", "toy", "vta", "vta-osdi18", "gemmini")
 

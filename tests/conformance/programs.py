@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 Array = npt.NDArray[Any]
 

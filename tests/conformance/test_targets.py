@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import Kernel
-from offcut.backends.requested import requested
-from offcut.backends.signature import signature_of
-from offcut.backends.target import Options, Target
-from offcut.core.interpret.interpreter import run
-from offcut.core.program import Tile, walk
+from offcut import Kernel, Target
 from tests.agree import agree, of_program
+from tests.facade import called, claimed, described, policy
 
 from .programs import Array, Case, case, case_of_bytes
 
@@ -31,12 +27,11 @@ def sizes(target: Target) -> list[int]:
 def taken(target: Target, seed: int) -> Case:
     """The program of a seed; on int8 where the target refuses its elements, in words."""
     what = case(seed)
-    request = requested(what.result, what.inputs, {}, "test")
     try:
-        target.policy(request, Options())
+        policy(target, what.result, what.inputs)
     except oc.TargetError:
         with pytest.raises(oc.TargetError, match=r"because(.|\n)*help"):
-            target.policy(request, Options())
+            policy(target, what.result, what.inputs)
         return case_of_bytes(seed)
     return what
 
@@ -51,7 +46,7 @@ def poison(kernel: Kernel, what: Case, n: int) -> Array:
 
 def expected(what: Case, arrays: list[Array], n: int) -> Any:
     """The program as it was described, statement by statement."""
-    program = requested(what.result, what.inputs, {}, "test").program
+    program = described(what.result, what.inputs)
     names = (tensor.name for tensor in what.inputs)
     return of_program(program, dict(zip(names, arrays, strict=True)), n=n)
 
@@ -91,13 +86,11 @@ def test_the_microkernels_that_tiles_name_are_those_that_the_code_calls(
     target: Target, seed: int
 ) -> None:
     what = taken(target, seed)
-    request, options = requested(what.result, what.inputs, {}, "test"), Options()
-    planned = target.policy(request, options)
-    claimed = {stmt.microkernel for stmt in walk(planned.program.body) if isinstance(stmt, Tile)}
-    called = target.called(planned, signature_of(*request.named), options)
-    if called is not None:
-        assert claimed - {None} == called
-    assert called is None or called <= {kernel.name for kernel in target.microkernels(options)}
+    planned = policy(target, what.result, what.inputs)
+    runs = called(target, planned, what.result, what.inputs)
+    if runs is not None:
+        assert claimed(planned.program) == runs
+        assert runs <= {kernel.name for kernel in target.microkernels()}
 
 
 def test_a_plan_and_every_form_are_shown(target: Target) -> None:
@@ -172,7 +165,7 @@ def test_a_program_that_is_updated_in_place_leaves_its_input(target: Target) -> 
         pytest.skip(f"{target.name} runs no such program, whatever its elements: {refused.because}")
     for n in sizes(target):
         x = np.arange(n + 2, dtype="float32")
-        (reference,) = run(program, {"X": x}).values()
+        reference = program.run({"X": x})
         np.testing.assert_array_equal(kernel(x), reference)
         np.testing.assert_array_equal(x, np.arange(n + 2, dtype="float32"))
         assert kernel(x, out=x) is x

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
-from offcut.core.shrinking import normal
 from offcut.errors import CallError, InternalError, OffcutError
+from tests.facade import microkernels_here, normal
 
 from . import meaning
 from .case import Case, Outcome
@@ -243,14 +243,11 @@ class _Steps:
 
 def written(text: str) -> Any:
     """A program with tiles, whose microkernels are those of this machine; others are left out."""
-    from offcut.backends.cpu.machine import isa
-    from offcut.backends.cpu.microkernels import kernels
-
-    names = [one.microkernel.name for one in kernels.families(isa.host())]
+    names = microkernels_here()
 
     def mark(found: re.Match[str]) -> str:
         name = next((name for name in names if name.startswith(found[1])), None)
-        return f"  @microkernel({name})" if name else ""
+        return f"  @cover({name})" if name else ""
 
     return oc.parse(re.sub(r"  @microkernel\((\w+)\)", mark, text))
 

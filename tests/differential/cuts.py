@@ -108,7 +108,7 @@ def _drawn(draw: Draw, kind: str | None, quick: bool) -> Case:
     )
 
 
-MARKS = ("@parallel", "@vectorize", "@unroll", "@parallel")
+MARKS = ("@thread", "@lane", "@unroll", "@thread")
 NAMES = (
     *("mod", "floor", "ceil", "exists", "x0", "e", "pi", "sum"),
     *("n_", "tile_", "i_tile", "idx", "T0"),

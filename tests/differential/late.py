@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import llvmlite.binding as llvm
 
-from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.threads import pool
-from offcut.backends.cpu.threads.pool_ir import BARRIER, RUN
-from offcut.costmodel import Machine
+from tests.facade import hooked, loaded, pool_starts, pool_symbols, put
 
 CYCLES = 50_000  # that a thread is late: 20 µs at 2.5 GHz, more than a small case takes
 MOST_LOOKS = 1 << 20  # for the others to begin
@@ -103,7 +101,7 @@ done:
 @contextmanager
 def late() -> Iterator[None]:
     """Kernels that are compiled inside run so; none of them is kept."""
-    if not pool.start():
+    if not pool_starts():
         yield
         return
     own, others = _addresses()
@@ -111,39 +109,38 @@ def late() -> Iterator[None]:
     try:
         os.environ["OFFCUT_CACHE"] = "off"
         _linked(others)
-        isa.own_machine = _eager  # type: ignore[assignment]
+        put("own machine", _eager)
         yield
     finally:
         _linked(own)
-        isa.own_machine = _own_machine
+        put("own machine", _own_machine)
         if cache_folder is None:
             del os.environ["OFFCUT_CACHE"]
         else:
             os.environ["OFFCUT_CACHE"] = cache_folder
 
 
-_own_machine = isa.own_machine
+_own_machine = hooked("own machine")
 
 
-def _eager(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+def _eager(architecture: str, features: frozenset[str], named: str = "") -> Any:
     """This machine, as one on which threads take the smallest call."""
     machine = _own_machine(architecture, features, named)
     return replace(machine, threads=replace(machine.threads, grain_seconds=1e-15))
 
 
 def _linked(addresses: tuple[int, int]) -> None:
-    for symbol, address in zip((RUN, BARRIER), addresses, strict=True):
+    for symbol, address in zip(pool_symbols(), addresses, strict=True):
         llvm.add_symbol(symbol, address)
 
 
 @cache
 def _addresses() -> tuple[tuple[int, int], tuple[int, int]]:
     """Of the pool's functions, and of those that take their place."""
-    run, barrier = (llvm.address_of_symbol(symbol) for symbol in (RUN, BARRIER))
-    host, called = isa.host(), {"punctual_run": run, "punctual_barrier": barrier}
-    loaded = jit.load([jit.object_code(_TEXT, host, passes=False)], host, called)
-    _KEPT.append(loaded)
-    return (run, barrier), (loaded.address("late_run"), loaded.address("late_barrier"))
+    run, barrier = (llvm.address_of_symbol(symbol) for symbol in pool_symbols())
+    code = loaded(_TEXT, {"punctual_run": run, "punctual_barrier": barrier})
+    _KEPT.append(code)
+    return (run, barrier), (code.address("late_run"), code.address("late_barrier"))
 
 
-_KEPT: list[jit.Loaded] = []  # kernels call it for as long as the process lives
+_KEPT: list[Any] = []  # kernels call it for as long as the process lives

@@ -9,9 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import offcut as oc
-from offcut.core import shrinking
-from offcut.core.shrinking import normal
-from offcut.reduce import Request, simpler, simpler_cuts
+from tests.facade import Reduction, normal, shrunk, simpler, simpler_cuts
 
 from .case import Case, Outcome
 from .reading import read
@@ -30,7 +28,7 @@ class Finding:
 
 def reduced(case: Case, outcome: Outcome, check: Check) -> Case:
     """`case` made smaller step by step, while its outcome is of the same kind and symptom."""
-    return shrinking.reduced(case, _smaller, lambda one: check(one).alike(outcome), Case.dump)
+    return shrunk(case, _smaller, lambda one: check(one).alike(outcome), Case.dump)
 
 
 def _smaller(case: Case) -> Iterator[Case]:
@@ -72,7 +70,7 @@ def _simpler_requests(case: Case) -> Iterator[Case]:
         for tile, tail in simpler_cuts(case.tile, case.tail):
             yield case.with_(tile=tile, tail=tail)
         return
-    for request in simpler(Request(oc.parse(case.text), case.tile, case.tail)):
+    for request in simpler(Reduction(oc.parse(case.text), case.tile, case.tail)):
         names = {size.name for size in request.program.sizes}
         sizes = tuple({n: v for n, v in one.items() if n in names} for one in case.sizes)
         text = f"{request.program}\n"

@@ -9,12 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import offcut as oc
-from offcut.backends.cpu.lowering.layout import bytes_of
-from offcut.backends.host.arrays import View
-from offcut.backends.host.call import SlowPath
-from offcut.backends.host.in_turn import ENTRY, WORKSPACE, check_status
-from offcut.core import index as ix
-from offcut.core.program import Buffer, Kind
+from offcut.ir import Buffer, Kind
+from tests.facade import (
+    ENTRY,
+    WORKSPACE,
+    SlowPath,
+    View,
+    bytes_of,
+    check_status,
+    const,
+    literal,
+    simplify,
+)
 
 from .memory import Array, guarded
 
@@ -55,7 +61,7 @@ def flush(kernel: oc.Kernel, at_end: bool) -> Callable[..., Any]:
 
 def _moved(address: int, buffer: Buffer, at_end: bool) -> Array:
     """A packed constant elsewhere: at its end the bytes that its panels promise, of a row-major one none."""
-    shape = tuple(ix.const(_whole(extent)) for extent in buffer.shape)
+    shape = tuple(const(_whole(extent)) for extent in buffer.shape)
     count = _whole(bytes_of(replace(buffer, shape=shape)))
     lines = math.ceil(count / LINE) * LINE if buffer.layout is not None else count
     array = guarded((lines,), "uint8", at_end)[:count]
@@ -64,6 +70,6 @@ def _moved(address: int, buffer: Buffer, at_end: bool) -> Array:
 
 
 def _whole(extent: Any) -> int:
-    found = ix.literal(ix.simplify(extent))
+    found = literal(simplify(extent))
     assert found is not None
     return found

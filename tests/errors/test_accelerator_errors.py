@@ -106,24 +106,20 @@ compile: cannot run a statement on vta
   because  k runs along words, and a load fills whole words alone""",
     ),
     "a microkernel that it has not": (
-        PRODUCT.replace(
-            "j in 0 +: 24\n        S[", "j in 0 +: 24  @microkernel(gemm_8x8)\n        S["
-        ),
+        PRODUCT.replace("j in 0 +: 24\n        S[", "j in 0 +: 24  @cover(gemm_8x8)\n        S["),
         """\
 compile: cannot cover a tile by gemm_8x8
   at       S[i, j] = 0
   because  gemm_reset of vta computes it
-  help     @microkernel(gemm_reset)""",
+  help     @cover(gemm_reset)""",
     ),
     "a microkernel of what is stored": (
-        PRODUCT.replace(
-            "j in 0 +: 24\n        Y[", "j in 0 +: 24  @microkernel(alu_cut)\n        Y["
-        ),
+        PRODUCT.replace("j in 0 +: 24\n        Y[", "j in 0 +: 24  @cover(alu_cut)\n        Y["),
         """\
 compile: cannot cover a tile by alu_cut
   at       Y[i, j] = int8(S[i, j])
   because  it is copied, not computed
-  help     without @microkernel(alu_cut)""",
+  help     without @cover(alu_cut)""",
     ),
 }
 

@@ -117,7 +117,7 @@ parse: cannot use `A` here
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a for has a mark of tiles": (
         "for i in 0:n  @mask",
@@ -125,7 +125,7 @@ parse: cannot mark a for with @bdy
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @serial, @parallel, @vectorize, @unroll, @virtual, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a mark is repeated": (
         "tile i in 0 +: 4  @body  @tail",
@@ -133,7 +133,7 @@ parse: cannot mark a for with @mask
 parse: cannot mark a tile with @tail
   at       line 5, column 27: tile i in 0 +: 4  @body  @tail
   because  it has such a mark already
-  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @microkernel(…)""",
+  help     marks of a tile: @whole, @body, @tail, @full, @guard, @mask, @pad, @shift, @by(…), @async, @multicast(…), @cover(…)""",
     ),
     "element types are mixed": (
         "C[0] = A[0, 0] + T[0]",
@@ -372,7 +372,7 @@ parse: cannot place this local
 parse: cannot read this line
   at       line 5, column 1: else
   because  no statement begins with `else`
-  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, barrier, arrive, wait, fence, or buffer[index] = value""",
     ),
     "a name is not ASCII": (
         "for é in 0:n",
@@ -437,7 +437,7 @@ parse: cannot read this line
 parse: cannot read this line
   at       line 5, column 1: print C
   because  no statement begins with `print`
-  help     for, if … else, let, tile, alloc, choose, or buffer[index] = value""",
+  help     for, if … else, let, tile, alloc, choose, barrier, arrive, wait, fence, or buffer[index] = value""",
     ),
     "a character is unknown": (
         "C[0] = 1.0 & 2.0",

@@ -573,26 +573,26 @@ prove: the emitted program does not compute what the source does
   at       seidel
   because  with t = 2, n = 4, A[2, 1] = (A[1, 1] + A[2, 0] + A[2, 1] + A[2, 2] + A[3, 1]) / 5.0 (s = 0, i = 2, j = 1) reads A[1, 1] of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 1, i = 1, j = 1), not of A[1, 1] = (A[0, 1] + A[1, 0] + A[1, 1] + A[1, 2] + A[2, 1]) / 5.0 (s = 0, i = 1, j = 1)""",
     time_is_not_parallel: """\
-partition: cannot run loop s as @parallel
+partition: cannot run loop s as @thread
   at       A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
   because  with t = 2, n = 3, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes what the instance s = 1, i = 1, j = 1 overwrites
-  help     the loop without @parallel""",
+  help     the loop without @thread""",
     a_row_that_reads_itself_is_no_vector: """\
-partition: cannot run loop j as @vectorize
+partition: cannot run loop j as @lane
   at       A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0
   because  with t = 1, n = 4, A[i, j] = (A[i - 1, j] + A[i, j - 1] + A[i, j] + A[i, j + 1] + A[i + 1, j]) / 5.0 at s = 0, i = 1, j = 1 writes what the instance s = 0, i = 1, j = 2 reads
-  help     the loop without @vectorize""",
+  help     the loop without @lane""",
     a_sum_is_not_parallel: """\
-partition: cannot run loop k as @parallel
+partition: cannot run loop k as @thread
   at       C[y, x] += A[k, y] * B[k, x]
   because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes what the instance y = 0, x = 0, k = 1 overwrites
-  help     the loop without @parallel
+  help     the loop without @thread
   help     rfactor(k) in a schedule reduces in parts that run together""",
     a_sum_in_order_is_no_vector: """\
-partition: cannot run loop k as @vectorize
+partition: cannot run loop k as @lane
   at       C[y, x] += A[k, y] * B[k, x]
   because  with d = 2, n = 1, m = 1, C[y, x] += A[k, y] * B[k, x] at y = 0, x = 0, k = 0 writes what the instance y = 0, x = 0, k = 1 overwrites
-  help     the loop without @vectorize
+  help     the loop without @lane
   help     reassociate=True""",
     a_loop_is_not_moved_out_of_time: """\
 prove: the emitted program does not compute what the source does

@@ -10,21 +10,20 @@ from pathlib import Path
 
 import pytest
 from conftest import EQUAL
-from inside import described_host
 
 import offcut as oc
-from offcut import Tensor, ops, parse
-from offcut.backends.cpu.planning import planner
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.core.program import canonical
-from offcut.describe.computation import computation
-from offcut.describe.source import source
-from offcut.partition import Users, users_of
-from offcut.proof import check_equal
-from offcut.schedule import Schedule
+from offcut import Schedule, Tensor, ops, parse
+from tests.facade import (
+    Planned,
+    as_program,
+    computation,
+    loops_of,
+    plan_of,
+    plan_of_described,
+    theorems,
+)
 
 HERE = Path(__file__).parent / "planned"
-HOST = described_host()
 b, n, m = (oc.dim(name, max=4096) for name in "bnm")
 
 
@@ -58,8 +57,7 @@ CASES: dict[str, Callable[[], Tensor]] = {
 
 def planned(name: str) -> Planned:
     """How a case is planned, on a machine that is described."""
-    described = computation([CASES[name]()])
-    return planner.plan(source(described), users_of(described), HOST)
+    return plan_of_described(computation(CASES[name]()))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -75,8 +73,8 @@ def test_a_program_is_planned_as_it_was_and_read_back(
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_described_tensor_and_its_text_are_planned_alike(name: str) -> None:
-    text = parse(str(source(computation([CASES[name]()]))))
-    assert planner.plan(canonical(text), Users.of(text), HOST).program == planned(name).program
+    text = parse(str(loops_of(computation(CASES[name]()))))
+    assert plan_of(as_program(text)).program == planned(name).program
 
 
 SCALED = """program scaled
@@ -98,7 +96,7 @@ for i in 0:m
 @pytest.mark.parametrize("update", ["+= 1.5 * A[i, k] * B[k, j]", "-= A[i, k] * B[k, j]"])
 def test_a_product_with_a_computed_factor_is_planned(update: str) -> None:
     text = parse(SCALED.format(update=update))
-    made = planner.plan(canonical(text), Users.of(text), HOST).applied
+    made = plan_of(as_program(text)).applied
     assert made is not None
     pieces = made.partition.pieces
     assert any(piece.microkernel == "fma_float64_avx512" for piece in pieces)
@@ -107,10 +105,8 @@ def test_a_product_with_a_computed_factor_is_planned(update: str) -> None:
 @pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_planned_program_computes_what_was_described(name: str) -> None:
-    described = source(computation([CASES[name]()]))
-    assert {
-        one.name for one in check_equal(described, planned(name).program, reassociate=True)
-    } == EQUAL
+    described = loops_of(computation(CASES[name]()))
+    assert theorems(described, planned(name).program) == EQUAL
 
 
 def test_every_golden_file_belongs_to_a_case(updating: bool) -> None:

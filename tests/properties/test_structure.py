@@ -253,7 +253,7 @@ UNEQUAL = {
     ),
     "iterations at once that need each other": (
         "input A: int32[n]\ninout s: int32[1]\nfor i in 0:n\n  s[0] = s[0] * 2 + A[i]\n",
-        "input A: int32[n]\ninout s: int32[1]\nfor i in 0:n  @parallel\n  s[0] = s[0] * 2 + A[i]\n",
+        "input A: int32[n]\ninout s: int32[1]\nfor i in 0:n  @thread\n  s[0] = s[0] * 2 + A[i]\n",
         r"at i = 0 writes what the instance i = 1 overwrites$",
     ),
 }

@@ -21,7 +21,7 @@ local P: bfloat16[DEPTH, n] @panels(0, 1, 16, 2, 32)
 for k in 0:DEPTH
   tile j in 0 +: n
     P[k, j] = VALUE
-tile i in 0 +: 5, j in 0 +: n  @microkernel(amx_bfloat16)
+tile i in 0 +: 5, j in 0 +: n  @cover(amx_bfloat16)
   D[i, j] = 0
   for k in 0:K
     D[i, j] += float32(A[i, k]) * float32(P[k, j])

@@ -29,7 +29,7 @@ for i in 0:7
   for j in 0:min(n, {start})
     D[i, j] = 0
 for u in 0:n//10 + 1
-  tile i in 0 +: 7, j in {start} + 10*u +: min(10, n - {start} - 10*u)  @microkernel({kernel.name})
+  tile i in 0 +: 7, j in {start} + 10*u +: min(10, n - {start} - 10*u)  @cover({kernel.name})
     D[i, j] = 0
     for k in 0:K
       D[i, j] += A[i, k] * P[k, j]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from inside import forget_proofs
 
 import offcut as oc
 from offcut.core.program import Choose, Program, walk
@@ -17,6 +16,7 @@ from offcut.proof.by_instances.pairing import NOT_TOLD
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import check_structure
 from offcut.proof.equivalence import check_equal
+from tests.facade import forget_proofs
 
 
 def program(file: str) -> Program:

@@ -66,7 +66,7 @@ size n in 0:900000
 input X: float64[n]
 output Y: float64[n]
 local S: float64[1]
-for i in 0:n  @parallel
+for i in 0:n  @thread
   S[0] = X[i]
   Y[i] = S[0] * 2.0
   if n > 900000

@@ -14,7 +14,7 @@ import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
-from offcut.core.program import Execution, all_mapped
+from offcut.core.program import LANE, THREAD, UNROLL, all_mapped
 from offcut.partition import MASK, Strategy
 from offcut.schedule import (
     Bind,
@@ -227,10 +227,10 @@ PRIMITIVES: dict[str, Primitive] = {
     ),
     "fuse C i j as i_j": Fuse("C", "i", "j", "i_j"),
     "reorder C k i j": Reorder("C", ("k", "i", "j")),
-    "unroll C ii": Run("C", "ii", Execution.UNROLL),
-    "vectorize C ii": Run("C", "ii", Execution.VECTOR),
-    "parallel C io": Run("C", "io", Execution.PARALLEL),
-    "serial C io": Run("C", "io", Execution.SERIAL),
+    "unroll C ii": Run("C", "ii", UNROLL),
+    "vectorize C ii": Run("C", "ii", LANE),
+    "parallel C io": Run("C", "io", THREAD),
+    "serial C io": Run("C", "io", None),
     "bind C io blockIdx.x": Bind("C", "io", "blockIdx.x"),
     "compute_at B C i": ComputeAt("B", "C", "i"),
     "compute_inline B": ComputeInline("B"),
@@ -409,7 +409,7 @@ prove: the emitted program does not compute what the source does
     "a sum runs side by side": (
         "parallel y j",
         """\
-partition: cannot run loop j as @parallel
+partition: cannot run loop j as @thread
   at       line 3: parallel y j
 """,
     ),
@@ -488,7 +488,7 @@ def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
         oc.create_schedule(given).apply(renamed)
     other = replace(relu(), name="other8")
     again = oc.create_schedule(given).apply(renamed, [other])
-    assert "@microkernel(other8)" in str(again.lower())
+    assert "@cover(other8)" in str(again.lower())
 
 
 def test_a_line_that_is_no_primitive_shows_one() -> None:

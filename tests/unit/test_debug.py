@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from inside import forget_plans
 
 import offcut as oc
 from offcut import debug
 from offcut.errors import TargetError
+from tests.facade import forget_plans
 
 SOURCES = Path(oc.__file__).parent
 MASKED = """\

@@ -13,7 +13,7 @@ from compiled import in_child, needs_fork
 
 from offcut.backends.cpu.machine import jit
 from offcut.core import forks
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.polyhedral import limit
 
 pytestmark = needs_fork
@@ -27,7 +27,7 @@ class Slow:
     def __init__(self, asked: Callable[[], int]) -> None:
         self._asked = asked
 
-    @kept_property
+    @lazy_property
     def answer(self) -> int:
         """What it is asked for."""
         return self._asked()

@@ -148,7 +148,7 @@ local S: float32[9]
 """
 
 
-@pytest.mark.parametrize("head", ["tile i in 0 +: n", "for i in 0:n  @parallel"])
+@pytest.mark.parametrize("head", ["tile i in 0 +: n", "for i in 0:n  @thread"])
 def test_an_array_that_iterations_share_side_by_side_stays(head: str) -> None:
     program = oc.parse(LANES.format(head=head))
     assert forwarded(program) == program

@@ -194,7 +194,7 @@ choose
         A[i] = 1
     for j in 0:n
   option second costs 0.0
-    for i in 0:n  @parallel
+    for i in 0:n  @thread
       T[i] = 1""")
     assert (
         str(ir.plain(program))

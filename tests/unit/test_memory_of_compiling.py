@@ -12,11 +12,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from inside import forget_code, forget_plans
 
 import offcut as oc
 from offcut.backends.cpu.machine import jit
 from offcut.core.memo import forget, memo
+from tests.facade import forget_code, forget_plans
 
 WARM, COUNTED = 12, 24
 MANY_WARM, MANY = 300, 300

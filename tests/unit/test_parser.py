@@ -36,7 +36,7 @@ output C: float32[n, 3072]
 local L: int8[2*n + 1]
 private acc: float32[]
 for i_o in 0:n//14  @body
-  tile i in 14*i_o +: 14, j in 0 +: 32 where i < n and j < 32  @tail  @mask  @microkernel(fma 14×32)
+  tile i in 14*i_o +: 14, j in 0 +: 32 where i < n and j < 32  @tail  @mask  @cover(fma 14×32)
     acc[] = 0.0
     for k in 0:768
       acc[] += A[i, k] * W[k, j]
@@ -81,7 +81,7 @@ constant W: float32[2, n] @panels(0, 1, 16)
 output C: float32[n]
 for i in 0:n  @tail
   let t in 1:3 = i % 2 + 1
-    tile j in i +: 1 where j < n  @shift  @microkernel(fma)
+    tile j in i +: 1 where j < n  @shift  @cover(fma)
       C[i] += A[j] * 2
 """
     tile = Tile(

@@ -13,19 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.backends.cpu.machine import isa
-from offcut.backends.host import cache
-from offcut.cli import app
-from offcut.core.expr import Binary, Var
-from offcut.core.unpickle import unpickle
-from offcut.costmodel import load
-from offcut.costmodel.learned.pair import Pair
-from offcut.costmodel.learned.rows import Rows
 from offcut.errors import OffcutError
-from offcut.graph.models.compiling import kept
-from offcut.graph.sizes.extents import Valued
-from offcut.search import transfer
-from offcut.tuning.measuring import reference
+from offcut.ir import Binary, Var
+from tests import facade
+from tests.facade import Pair, Rows, Valued, unpickle
 
 PACKAGE = Path(oc.__file__).parent
 
@@ -41,20 +32,21 @@ class Planted:
 
 
 def model_of_the_cache(data: bytes, folder: Path) -> None:
-    cache.write("0" * 64, data)
-    assert kept.read("0" * 64, {}, ()) is None
+    facade.cached("0" * 64, data)
+    assert facade.cached_model("0" * 64) is None
 
 
 def nearest_machine(data: bytes, folder: Path) -> None:
     features = frozenset({"avx2"})
-    cache.write(cache.key("nearest", "x86_64", *sorted(features)), data)
-    assert isa._kept_nearest("x86_64", features) == isa.nearest("x86_64", features)
+    facade.cached(facade.cached_nearest_key("x86_64", features), data)
+    cached, nearest = facade.cached_nearest("x86_64", features)
+    assert cached == nearest
 
 
 def expected_results(data: bytes, folder: Path) -> None:
-    reference._file(folder, 0).write_bytes(data)
+    facade.expected_results_file(folder, 0).write_bytes(data)
     with pytest.raises(pickle.UnpicklingError, match="is no class of data"):
-        reference.kept(folder, 0)
+        facade.expected_results(folder, 0)
 
 
 def array_of_objects(data: bytes, folder: Path) -> None:
@@ -70,7 +62,9 @@ def array_of_objects(data: bytes, folder: Path) -> None:
 def inputs_of_a_run(data: bytes, folder: Path) -> None:
     (folder / "x.npy").write_bytes(data)
     (folder / "m.onnx").write_bytes(b"")
-    done = CliRunner().invoke(app, ["run", str(folder / "m.onnx"), "--input", f"x={folder}/x.npy"])
+    done = CliRunner().invoke(
+        facade.command, ["run", str(folder / "m.onnx"), "--input", f"x={folder}/x.npy"]
+    )
     assert done.exit_code != 0
 
 
@@ -90,9 +84,9 @@ READERS: dict[str, Callable[[bytes, Path], None]] = {
     "rows that are learned from": array_of_objects,
     "the inputs of a run": inputs_of_a_run,
     "records": as_a_file_of(lambda path: list(oc.Records(path))),
-    "records that are handed over": as_a_file_of(lambda path: transfer.read(path)),
+    "records that are handed over": as_a_file_of(lambda path: facade.handed_over(path)),
     "a learned model": as_a_file_of(Pair.load),
-    "a machine": as_a_file_of(lambda path: load(str(path))),
+    "a machine": as_a_file_of(lambda path: facade.load_machine(str(path))),
 }
 
 

@@ -7,13 +7,10 @@ from itertools import islice
 
 import pytest
 from corruptions import OF_WINDOWS, corrupted
-from inside import planned
 
 import offcut as oc
-from offcut.core.program import Program, canonical
-from offcut.errors import PartitionError
-from offcut.proof import check_equal
-from offcut.proof.by_instances.differing import difference
+from offcut import PartitionError, Program
+from tests.facade import as_program, difference, planned, theorems
 
 HEAD = """program p
 size n in 0:40
@@ -97,7 +94,7 @@ def assert_refused(source: Program, faults: Iterator[Program]) -> None:
     for broken in faults:
         refused = None
         try:
-            check_equal(source, broken, reassociate=True)
+            theorems(source, broken)
         except PartitionError as error:
             refused = str(error)
         differs = any(difference(source, broken, {"n": n, "m": m}, free=True) for n, m in SIZES)
@@ -113,7 +110,7 @@ def assert_refused(source: Program, faults: Iterator[Program]) -> None:
 )
 def test_a_fault_in_a_window_is_refused_with_sizes(form: str, kind: str) -> None:
     source, emitted = (oc.parse(HEAD + text) for text in PAIRS[form])
-    check_equal(source, emitted, reassociate=True)
+    theorems(source, emitted)
     faults = list(corrupted(emitted, kind))
     assert_refused(source, iter(faults[:: max(1, len(faults) // SAMPLE)]))
 
@@ -135,7 +132,7 @@ X = oc.placeholder((oc.dim("n", max=40), oc.dim("m", max=20)), name="X")
 @pytest.mark.parametrize("kind", OF_WINDOWS)
 @pytest.mark.parametrize("operator", ["softmax", "layernorm", "log_softmax"])
 def test_a_fault_in_a_window_of_a_plan_is_refused_with_sizes(operator: str, kind: str) -> None:
-    described = canonical(oc.partition(getattr(oc.ops, operator)(X)).source)
+    described = as_program(oc.partition(getattr(oc.ops, operator)(X)).source)
     made = planned(described)
     assert "alloc" in str(made)
     assert_refused(described, corrupted(made, kind))

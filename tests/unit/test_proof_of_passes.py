@@ -6,28 +6,37 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from corruptions import KINDS, OF_WINDOWS, corrupted
-from inside import described_host, forget_plans
 
 import offcut as oc
 from offcut import parse
-from offcut.backends.cpu.planning import marks, planner
-from offcut.backends.cpu.planning.planned import Planned
-from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
-from offcut.backends.cpu.threads.shared import check_shared
-from offcut.backends.target import Options
-from offcut.core import index as ix
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import real
-from offcut.core.program import Execution, Kind, Program, canonical
-from offcut.core.walking import side_by_side
-from offcut.partition import CUT, Users
-from offcut.polyhedral import dependences
+from offcut.ir import Kind, Program
+from tests.facade import (
+    CUT,
+    Options,
+    Parallel,
+    Planned,
+    alone,
+    as_program,
+    check_shared,
+    dependences,
+    described_host,
+    forget_plans,
+    hooked,
+    instead,
+    literal,
+    numpy_dtype,
+    parallel,
+    passes_of_planning,
+    plan_of,
+    real,
+    side_by_side,
+    with_threads,
+)
 
 HOST = described_host()
 CHUNK = HOST.machine.threads.chunk
@@ -110,23 +119,20 @@ SIZES = [1, 13, 14, 15, 47]  # a row, around a tile of 14 rows, and several with
 class Pass:
     """A pass of the planner.
 
-    name      of its function in `room`
     runs_in   a program that it changes
     of, put   the loop program in its result, and the result with another one
     """
 
-    name: str
     runs_in: str
     of: Callable[[Any], Program] = lambda made: made.program
     put: Callable[[Any, Program], Any] = lambda made, program: replace(made, program=program)
-    room: ModuleType = planner
 
 
 def itself(made: Any) -> Any:
     return made
 
 
-def instead(_: Any, program: Program) -> Program:
+def the_program(_: Any, program: Program) -> Program:
     return program
 
 
@@ -146,24 +152,25 @@ def with_first(made: Any, program: Program) -> Any:
     return (program, *made[1:])
 
 
+# By the hook at which it is.
 PASSES = {
-    "cut": Pass("apply", "product", loops, with_loops),
-    "lanes of rows": Pass("marked", "gather", itself, instead, marks),
-    "keep inside": Pass("kept_inside", "gather", itself, instead),
-    "separate": Pass("separated", "stencil", first, with_first),
-    "cut nests": Pass("_with_products", "recurrence", first, with_first),
-    "cover": Pass("without_covers", "stencil"),
-    "vectorize": Pass("vectorized", "stencil", room=marks),
-    "threads": Pass("shared", "stencil", room=marks),
+    "cut": Pass("product", loops, with_loops),
+    "lanes of rows": Pass("gather", itself, the_program),
+    "keep inside": Pass("gather", itself, the_program),
+    "separate": Pass("stencil", first, with_first),
+    "cut nests": Pass("recurrence", first, with_first),
+    "cover": Pass("stencil"),
+    "vectorize": Pass("stencil"),
+    "threads": Pass("stencil"),
 }
 
 
 def planned(text: str) -> Program:
-    program = canonical(parse(text))
+    program = as_program(parse(text))
     forget_plans()
     strategy = CUT if text is PRODUCT else "auto"  # one way, where several compete else
     asked = Options(strategy)
-    return planner.plan(program, Users.of(program), replace(HOST, threads=2), asked).program
+    return plan_of(program, replace(HOST, threads=2), asked).program
 
 
 def sample(mutants: Iterator[Program]) -> list[Program]:
@@ -192,25 +199,20 @@ SLOW = {
         for pair in product(PASSES, KINDS)
     ],
 )
-def test_a_fault_in_a_pass_is_refused(
-    step: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_faults_refused(step, PROGRAMS[PASSES[step].runs_in], kind, monkeypatch)
+def test_a_fault_in_a_pass_is_refused(step: str, kind: str) -> None:
+    assert_faults_refused(step, PROGRAMS[PASSES[step].runs_in], kind)
 
 
 @pytest.mark.parametrize("kind", OF_WINDOWS)
 @pytest.mark.parametrize("step", [pytest.param("cut", marks=pytest.mark.slow), "threads"])
-def test_a_fault_in_the_windows_of_a_pass_is_refused(
-    step: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_faults_refused(step, ROWS, kind, monkeypatch)
+def test_a_fault_in_the_windows_of_a_pass_is_refused(step: str, kind: str) -> None:
+    assert_faults_refused(step, ROWS, kind)
 
 
 @cache
 def made_by(step: str, text: str) -> Any:
     """What a pass makes of a program, where nothing is at fault."""
-    one = PASSES[step]
-    right = getattr(one.room, one.name)
+    right = hooked(step)
     given: list[Any] = []
 
     def noted(*args: Any, **options: Any) -> Any:
@@ -218,19 +220,18 @@ def made_by(step: str, text: str) -> Any:
         given.append(made)
         return made
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one.room, one.name, noted)
+    with instead(step, noted):
         planned(text)
     return given[-1]
 
 
-def assert_faults_refused(step: str, text: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def assert_faults_refused(step: str, text: str, kind: str) -> None:
     """A few faults of a kind, in what a pass makes of a program, are refused or change no value."""
     one, right = PASSES[step], made_by(step, text)
     for broken in sample(corrupted(one.of(right), kind)):
         made = one.put(right, broken)
-        monkeypatch.setattr(one.room, one.name, lambda *_, made=made, **__: made)
-        left, why = planned_or_refused(text)
+        with instead(step, lambda *_, made=made, **__: made):
+            left, why = planned_or_refused(text)
         if left is None:
             assert why
         else:
@@ -246,10 +247,8 @@ def planned_or_refused(text: str) -> tuple[Program | None, str]:
 
 
 def test_every_pass_is_in_the_table() -> None:
-    lines = [line for line in (planner.__doc__ or "").splitlines() if "->" in line]
-    steps = {s.strip() for line in lines for s in line.rpartition("  ")[0].split("->")}
     # Names are bound before, raising is the first step that is proved, proving is what is tested.
-    assert steps - {"bind", "raise", "prove"} == set(PASSES)
+    assert {*passes_of_planning()} - {"bind", "raise", "prove"} == set(PASSES)
 
 
 TWO = """program two
@@ -303,9 +302,7 @@ def test_an_array_of_each_thread_that_all_share_is_refused() -> None:
 
 def assert_marks_hold(program: Program) -> None:
     """No loop that threads share carries a dependence between elements that they share."""
-    shared = {
-        path for path, loop in side_by_side(program).items() if loop.execution is Execution.PARALLEL
-    }
+    shared = {path for path, loop in side_by_side(program).items() if loop.unit == "thread"}
     carried = {one.path for one in dependences(program) if one.certain}
     assert not shared & carried, str(program)
 
@@ -324,7 +321,7 @@ def wanted_of(source: Program, n: int) -> tuple[dict[str, Any], tuple[Any, ...]]
     random = np.random.default_rng(n)
     arrays = {}
     for buffer in (b for b in source.buffers if b.kind is Kind.INPUT):
-        shape = [n if ix.literal(extent) is None else ix.literal(extent) for extent in buffer.shape]
+        shape = [n if literal(extent) is None else literal(extent) for extent in buffer.shape]
         most = n if buffer.dtype == "int32" else 4
         values = random.integers(0, most, shape)
         arrays[buffer.name] = values.astype(numpy_dtype(buffer.dtype))
@@ -336,17 +333,15 @@ def several(results: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_divided_of_a_plan_for_one_thread_is_proved(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = canonical(parse(STENCIL))
+def test_what_is_divided_of_a_plan_for_one_thread_is_proved(kind: str) -> None:
+    whole = as_program(parse(STENCIL))
     made = Planned(
         whole, schedule=oc.Schedule(whole.name, ()), seconds=real(0.0), shares=alone(whole)
     )
     for broken in sample(corrupted(whole, kind)):
         wrong = Parallel(broken, frozenset(), ("i",))
-        monkeypatch.setattr(marks, "parallel", lambda *_, wrong=wrong: wrong)
-        found = marks.with_threads(made, replace(HOST, threads=2))
+        with instead("iterations for threads", lambda *_, wrong=wrong: wrong):
+            found = with_threads(made, replace(HOST, threads=2))
         if found.shares is wrong:  # the fault changes nothing
             assert_same_values(whole, broken)
         else:
@@ -361,7 +356,7 @@ def test_a_shared_loop_that_sets_do_not_decide_is_refused_without_an_instance_th
     A, W = oc.placeholder((n, 6), name="A"), oc.placeholder((6, 20), name="W")
     C = oc.compute((n, 20), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="C")
     kernel = oc.compile(C, inputs=[A, W], strategy={"i": "balance"}, threads=2)
-    assert "@parallel" in str(kernel.loops)
+    assert "@thread" in str(kernel.loops)
     with pytest.raises(oc.PartitionError) as refused:
         oc.prove_equal(oc.partition(C).source, kernel.loops, reassociate=True)
     assert refused.value.refused == "cannot run loops as they are marked"

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from inside import forget_code
 
 from offcut.backends.cpu import tiles
 from offcut.backends.cpu.lowering.lower import Lowered
@@ -16,6 +15,7 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels.family import Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.tiles import Shape, objects_of
+from tests.facade import forget_code
 
 HOST = isa.host()
 FAMILY = next(one for one in families(HOST) if not one.wide)

@@ -17,9 +17,9 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core.accesses import read, stored
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
-from offcut.core.remembered import kept_property, remembered
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Phases:
     spec: Spec
     told: bool = True
 
-    @kept_property
+    @lazy_property
     def each(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
         """What runs, one after the other: statements of the host, and nests, each by its options.
 
@@ -95,7 +95,7 @@ class Phases:
                 found[nest.stage] = labels[number]
         return found
 
-    @kept_property
+    @lazy_property
     def _in_turn(self) -> list[tuple[bool, tuple[Stmt, ...]]]:
         """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
         reads in main memory what another one of them has stored there.
@@ -116,7 +116,7 @@ class Phases:
         _, stmts = self._in_turn[at]
         return _options_of(stmts)
 
-    @remembered
+    @memoize_method
     def _one_by_one(self, at: int, number: int) -> Lowered:
         """An option of a nest, its virtual threads one after the other."""
         *_, body = self._options(at)[number]

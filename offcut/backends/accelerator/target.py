@@ -31,9 +31,9 @@ from offcut.backends.raising import raised
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program, Tile
 from offcut.core.program import walk as statements
-from offcut.core.remembered import kept_property
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
@@ -70,7 +70,7 @@ class Accelerator(Target):
         """The machine that it plans for."""
         return self.described
 
-    @kept_property
+    @lazy_property
     def spec(self) -> Spec:
         """The machine in numbers."""
         return Spec.of(self.described)

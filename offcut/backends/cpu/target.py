@@ -22,8 +22,8 @@ from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
@@ -51,7 +51,7 @@ class Cpu(Target):
         external = tuple(kernel for kernel in given.microkernels if kernel.unit == "core")
         return replace(host, external=external, threads=given.threads)
 
-    @kept_property
+    @lazy_property
     def _found(self) -> isa.Host:
         """The machine as it was when it was first asked for: a kernel stays what it was made for."""
         return isa.host() if self.described is None else isa.described(self.described)

@@ -48,6 +48,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     walk,
 )
@@ -200,6 +201,8 @@ class _Machine(Values):
                 self.window(stmt, lanes)
             case Store():
                 self.store(stmt, lanes)
+            case Sync():
+                pass
             case Choose(options):
                 self.option(stmt, options, lanes)
             case _:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Expr
-from offcut.core.program import Buffer, Kind, Panels, Size
+from offcut.core.program import Buffer, Kind, Panels, Size, Token
 from offcut.core.text.expressions import Reader
 from offcut.core.text.tokens import Line
 
@@ -22,6 +22,7 @@ class Declarations:
         self.sizes: dict[str, Size] = {}
         self.assumptions: list[Expr] = []
         self.buffers: dict[str, Buffer] = {}
+        self.tokens: dict[str, Token] = {}
 
     def declarations(self) -> dict[str, Callable[[Reader], None]]:
         """What reads a declaration, by its first word."""
@@ -29,6 +30,7 @@ class Declarations:
             "program": self.header,
             "size": self.size,
             "assume": self.assumption,
+            "token": self.token,
             **dict.fromkeys(_KINDS, self.declaration),
         }
 
@@ -83,6 +85,31 @@ class Declarations:
         """``assume`` and a condition on sizes."""
         reader.advance()
         self.assumptions.append(reader.condition())
+
+    def token(self, reader: Reader) -> None:
+        """``token full: load -> compute count 1 room 2``; a count and a room of 1 may be left out."""
+        reader.advance()
+        column, name = reader.token.start, reader.name("the name of a token")
+        if name in self.tokens:
+            raise reader.refuse(
+                f"cannot declare token {name} twice", "a token is known by its name", column=column
+            )
+        reader.expect(":")
+        source = reader.name("the name of a unit")
+        reader.expect("-")
+        reader.expect(">")
+        target = reader.name("the name of a unit")
+        numbers = {"count": 1, "room": 1}
+        for word in numbers:
+            if reader.accept(word):
+                column, numbers[word] = reader.token.start, reader.integer()
+                if numbers[word] < 1:
+                    raise reader.refuse(
+                        f"cannot declare token {name}",
+                        f"its {word} {numbers[word]} is less than 1",
+                        column=column,
+                    )
+        self.tokens[name] = Token(name, source, target, **numbers)
 
     def declaration(self, reader: Reader) -> None:
         """``output C: float32[m, n]``, by any kind of buffer, with its layout and its memory."""

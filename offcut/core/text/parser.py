@@ -7,51 +7,41 @@ above the statements, `expressions` what is inside a line.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Unary, Var
 from offcut.core.program import (
+    Action,
     Alloc,
+    Buffer,
     Choose,
-    Execution,
     For,
-    Form,
     If,
     Kind,
     Let,
     Option,
     Program,
-    Role,
     Stmt,
     Store,
+    Sync,
     Tile,
     TileAxis,
     substituted,
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
+from offcut.core.text.marks import read_loop_marks, read_sync, read_tile_marks
 from offcut.core.text.shown import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
 from offcut.errors import ParseError, trim_traceback
 
-_ROLES = {role.value: role for role in Role}
-_FORMS = {form.value: form for form in Form}
-_EXECUTIONS = {execution.value: execution for execution in Execution}
+_ACTIONS = {action.value for action in Action}
 _READ_ONLY = (Kind.INPUT, Kind.CONSTANT)
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BLOCKS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class _Marks:
-    """What follows a loop or a tile: at most one word of each kind, and names by what they name."""
-
-    role: Role | None
-    form: Form | None
-    execution: Execution | None
-    texts: Mapping[str, str]
 
 
 class _Statements(Declarations):
@@ -80,6 +70,7 @@ class _Statements(Declarations):
             tuple(self.assumptions),
             tuple(self.buffers.values()),
             body,
+            tuple(self.tokens.values()),
         )
 
     def block(self, names: frozenset[str]) -> tuple[Stmt, ...]:
@@ -151,6 +142,8 @@ class _Statements(Declarations):
                 return self.alloc(reader, names)
             case "choose":
                 return self.choose(reader, names)
+            case word if word in _ACTIONS:
+                return self.sync(reader)
             case "elif":
                 raise reader.refuse(
                     "cannot read this line",
@@ -165,7 +158,8 @@ class _Statements(Declarations):
                 raise reader.refuse(
                     "cannot read this line",
                     f"no statement begins with `{first.text}`",
-                    "for, if … else, let, tile, alloc, choose, or buffer[index] = value",
+                    "for, if … else, let, tile, alloc, choose, barrier, arrive, wait, fence, or "
+                    "buffer[index] = value",
                 )
 
     def new_name(self, reader: Reader, names: frozenset[str]) -> str:
@@ -196,21 +190,13 @@ class _Statements(Declarations):
                     "cannot read this line", "it ends in `:`", "a loop has no colon at its end"
                 )
             step = self.step(reader)
-        marks = self.marks(reader, "a for", {**_ROLES, **_EXECUTIONS}, ("bind",))
+        role, unit = read_loop_marks(reader)
         body = self.block(names | {name})
         if step != 1:
             count = ix.ceildiv(ix.sub(hi, lo), step)
             at = ix.add(lo, ix.mul(step, Var(name)))
             lo, hi, body = ix.const(0), count, substituted(body, {name: at})
-        return For(
-            name,
-            lo,
-            hi,
-            body,
-            marks.role or Role.WHOLE,
-            marks.execution or Execution.SERIAL,
-            marks.texts.get("bind"),
-        )
+        return For(name, lo, hi, body, role, unit)
 
     def step(self, reader: Reader) -> int:
         column, step = reader.token.start, reader.integer()
@@ -219,6 +205,18 @@ class _Statements(Declarations):
                 f"cannot step by {step}", "a loop ascends", "for i in 0:n:4", column=column
             )
         return step
+
+    def sync(self, reader: Reader) -> Sync:
+        column = reader.following().start
+        sync = read_sync(reader)
+        if sync.action in (Action.ARRIVE, Action.WAIT) and sync.name not in self.tokens:
+            raise reader.refuse(
+                f"cannot {sync.action.value} {'at' if sync.action is Action.ARRIVE else 'for'} {sync.name}",
+                "no token of that name is declared",
+                f"token {sync.name}: load -> compute count 1 room 2",
+                column=column,
+            )
+        return sync
 
     def condition(self, reader: Reader, names: frozenset[str]) -> If:
         reader.advance()
@@ -259,15 +257,8 @@ class _Statements(Declarations):
         inner = names | {axis.iter for axis in axes}
         reader.names = inner
         where = reader.condition() if reader.accept("where") else None
-        marks = self.marks(reader, "a tile", {**_ROLES, **_FORMS}, ("microkernel",))
-        return Tile(
-            tuple(axes),
-            self.block(inner),
-            where,
-            marks.form or Form.FULL,
-            marks.role or Role.WHOLE,
-            marks.texts.get("microkernel"),
-        )
+        marks = read_tile_marks(reader, names)
+        return replace(Tile(tuple(axes), self.block(inner), where), **marks)
 
     def alloc(self, reader: Reader, names: frozenset[str]) -> Alloc:
         reader.advance()
@@ -289,6 +280,7 @@ class _Statements(Declarations):
             if not reader.accept(","):
                 break
         reader.close(bracket, "]")
+        place = self.window(reader, buffer)
         reader.finish()
         if len(axes) != len(buffer.shape):
             raise reader.refuse(
@@ -296,44 +288,35 @@ class _Statements(Declarations):
                 f"{buffer.name} has {len(buffer.shape)}",
                 column=token.start,
             )
-        return Alloc(buffer.name, tuple(axes), self.block(names))
+        return replace(Alloc(buffer.name, tuple(axes), self.block(names)), **place)
 
-    def marks(
-        self,
-        reader: Reader,
-        what: str,
-        words: Mapping[str, Role | Form | Execution],
-        named: tuple[str, ...],
-    ) -> _Marks:
-        """``@body @mask @microkernel(name)``, each kind at most once, to the end of the line."""
-        found: dict[type, Role | Form | Execution] = {}
-        texts: dict[str, str] = {}
+    def window(self, reader: Reader, buffer: Buffer) -> Mapping[str, Any]:
+        """``in memory depth 4 inplace S``, each at most once: the fields of `Alloc` that they set."""
+        fields: dict[str, Any] = {}
         while reader.token.kind != "end":
-            reader.expect("@")
-            mark = reader.token.text
-            word = words.get(mark)
-            if word is not None and type(word) not in found:
-                reader.advance()
-                found[type(word)] = word
-            elif mark in named and mark not in texts:
-                reader.advance()
-                bracket = reader.expect("(")
-                texts[mark] = reader.raw("a name", ")")
-                reader.close(bracket, ")")
+            if "memory" not in fields and reader.accept("in"):
+                fields["memory"] = reader.name("the name of a memory")
+            elif "depth" not in fields and reader.accept("depth"):
+                column, depth = reader.token.start, reader.integer()
+                if depth < 1:
+                    raise reader.refuse(
+                        f"cannot have {depth} windows",
+                        "a depth is how many there are, at least 1",
+                        column=column,
+                    )
+                fields["depth"] = depth
+            elif "inplace" not in fields and reader.accept("inplace"):
+                other = reader.buffer(token := reader.advance())
+                if other.kind is not Kind.LOCAL or other is buffer:
+                    raise reader.refuse(
+                        f"cannot hold {buffer.name} in the place of {other.name}",
+                        "its place is the window of another local buffer",
+                        column=token.start,
+                    )
+                fields["inplace"] = other.name
             else:
-                known = [*words, *(f"{name}(…)" for name in named)]
-                raise reader.refuse(
-                    f"cannot mark {what} with @{mark}",
-                    "it has such a mark already"
-                    if mark in words or mark in named
-                    else "there is no such mark",
-                    f"marks of {what}: {', '.join('@' + k for k in known)}",
-                )
-        role, form, execution = (found.get(kind) for kind in (Role, Form, Execution))
-        assert role is None or isinstance(role, Role)
-        assert form is None or isinstance(form, Form)
-        assert execution is None or isinstance(execution, Execution)
-        return _Marks(role, form, execution, texts)
+                raise reader.expected("in, depth or inplace, each once")
+        return fields
 
     def store(self, reader: Reader) -> Store:
         token = reader.advance()

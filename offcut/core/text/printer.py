@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from offcut.core.expr import (
@@ -23,18 +23,18 @@ from offcut.core.program import (
     Alloc,
     Buffer,
     Choose,
-    Execution,
     For,
-    Form,
     If,
     Let,
     Program,
-    Role,
     Size,
     Stmt,
     Store,
+    Sync,
     Tile,
+    Token,
 )
+from offcut.core.text.marks import loop_marks, sync_text, tile_marks
 
 # Binding strength, weakest first; a child of a weaker one is put in parentheses.
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = range(8)
@@ -154,6 +154,7 @@ def format_program(program: Program) -> str:
     lines += [format_size(size) for size in program.sizes]
     lines += [f"assume {format_expr(fact)}" for fact in program.assumptions]
     lines += [_buffer(buffer) for buffer in program.buffers]
+    lines += [_token(token) for token in program.tokens]
     for stmt in program.body:
         lines += _lines(stmt, "")
     return "\n".join(lines)
@@ -190,19 +191,20 @@ def _buffer(buffer: Buffer) -> str:
     return f"{buffer.kind.value} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]{layout}"
 
 
-def _marks(*marks: str | None) -> str:
-    return "".join(f"  @{mark}" for mark in marks if mark)
+def _token(token: Token) -> str:
+    units = f"{token.source} -> {token.target}"
+    return f"token {token.name}: {units} count {token.count} room {token.room}"
+
+
+def _marks(marks: Iterable[str]) -> str:
+    return "".join(f"  @{mark}" for mark in marks)
 
 
 def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
     deeper = indent + "  "
     match stmt:
-        case For(name, lo, hi, body, role, execution, bound):
-            mark = _marks(
-                None if role is Role.WHOLE else role.value,
-                None if execution is Execution.SERIAL else execution.value,
-                bound and f"bind({bound})",
-            )
+        case For(name, lo, hi, body):
+            mark = _marks(loop_marks(stmt))
             yield f"{indent}for {name} in {format_expr(lo)}:{format_expr(hi)}{mark}"
             yield from _block(body, deeper)
         case If(condition, then, other):
@@ -214,23 +216,24 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
         case Let(name, lo, hi, value, body):
             yield f"{indent}let {name} in {lo}:{hi} = {format_expr(value)}"
             yield from _block(body, deeper)
-        case Tile(axes, body, where, form, role, microkernel):
+        case Tile(axes, body, where):
             rectangle = ", ".join(
                 f"{axis.iter} in {format_expr(axis.start)} +: {format_expr(axis.extent)}"
                 for axis in axes
             )
             only = "" if where is None else f" where {format_expr(where)}"
-            marks = _marks(
-                None if role is Role.WHOLE else role.value,
-                None if form is Form.FULL else form.value,
-                microkernel and f"microkernel({microkernel})",
-            )
-            yield f"{indent}tile {rectangle}{only}{marks}"
+            yield f"{indent}tile {rectangle}{only}{_marks(tile_marks(stmt))}"
             yield from _block(body, deeper)
-        case Alloc(buffer, axes, body):
+        case Alloc(buffer, axes, body, memory, depth, inplace):
             window = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in axes)
-            yield f"{indent}alloc {buffer}[{window}]"
+            held = "" if memory is None else f" in {memory}"
+            several = "" if depth == 1 else f" depth {depth}"
+            place = "" if inplace is None else f" inplace {inplace}"
+            yield f"{indent}alloc {buffer}[{window}]{held}{several}{place}"
             yield from _block(body, deeper)
+        case Sync(where=condition):
+            only = "" if condition is None else format_expr(condition)
+            yield f"{indent}{sync_text(stmt, only)}"
         case Store(buffer, index, value, reduce):
             yield f"{indent}{buffer}[{_list(index)}] {ASSIGN[reduce]} {format_expr(value)}"
         case Choose(options):

@@ -32,9 +32,9 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
+    LANE,
     Alloc,
     Choose,
-    Execution,
     For,
     Form,
     If,
@@ -44,6 +44,7 @@ from offcut.core.program import (
     Role,
     Stmt,
     Store,
+    Sync,
     Tile,
     TileAxis,
     all_mapped,
@@ -224,9 +225,9 @@ class _Counter:
         stored = [one.buffer for one in statements((stmt,)) if isinstance(one, Store)]
         stage = stored[-1] if stored else ""
         match stmt:
-            case Tile(axes, _, role=role, microkernel=kernel):
+            case Tile(axes, _, role=role):
                 tile = tuple((axis.iter, axis.extent) for axis in axes)
-                made = Piece(stage, role.value, tile, kernel, scope.way)
+                made = Piece(stage, role.value, tile, stmt.microkernel, scope.way)
             case Store() | For() if not _parted(stmt):
                 made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
             case _:
@@ -244,7 +245,7 @@ class _Counter:
                 return self.store(stmt, scope)
             case For(name, lo, hi):
                 lo, hi = self.bound(lo), self.bound(hi, lo)
-                lanes = stmt.execution is Execution.VECTOR and only_reduces(stmt)
+                lanes = stmt.unit == LANE and only_reduces(stmt)
                 lane, run = (name, None) if lanes else (scope.lane, scope.run)
                 inside = replace(
                     scope,
@@ -272,6 +273,8 @@ class _Counter:
                         return self.where(open_, self.block(then, scope), self.block(other, scope))
             case Let():
                 return self.bounded(stmt, scope)
+            case Sync():
+                return _Seen(self.traffic.nothing, {})
             case Alloc(buffer, axes, body):
                 return self.window(buffer, axes, self.opened(buffer, axes, body, scope))
             case Choose():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitute
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
@@ -49,12 +49,12 @@ class Formulas:
     compiled_in: float
     within: float = 0.0
 
-    @kept_property
+    @lazy_property
     def flop(self) -> sympy.Expr:
         """Operations of what is described."""
         return self._shown(self.operations)
 
-    @kept_property
+    @lazy_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
         stages = by_stage(self.prediction.pieces).items()
@@ -66,18 +66,18 @@ class Formulas:
         """Of the call, on one core."""
         return self.cycles / self.machine.hertz
 
-    @kept_property
+    @lazy_property
     def bytes(self) -> dict[str, sympy.Expr]:
         """From each memory, the nearest first."""
         names = dict.fromkeys(name for one in self.prediction.pieces for name in one.bytes)
         return {name: self._bytes(name) for name in names}
 
-    @kept_property
+    @lazy_property
     def energy(self) -> sympy.Expr:
         """Joules: an estimate."""
         return self._shown(self._by_piece(lambda one: one.joules))
 
-    @kept_property
+    @lazy_property
     def kept(self) -> dict[str, sympy.Expr]:
         """Bytes of the largest part of the call that fits each cache, and stays there."""
         return {name: self._shown(size) for name, size in self.prediction.kept.items()}
@@ -88,7 +88,7 @@ class Formulas:
         caches = {memory.name: memory.bytes for memory in self.machine.memory}
         return {name: size / caches[name] for name, size in self.kept.items()}
 
-    @kept_property
+    @lazy_property
     def code_bytes(self) -> sympy.Expr:
         """Of the kernel, whatever the sizes: right to a factor of three."""
         return self._shown(ix.const(self.code))
@@ -135,7 +135,7 @@ class Formulas:
         """What the names in the formulas that were asked for stand for, each in terms of those before."""
         return self._names.parts
 
-    @kept_property
+    @lazy_property
     def _names(self) -> Names:
         return Names(self.users, self.prediction.values)
 

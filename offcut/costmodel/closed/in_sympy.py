@@ -31,7 +31,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.interpret.values import evaluate
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.costmodel.shortened import shortened_once
 from offcut.errors import InternalError
 
@@ -127,7 +127,7 @@ class Names:
 
         return visit(expr)
 
-    @kept_property
+    @lazy_property
     def _values(self) -> dict[tuple[tuple[str, int], ...], dict[str, int | float]]:
         """What names stand for, by the sizes."""
         return {}
@@ -150,7 +150,7 @@ class Names:
             return self._formula(self.known[name])
         return self._function_of(name)(*map(_symbol, sizes))
 
-    @remembered
+    @memoize_method
     def _function_of(self, name: str) -> Any:
         """The function of the sizes that a name is."""
         import sympy
@@ -172,7 +172,7 @@ class Names:
             members["is_integer"] = True
         return type(name, (sympy.Function,), members)
 
-    @remembered
+    @memoize_method
     def _formula(self, expr: Expr, asked: bool = False) -> Any:
         """`asked`: it is a part of a condition."""
         import sympy

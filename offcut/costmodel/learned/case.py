@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.costmodel.learned.along import Along, tiles_along
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.machine import Machine
@@ -39,7 +39,7 @@ class Ran:
     parts: tuple[NestCost, ...]
     extents: Mapping[str, Values]
 
-    @remembered
+    @memoize_method
     def of(self, function: Callable[[Ran], T]) -> T:
         """What a function gives of it: it is asked once, though many schedules run a nest so."""
         return function(self)
@@ -48,7 +48,7 @@ class Ran:
         """The sum of what a function gives of each part; 0 where no call takes this way."""
         return np.where(self.taken, sum(of(part) for part in self.parts), 0.0)
 
-    @kept_property
+    @lazy_property
     def cycles(self) -> Values:
         """By the closed form."""
         return self.total(lambda part: part.cycles)
@@ -57,14 +57,14 @@ class Ran:
         """Operations on elements."""
         return self.total(lambda part: part.flop)
 
-    @kept_property
+    @lazy_property
     def rows(self) -> Along:
         """The tiles along the rows of its microkernel."""
         cover = self.way.cover
         axis = None if cover is None else cover.rows
         return tiles_along(self.way, axis, self.extents, np.ones(len(self.taken)))
 
-    @kept_property
+    @lazy_property
     def columns(self) -> Along:
         """The tiles along the columns of its microkernel; of loops that nothing covers, along the last axis that is cut."""
         cover, splits = self.way.cover, self.way.splits
@@ -93,12 +93,12 @@ class Case:
     threads: int = 1
     count: int = field(default=1)
 
-    @kept_property
+    @lazy_property
     def cycles(self) -> Values:
         """By the closed form, on one core."""
         return sum((way.cycles for way in self.ways), np.zeros(self.count))
 
-    @kept_property
+    @lazy_property
     def flop(self) -> Values:
         """Operations on elements."""
         return self.sum(Ran.flop)
@@ -108,7 +108,7 @@ class Case:
         found: Values = np.sum([way.of(function) for way in self.ways], axis=0)
         return found
 
-    @kept_property
+    @lazy_property
     def shares(self) -> Values:
         """Of each of `ways`, its share of the cycles: ``(ways, count)``."""
         cycles = np.array([way.cycles for way in self.ways])

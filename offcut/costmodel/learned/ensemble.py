@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import Rows
@@ -52,7 +52,7 @@ class Ensemble:
         corrections: Values = self._trees(features) + np.asarray(self.levels)[:, None]
         return corrections
 
-    @kept_property
+    @lazy_property
     def _trees(self) -> Trees:
         return Trees.of(self.members)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Select, Var, reads_memory, substitute, variables, walk
-from offcut.core.program import Execution, For, Program, Stmt, Store
+from offcut.core.program import For, Program, Stmt, Store
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import Nests
@@ -86,7 +86,7 @@ def _stage(stmt: Stmt, sizes: frozenset[str]) -> Stage | None:
     """A nest as a stage whose axes start at 0; None where it has another form."""
     loops: list[For] = []
     while isinstance(stmt, For):
-        plain = stmt.execution is Execution.SERIAL and stmt.bound is None and len(stmt.body) == 1
+        plain = stmt.unit is None and len(stmt.body) == 1
         bounds = (stmt.lo, stmt.hi)
         if not plain or any(reads_memory(b) or not variables(b) <= sizes for b in bounds):
             return None

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.band import Band
 from offcut.costmodel.nests.calls import Array, Calls
@@ -56,7 +56,7 @@ class NestCost:
         longest: Array = np.max(self.bytes / self.rates, axis=0)
         return longest
 
-    @kept_property
+    @lazy_property
     def cycles(self) -> Array:
         """In all."""
         busy, moving = np.maximum(self.compute, self.issue), self.bytes / self.rates

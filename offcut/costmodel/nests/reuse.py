@@ -19,7 +19,7 @@ from functools import reduce
 
 import numpy as np
 
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.footprints import Access, Levels, accesses
 from offcut.describe.computation import Computation, Stage
@@ -39,7 +39,7 @@ class Reuse:
     levels: Levels
     calls: Calls
 
-    @kept_property
+    @lazy_property
     def groups(self) -> dict[str, tuple[Stage, ...]]:
         """The stages of each nest, by the first of them."""
         return {one[0].buffer: one for one in self.computation.groups}
@@ -66,7 +66,7 @@ class Reuse:
                     found[place] *= ~fits
         return None if found.all() else found
 
-    @remembered
+    @memoize_method
     def footprints(self, group: tuple[Stage, ...], loops: Loops) -> dict[str, Array]:
         """The room that each array takes that a nest touches in an iteration of these loops, by level and call."""
         at_once = dict(loops)

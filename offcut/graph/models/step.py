@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from offcut.backends.base import Entry, Extent, Relation
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import Numbers
@@ -68,7 +68,7 @@ class Step:
         """Inputs, then outputs."""
         return (*self.inputs, *self.outputs)
 
-    @kept_property
+    @lazy_property
     def kernel_shapes(self) -> tuple[tuple[Expr, ...], ...]:
         """The shape of each array as the kernel's signature says it, over the sizes of the graph.
 

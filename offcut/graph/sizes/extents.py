@@ -20,8 +20,8 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
 from offcut.core.intervals import Interval, combined
+from offcut.core.memo import lazy_property
 from offcut.core.program import Size
-from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.graph.sizes.spread import of_floors
 
@@ -142,7 +142,7 @@ class Numbers:
         self.values, self._places = values, places or {}
         self.known: dict[Expr, int] = {Var(name): value for name, value in sizes.items()}
 
-    @kept_property
+    @lazy_property
     def array(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """The values that are known already.
 

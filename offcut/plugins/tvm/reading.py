@@ -23,11 +23,11 @@ MOST = 2**40
 HINT = "pragma_loop_partition_hint"
 """What asks TVM's LoopPartition for what is done here without being asked."""
 
-EXECUTIONS = {
-    tirx.ForKind.SERIAL: ir.Execution.SERIAL,
-    tirx.ForKind.PARALLEL: ir.Execution.PARALLEL,
-    tirx.ForKind.VECTORIZED: ir.Execution.VECTOR,
-    tirx.ForKind.UNROLLED: ir.Execution.UNROLL,
+UNITS = {
+    tirx.ForKind.SERIAL: None,
+    tirx.ForKind.PARALLEL: "thread",
+    tirx.ForKind.VECTORIZED: "lane",
+    tirx.ForKind.UNROLLED: "unroll",
 }
 ARITHMETIC = {
     "Add": "+",
@@ -183,7 +183,7 @@ class _Reader:
 
     def loop(self, stmt: Any) -> ir.For:
         kind = tirx.ForKind(stmt.kind)
-        if kind not in EXECUTIONS or stmt.thread_binding is not None:
+        if kind not in UNITS or stmt.thread_binding is not None:
             raise refusal(f"the loop {stmt.loop_var.name}", "an index of the hardware runs it")
         if stmt.step is not None and not _is(stmt.step, 1):
             raise refusal(f"the loop {stmt.loop_var.name}", f"its step is {stmt.step}, not 1")
@@ -194,7 +194,7 @@ class _Reader:
         self.alone = before and kind is not tirx.ForKind.PARALLEL
         body = tuple(self.block(stmt.body))
         self.alone = before
-        return ir.For(name, lo, hi, body, execution=EXECUTIONS[kind])
+        return ir.For(name, lo, hi, body, unit=UNITS[kind])
 
     def store(self, stmt: Any) -> ir.Store:
         buffer = self.known(stmt.buffer)

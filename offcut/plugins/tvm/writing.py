@@ -12,10 +12,10 @@ from offcut.core import index as ix
 from offcut.core.expr import BITWISE
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
-from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, EXECUTIONS, FUNCTIONS, Reading
+from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, FUNCTIONS, UNITS, Reading
 
-_KINDS = {execution: kind for kind, execution in EXECUTIONS.items()}
-_CONSTANT = (ir.Execution.VECTOR, ir.Execution.UNROLL)
+_KINDS = {unit: kind for kind, unit in UNITS.items()}
+_CONSTANT = ("lane", "unroll")
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
 _CALLS = {ours: getattr(tirx, "abs" if ours == "abs" else name) for name, ours in FUNCTIONS.items()}
 
@@ -86,14 +86,13 @@ class _Writer:
 
     def stmt(self, stmt: ir.Stmt, names: Mapping[str, Any]) -> Any:
         match stmt:
-            case ir.For(name, lo, hi, body, _, execution):
-                return self.loop(name, lo, ix.sub(hi, lo), body, execution, names)
+            case ir.For(name, lo, hi, body, _, unit):
+                return self.loop(name, lo, ix.sub(hi, lo), body, unit, names)
             case ir.Tile((), body, where):
                 return self.block(body if where is None else (ir.If(where, body),), names)
             case ir.Tile((first, *rest), body, where):
                 inner = (ir.Tile(tuple(rest), body, where),)
-                serial = ir.Execution.SERIAL
-                return self.loop(first.iter, first.start, first.extent, inner, serial, names)
+                return self.loop(first.iter, first.start, first.extent, inner, None, names)
             case ir.If(condition, then, other):
                 otherwise = self.block(other, names) if other else None
                 asked = self.expr(condition, names)
@@ -114,17 +113,17 @@ class _Writer:
         lo: ir.Expr,
         extent: ir.Expr,
         body: tuple[ir.Stmt, ...],
-        execution: ir.Execution,
+        unit: str | None,
         names: Mapping[str, Any],
     ) -> Any:
-        if execution in _CONSTANT and not isinstance(extent, ir.Const):
-            execution = ir.Execution.SERIAL
+        if unit in _CONSTANT and not isinstance(extent, ir.Const):
+            unit = None
         variable = tirx.Var(name, "int64")
         first = self.expr(lo, names)
         zero = lo == ix.const(0)
         inside = self.block(body, {**names, name: variable if zero else variable + first})
         steps = self.expr(extent, names)
-        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[execution], inside)
+        return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inside)
 
     def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
         """An expression; coordinates and sizes are of 64 bits, which TVM narrows where it can."""

@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offcut.core.accesses import statuses
-from offcut.core.program import Execution, For, Program, Stmt, Store, blocks
+from offcut.core.program import THREAD, For, Program, Stmt, Store, blocks
 from offcut.core.program import walk as statements
 from offcut.polyhedral.units.footprints import Access, Footprints
 
 
 def has_parallel(stmt: Stmt) -> bool:
     """Whether some loop in `stmt`, or itself, is marked."""
-    return any(
-        isinstance(inner, For) and inner.execution is Execution.PARALLEL
-        for inner in statements((stmt,))
-    )
+    return any(isinstance(inner, For) and inner.unit == THREAD for inner in statements((stmt,)))
 
 
 class Meetings:
@@ -58,7 +55,7 @@ def meets(program: Program, own: frozenset[str]) -> Iterator[tuple[tuple[Stmt, .
                 yield body, position
                 since = []
             since.append(stmt)
-            in_step = not (isinstance(stmt, For) and stmt.execution is Execution.PARALLEL)
+            in_step = not (isinstance(stmt, For) and stmt.unit == THREAD)
             if in_step and has_parallel(stmt):
                 for block in blocks(stmt):
                     yield from among(block)

@@ -12,9 +12,9 @@ from itertools import islice, product
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Logic, Var, walk
+from offcut.core.memo import lazy_property
 from offcut.core.program import Store, expressions
 from offcut.core.program import walk as statements_of
-from offcut.core.remembered import kept_property
 from offcut.polyhedral import Set
 from offcut.polyhedral.flow import Statement
 from offcut.proof.by_instances.pairing import Case, Differs, Match, Part, Sides, unprimed
@@ -130,7 +130,7 @@ class _Matching:
                 for step in self.steps:
                     yield ix.add(ix.mul(step, Var(outer)), Var(inner))
 
-    @kept_property
+    @lazy_property
     def steps(self) -> list[int]:
         """The factors of iterators in the emitted program."""
         body = statements_of(self.emitted.program.body)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, dtype_of, loads
+from offcut.core.memo import lazy_property
 from offcut.core.program import Kind
-from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import Map, Set
 from offcut.polyhedral.flow import Statement, memory_name
@@ -117,7 +117,7 @@ class Values:
             (statement.name, load, path), f"{statement.name}r{len(self.there)}"
         )
 
-    @kept_property
+    @lazy_property
     def matched(self) -> dict[str, Map]:
         """``emitted instance -> source instance``, by emitted statement; copies are none."""
         values = {}

@@ -27,7 +27,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import touched
 from offcut.core.conditions import conjuncts, negated
 from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
-from offcut.core.memo import memo
+from offcut.core.memo import lazy_property, memo
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -38,6 +38,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     blocks,
     starts_of,
@@ -45,7 +46,6 @@ from offcut.core.program import (
     with_blocks,
 )
 from offcut.core.program import walk as statements
-from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Dependence, Facts, Space, dependences
@@ -83,7 +83,7 @@ class _SideBySide:
         self.starts = starts_of(source)
         self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
 
-    @kept_property
+    @lazy_property
     def carried(self) -> set[tuple[int, str, str]]:
         """(top-level statement, iterator, array) of the dependences that loops of the source carry."""
         return set(_carried(self.source))
@@ -96,7 +96,7 @@ class _SideBySide:
         """Whether `emitted` runs what `source` does, in its order."""
         if tuple(source) == tuple(emitted) or at.empty:
             return
-        left = list(emitted)
+        left: list[Stmt] = [stmt for stmt in emitted if not isinstance(stmt, Sync)]
         for position, stmt in enumerate(source):
             if source is self.top:
                 self.nest = position
@@ -143,6 +143,8 @@ class _SideBySide:
                 return left[1:]
             case For():
                 return self.loop(stmt, after, left, at)
+            case Sync():
+                return left
             case _:
                 assert_never(stmt)
 

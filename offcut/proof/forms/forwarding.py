@@ -24,19 +24,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import owned, read, stored, touched
 from offcut.core.conditions import negated
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
-from offcut.core.program import (
-    Alloc,
-    Buffer,
-    Choose,
-    Execution,
-    For,
-    If,
-    Kind,
-    Program,
-    Stmt,
-    Store,
-    mapped,
-)
+from offcut.core.program import Alloc, Buffer, Choose, For, If, Kind, Program, Stmt, Store, mapped
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound
 from offcut.polyhedral import windows_left
@@ -161,7 +149,7 @@ class _Copy:
 
     def is_of_an_iteration(self, loop: For) -> bool:
         """Whether iterations run in turn, or each has the array to itself."""
-        return loop.execution is Execution.SERIAL or self.buffer.name in owned(loop.body)
+        return loop.unit is None or self.buffer.name in owned(loop.body)
 
     def copied(
         self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held

@@ -240,8 +240,8 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
 
 def run(target: Target, step: Run) -> Nests:
     """The loop over `axis` unrolled, vectorised or parallel."""
-    name = target.axis(step.execution.value, step.axis)
-    return target.nests.with_nest(_marked(target.nest, Mark(name, step.execution)))
+    name = target.axis(step.word, step.axis)
+    return target.nests.with_nest(_marked(target.nest, Mark(name, step.unit)))
 
 
 def bind(target: Target, step: Bind) -> Nests:
@@ -256,7 +256,7 @@ def bind(target: Target, step: Bind) -> Nests:
             because="a hardware index is a name",
             help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, bound=index)))
+    return target.nests.with_nest(_marked(target.nest, Mark(name, index)))
 
 
 def _marked(nest: Nest, mark: Mark) -> Nest:

@@ -139,7 +139,7 @@ class _Nest(Tiles):
 
     def marked(self, axis: str, loop: For) -> tuple[Stmt, ...]:
         mark = self.nest.mark(axis)
-        return (replace(loop, execution=mark.execution, bound=mark.bound),)
+        return (replace(loop, unit=mark.unit),)
 
     def opened(self, axis: str, offset: Expr, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """What is inside the loop over `axis`, whose offset is now known."""

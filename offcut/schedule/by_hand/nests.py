@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import Buffer, Execution, Program, Size, Stmt, Store, walk
+from offcut.core.program import Buffer, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule.decisions import Fuse, Split
@@ -38,11 +38,10 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a loop runs: `bound` is the hardware index that runs it."""
+    """What runs a loop, as `For.unit` says it."""
 
     axis: str
-    execution: Execution = Execution.SERIAL
-    bound: str | None = None
+    unit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from offcut.core.expr import Expr, Load, Logic, Var
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
-    Execution,
     For,
     If,
     Kind,
@@ -188,8 +187,8 @@ class _Reader:
     def loop(self, stmt: For, loops: tuple[str, ...], conditions: tuple[Expr, ...]) -> list[Part]:
         name = self.names.fresh(stmt.iter)
         self.roots.append(Root(name, stmt.iter, stmt.lo, stmt.hi))
-        if stmt.execution is not Execution.SERIAL or stmt.bound is not None:
-            self.marks.append(Mark(name, stmt.execution, stmt.bound))
+        if stmt.unit is not None:
+            self.marks.append(Mark(name, stmt.unit))
         body, known = stmt.body, conditions
         if name != stmt.iter:
             renamed: dict[str, Expr] = {stmt.iter: Var(name)}

@@ -35,7 +35,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.program import Execution, Store
+from offcut.core.program import Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
@@ -111,7 +111,7 @@ def check_tensorize(
             )
         if root in roots.values():
             raise refuse(f"two of its loops, {_leaf_of(roots, root)} and {leaf}, run {root}")
-        if nest.mark(leaf).execution is not Execution.SERIAL or nest.mark(leaf).bound:
+        if nest.mark(leaf).unit is not None:
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
     declared = [*definition.axes, *definition.reduce_axes]

@@ -9,7 +9,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
-from offcut.core.program import Execution, For, Form, Stmt, Store, Tile, TileAxis
+from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
 from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
@@ -32,12 +32,10 @@ class Tiles(Offsets):
         covered = self.nest.covered
         if covered is not None:
             return covered.axis == first
-        if not self.nest.copies or self.nest.mark(first).execution is not Execution.SERIAL:
+        if not self.nest.copies or self.nest.mark(first).unit is not None:
             return False
         return all(
-            self.root_below(leaf) is not None
-            and self.nest.mark(leaf).bound is None
-            and not any(self.nests.attached(self.nest.name, leaf))
+            self.root_below(leaf) is not None and not any(self.nests.attached(self.nest.name, leaf))
             for loops, _ in parts
             for leaf in loops
         ) and all(self.is_box(loops) for loops, _ in parts)
@@ -137,9 +135,10 @@ class Tiles(Offsets):
         for name in names:
             self.names.release(name)
         only = all_of(where) if where else None
+        cover = None if microkernel is None else Cover(microkernel)
         if only is None and terms:
             form = Form.FULL
-        return Tile(tuple(axes), body, only, form, at.role, microkernel)
+        return Tile(tuple(axes), body, only, form, at.role, cover)
 
 
 def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
-from offcut.core.program import Execution, Kind, Program
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Kind, Program
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
@@ -24,6 +24,7 @@ from offcut.schedule.by_hand.nests import Nests
 from offcut.schedule.by_hand.prove import prove
 from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
 from offcut.schedule.decisions import (
+    RUN_WORDS,
     Bind,
     CacheRead,
     CacheWrite,
@@ -374,30 +375,30 @@ class Stage:
 
     def unroll(self, axis: str | Axis) -> Stage:
         """The loop written out."""
-        return self._run(axis, Execution.UNROLL)
+        return self._run(axis, UNROLL)
 
     def vectorize(self, axis: str | Axis) -> Stage:
         """The iterations of the loop as lanes of vectors; it must carry no dependence."""
-        return self._run(axis, Execution.VECTOR)
+        return self._run(axis, LANE)
 
     def parallel(self, axis: str | Axis) -> Stage:
         """The iterations of the loop on several threads; it must carry no dependence."""
-        return self._run(axis, Execution.PARALLEL)
+        return self._run(axis, THREAD)
 
     def virtual(self, axis: str | Axis) -> Stage:
         """The iterations of the loop as virtual threads, whose instructions take turns in one stream; it must
         carry no dependence.
         """
-        return self._run(axis, Execution.VIRTUAL)
+        return self._run(axis, VIRTUAL)
 
     def bind(self, axis: str | Axis, index: str) -> Stage:
         """The iterations of the loop run by a hardware index; it must carry no dependence."""
         target = self._target()
         return self._do(Bind(target.stage, target.axis("bind", axis), index))
 
-    def _run(self, axis: str | Axis, execution: Execution) -> Stage:
+    def _run(self, axis: str | Axis, unit: str) -> Stage:
         target = self._target()
-        return self._do(Run(target.stage, target.axis(execution.value, axis), execution))
+        return self._do(Run(target.stage, target.axis(RUN_WORDS[unit], axis), unit))
 
     def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
         """Computed inside a loop of its reader, in a window of what is read there."""

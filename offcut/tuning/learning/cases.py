@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.costmodel.learned import Case, Ran
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices, Taken
@@ -68,22 +68,22 @@ class Cases:
         for place, (way, cost) in enumerate(zip(nest.ways, taken.ways, strict=True)):
             yield Ran(nest.stage, way, around, least == place, cost.parts, extents)
 
-    @kept_property
+    @lazy_property
     def ran(self) -> dict[int, tuple[Ran, ...]]:
         """By what `prices` keeps of a nest where it stands, its ways as calls run them."""
         return {}
 
-    @kept_property
+    @lazy_property
     def closed(self) -> Price:
         """The closed form of any schedule, of one without nests too."""
         return price_of(self.problem, self.computation, None)
 
-    @kept_property
+    @lazy_property
     def prices(self) -> SchedulePrices:
         """The closed form of nests."""
         return nest_prices(self.problem, self.computation)
 
-    @kept_property
+    @lazy_property
     def extents(self) -> Mapping[str, Mapping[str, Values]]:
         """Of the axes of each stage."""
         return {

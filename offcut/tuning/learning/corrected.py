@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.costmodel.learned import (
     Feature,
     Pair,
@@ -61,7 +61,7 @@ class Corrected:
     _centre: Values = field(default_factory=lambda: np.empty(0), init=False)
     _learned: int = field(default=0, init=False)
 
-    @kept_property
+    @lazy_property
     def keys(self) -> tuple[Sizes, ...]:
         """The vectors of sizes."""
         return tuple(key_of(sizes) for sizes, _ in self.cases.problem.sizes)

@@ -8,7 +8,7 @@ from math import fsum, inf
 
 import numpy as np
 
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Sizes
 from offcut.tuning.pricing.predicting import key_of
@@ -43,17 +43,17 @@ class Table:
         """Sum of weight * seconds over the sizes."""
         return self._weighted(self.seconds(schedule))
 
-    @kept_property
+    @lazy_property
     def sound(self) -> tuple[Schedule, ...]:
         """The points that were timed."""
         return tuple(one for one in self.points if self.measured[one].outcome is Outcome.OK)
 
-    @kept_property
+    @lazy_property
     def best(self) -> Schedule:
         """The oracle over the sweep."""
         return min(self.sound, key=self.expected)
 
-    @kept_property
+    @lazy_property
     def least(self) -> tuple[float, ...]:
         """Seconds of the oracle of each size."""
         return tuple(map(min, zip(*map(self.seconds, self.sound), strict=True)))

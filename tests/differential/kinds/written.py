@@ -82,7 +82,7 @@ def _tile(axes: list[tuple[str, str]], form: str, kernel: str, body: list[str]) 
     limits = " and ".join(limit for _, limit in axes if limit)
     where = f" where {limits}" if limits else ""
     marks = f"  @{form}" if form else ""
-    marks += f"  @microkernel({kernel})" if kernel else ""
+    marks += f"  @cover({kernel})" if kernel else ""
     return nest([f"tile {', '.join(axis for axis, _ in axes)}{where}{marks}"], body)
 
 

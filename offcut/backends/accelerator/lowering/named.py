@@ -35,5 +35,5 @@ def _check(nest: Lowered, work: Work) -> None:
         f"cannot cover a tile by {given}",
         at=format_stmt(store),
         because=f"{own} of {nest.spec.name} computes it" if own else "it is copied, not computed",
-        help=(f"@microkernel({own})" if own else f"without @microkernel({given})",),
+        help=(f"@cover({own})" if own else f"without @cover({given})",),
     )

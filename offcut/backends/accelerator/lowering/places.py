@@ -13,7 +13,7 @@ from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute, variables
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
 
@@ -34,12 +34,12 @@ class Side:
     window: bool
     asked: tuple[Expr, ...]
 
-    @kept_property
+    @lazy_property
     def along(self) -> tuple[int, ...]:
         """Elements of a word along each axis of the array."""
         return tuple(map(self.lanes.lanes_of, range(len(self.lanes.order))))
 
-    @kept_property
+    @lazy_property
     def moves(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """By axis of the leaf, which axes of the array it moves along, and by how many elements."""
         return tuple(tuple((at, by) for at, by in enumerate(one) if by) for one in self.steps)

@@ -21,7 +21,7 @@ from typing import TypeAlias
 from offcut.backends.accelerator.isa import Unit
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, loads, substitute, variables
-from offcut.core.program import Alloc, Execution, For, If, Stmt, Store, Tile
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Alloc, For, If, Stmt, Store, Tile
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 
@@ -128,7 +128,7 @@ class _Reading:
         match stmt:
             case Alloc(buffer, axes, body):
                 return self.block(body, at.held(buffer, axes))
-            case For(name, lo, hi, body, execution=Execution.VIRTUAL) if self.turns:
+            case For(name, lo, hi, body, unit=unit) if unit == VIRTUAL and self.turns:
                 if at.thread is not None:
                     raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
                 nodes = self.block(body, replace(at.inside(name), thread=name))
@@ -178,7 +178,13 @@ def box(stmt: Stmt) -> Box | None:
     match stmt:
         case Store():
             return (), stmt, None
-        case For(name, lo, hi, (inner,), bound=None):
+        case For(name, lo, hi, (inner,), unit=unit) if unit in (
+            None,
+            THREAD,
+            LANE,
+            UNROLL,
+            VIRTUAL,
+        ):
             found = box(inner)
             own: tuple[tuple[str, Expr, Expr], ...] = ((name, lo, ix.sub(hi, lo)),)
             mark = None

@@ -15,8 +15,8 @@ from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.planning.written import nests_of, roles_of, tiling_of, way_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property
 from offcut.describe.computation import Computation
 from offcut.errors import PartitionError
 from offcut.schedule import Nest, Schedule, Way
@@ -98,7 +98,7 @@ class _Way:
     spec: Spec
     label: str
 
-    @kept_property
+    @lazy_property
     def axes(self) -> tuple[str, ...]:
         """Those that are cut, or could be: results first."""
         words = lanes(self.made, self.spec)
@@ -106,13 +106,13 @@ class _Way:
         found = [axis.name for axis in self.made.axes if extents[axis.name] > 1]
         return (*found, *(a.name for a in self.made.terms if a.name in words))
 
-    @kept_property
+    @lazy_property
     def outer(self) -> tuple[str, ...]:
         """The axes of results among them."""
         terms = {axis.name for axis in self.made.terms}
         return tuple(axis for axis in self.axes if axis not in terms)
 
-    @kept_property
+    @lazy_property
     def options(self) -> tuple[Point, ...]:
         """Tiles of each axis, 0 where it is not cut; orders; the axis of virtual threads."""
         every = {a.name: ix.literal(a.extent) for a in (*self.made.axes, *self.made.terms)}

@@ -38,8 +38,8 @@ from offcut.core.expr import (
     children,
     dtype_of,
 )
+from offcut.core.memo import lazy_property
 from offcut.core.program import Buffer, Kind, Store
-from offcut.core.remembered import kept_property
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 
@@ -110,7 +110,7 @@ class _Operations:
         self.point = tuple(Var(axis.name) for axis in lead.axes)
         self.extents = tuple(axis.extent for axis in lead.axes)
 
-    @kept_property
+    @lazy_property
     def layouts(self) -> Layouts:
         """How it may lie in words."""
         lead, sizes = self.group[0], self.computation.sizes

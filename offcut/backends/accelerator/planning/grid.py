@@ -24,7 +24,7 @@ from offcut.backends.accelerator.planning.queues import cycles_behind, multiplie
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 
 MOST = 1 << 16
 """Tilings of an order that are looked at; of more, every other size of an axis."""
@@ -53,12 +53,12 @@ class Grid:
     sizes: Mapping[str, Sequence[int]]
     kept: int
 
-    @kept_property
+    @lazy_property
     def axes(self) -> list[str]:
         """Those that may be cut."""
         return list(self.sizes)
 
-    @kept_property
+    @lazy_property
     def options(self) -> dict[str, list[int]]:
         """Sizes of each axis, few enough."""
         found = {axis: list(sizes) for axis, sizes in self.sizes.items()}
@@ -67,7 +67,7 @@ class Grid:
             found[longest] = found[longest][::-2][::-1]
         return found
 
-    @kept_property
+    @lazy_property
     def at(self) -> dict[str, NDArray[np.int64]]:
         """Which option each tiling has, by axis; those whose windows fit."""
         counts = [len(self.options[axis]) for axis in self.axes]
@@ -124,7 +124,7 @@ class Grid:
             found = found * self.table(part, words, at)
         return found
 
-    @kept_property
+    @lazy_property
     def whole(self) -> dict[str, tuple[int, int]]:
         """Axes as they are."""
         return {axis: (0, extent) for axis, extent in self.extents.items()}
@@ -264,7 +264,7 @@ class Grid:
                     np.where(there, most + first + last, np.inf), loops, (axis, threads)
                 )
 
-    @kept_property
+    @lazy_property
     def ends(self) -> list[object]:
         """The operations behind the sum."""
         own = {buffer.name for buffer in self.made.buffers}

@@ -30,9 +30,10 @@ from offcut.backends.accelerator.planning.staging import Staged
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, rewrite, variables
 from offcut.core.program import (
+    VIRTUAL,
     Alloc,
     Buffer,
-    Execution,
+    Cover,
     For,
     Kind,
     Stmt,
@@ -45,7 +46,7 @@ from offcut.describe.computation import Names, StageAxis
 
 Range = tuple[Expr, Expr]
 """Where it starts, and how far it reaches."""
-Cover = Callable[[Store], str | None]
+CoverOf = Callable[[Store], str | None]
 """The microkernel that runs a statement on words."""
 
 
@@ -79,7 +80,7 @@ class Loops:
         made: Operations,
         tiling: Tiling,
         scopes: Mapping[Place, str],
-        cover: Cover,
+        cover: CoverOf,
         names: Names,
     ) -> None:
         self.made, self.tiling, self.scopes, self.cover = made, tiling, scopes, cover
@@ -188,7 +189,8 @@ class Loops:
             if self.heads.get(axis.name) != axis.name:
                 inner = (For(axis.name, start, ix.add(start, extent), inner),)
         axes = tuple(TileAxis(name, *self.ranges[name]) for name in names)
-        return (Tile(axes, inner, microkernel=self.cover(store)),)
+        cover = self.cover(store)
+        return (Tile(axes, inner, cover=None if cover is None else Cover(cover)),)
 
     def windows(self) -> tuple[Stmt, ...]:
         """The nest as it runs on the chip."""
@@ -291,7 +293,7 @@ class Loops:
             return (For(head, ix.const(0), count, body),)
         left = ix.sub(count, ix.mul(threads, Var(head)))
         mine = ix.minimum(ix.const(threads), left)
-        inner = For(self.thread, ix.const(0), mine, body, execution=Execution.VIRTUAL)
+        inner = For(self.thread, ix.const(0), mine, body, unit=VIRTUAL)
         return (For(head, ix.const(0), ix.ceildiv(count, threads), (inner,)),)
 
 

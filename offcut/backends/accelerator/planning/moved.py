@@ -18,7 +18,7 @@ from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
-from offcut.core.remembered import kept_property, remembered
+from offcut.core.memo import lazy_property, memoize_method
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -67,7 +67,7 @@ class Moving:
     parts: tuple[Part, ...]
     spec: Spec
 
-    @kept_property
+    @lazy_property
     def loops(self) -> frozenset[str]:
         """Those that move it."""
         return frozenset(loop for part in self.parts for loop, _ in part.loops)
@@ -88,12 +88,12 @@ class Moving:
         """
         return self._cycles(tuple((*part.counts(tiles), part.whole) for part in self._ordered(cut)))
 
-    @remembered
+    @memoize_method
     def _ordered(self, cut: frozenset[str]) -> list[Part]:
         """The axes, those first that tiles have a part of."""
         return sorted(self.parts, key=lambda part: not any(loop in cut for loop, _ in part.loops))
 
-    @remembered
+    @memoize_method
     def _cycles(self, counts: tuple[tuple[int, int, int], ...]) -> tuple[float, float, int]:
         """The same of any tile of so many words: most tiles are of a few shapes."""
         words = prod(there for _, there, _ in counts)

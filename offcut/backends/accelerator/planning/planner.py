@@ -13,7 +13,7 @@ from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.microkernels import name_of
 from offcut.backends.accelerator.planning.apart import apart
 from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
-from offcut.backends.accelerator.planning.loops import Cover, Level, Loops, Tiling, over
+from offcut.backends.accelerator.planning.loops import CoverOf, Level, Loops, Tiling, over
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.written import (
@@ -113,7 +113,7 @@ def planned(
     )
 
 
-def covering(made: Operations, spec: Spec) -> Cover:
+def covering(made: Operations, spec: Spec) -> CoverOf:
     """What says which microkernel runs a statement of a nest on the chip."""
     on_chip = {buffer.name for buffer in made.buffers}
     return lambda store: name_of(store, spec) if store.buffer in on_chip else None

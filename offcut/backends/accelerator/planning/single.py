@@ -124,9 +124,9 @@ def _with_store(stmt: Stmt, store: Store, named: bool = False) -> Stmt:
     match stmt:
         case For(_, _, _, (inner,)):
             return replace(stmt, body=(_with_store(inner, store, named),))
-        case Tile(_, (inner,), microkernel=mark):
+        case Tile(_, (inner,), cover=cover):
             return replace(
-                stmt, body=(_with_store(inner, store, named),), microkernel=mark if named else None
+                stmt, body=(_with_store(inner, store, named),), cover=cover if named else None
             )
     return store
 

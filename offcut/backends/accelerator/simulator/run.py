@@ -15,7 +15,7 @@ from offcut.backends.accelerator.simulator.order import Conflict
 from offcut.backends.accelerator.simulator.timing import Event, Stall
 from offcut.backends.accelerator.simulator.work import Work, energy, work
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.remembered import kept_property
+from offcut.core.memo import lazy_property
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ class Run:
         """Cycles at the machine's clock."""
         return self.cycles / self.spec.hertz
 
-    @kept_property
+    @lazy_property
     def work(self) -> Work:
         """What was computed and moved, which times do not change."""
         return work(self.instructions, self.spec)

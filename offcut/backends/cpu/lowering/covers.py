@@ -25,9 +25,9 @@ from offcut.core import index as ix
 from offcut.core.accesses import indices
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
 from offcut.core.program import (
+    LANE,
     Buffer,
     Choose,
-    Execution,
     For,
     Form,
     Kind,
@@ -168,7 +168,7 @@ class _Judge:
         return None
 
     def matched(self, store: Store, loop: For, around: tuple[For, ...]) -> CoveredSum | None:
-        if loop.execution is Execution.VECTOR:
+        if loop.unit == LANE:
             self.refusals.append(f"loop {loop.iter} runs as lanes of its own")
             return None
         reasons: list[str] = []
@@ -206,7 +206,7 @@ class _Judge:
         layout = self.low.memory[b.buffer].layout
         inside = [] if layout is None else [steps[b][layout.rows], steps[b][layout.columns]]
         constant = all(None not in of for of in steps.values())
-        plain = loop.execution is Execution.SERIAL
+        plain = loop.unit is None
         return constant and plain and not any(inside)
 
     def refusal(self, store: Store, found: Match, loop: For, around: tuple[For, ...]) -> str | None:

@@ -8,7 +8,7 @@ by a microkernel   each sum of the tile that the microkernel computes becomes ca
 by vectors         lanes along the last axis (`vectors`)
 
 Either way an element of a sum is one chain of operations in the order of its reduction, or where
-the loop is marked ``@vectorize`` a tree that its extent fixes (`reductions`): so the result does not
+the loop is marked ``@lane`` a tree that its extent fixes (`reductions`): so the result does not
 depend on the tile it falls into.
 """
 
@@ -43,6 +43,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     expressions,
     walk,
@@ -203,6 +204,8 @@ class Lowering(Layout):
                 self.tile(stmt)
             case Store():
                 self.vector_store(stmt, Lanes(1, None), {})
+            case Sync():
+                pass
             case Alloc():
                 with self.placed(self.window(stmt)):
                     self.block(stmt.body)

@@ -1,6 +1,6 @@
 """Reductions as lanes: the terms of one element side by side, in accumulators of a fixed number.
 
-A loop marked ``@vectorize`` that does nothing but reduce runs so, with W the lanes of a register of
+A loop marked ``@lane`` that does nothing but reduce runs so, with W the lanes of a register of
 the accumulator's type and U = `ACCUMULATORS`:
 
     term k of the loop   goes to lane k % W of accumulator k // W % U, in ascending order
@@ -28,7 +28,7 @@ from offcut.backends.llvm import ir
 from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS, HALVES, identity
 from offcut.core.expr import loads
-from offcut.core.program import Execution, For, Program, Store
+from offcut.core.program import LANE, For, Program, Store
 
 ACCUMULATORS = 4  # of each reduction: as many operations as are under way while one adds
 
@@ -37,7 +37,7 @@ State = tuple[str, ...]  # LLVM's values of one accumulator, by part
 
 def lanes_of(loop: For, program: Program, isa: Isa) -> int | None:
     """W of a loop that runs as lanes of its reductions; None where it runs one by one."""
-    if loop.execution is not Execution.VECTOR or loop.bound or not only_reduces(loop):
+    if loop.unit != LANE or not only_reduces(loop):
         return None
     dtypes = {program.buffer(stmt.buffer).dtype for stmt in loop.body if isinstance(stmt, Store)}
     widths = {isa.lanes("float32" if dtype in HALVES else dtype) for dtype in dtypes}

@@ -19,7 +19,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.expr import Expr, Logic, loads
 from offcut.core.plain import loops_of
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile, substituted
+from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile, substituted
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
 from offcut.polyhedral.units.private import begins_with_store
@@ -103,6 +103,8 @@ class Instances(Reductions):
                     self.vector_store(stmt, lanes, slots)
                 case Choose():
                     raise InternalError("choose inside a tile")
+                case Sync():
+                    pass
                 case _:
                     assert_never(stmt)
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, loads, variables
-from offcut.core.program import STATUS, Execution, For, Stmt, Store, Tile, expressions
+from offcut.core.program import STATUS, For, Stmt, Store, Tile, expressions
 from offcut.core.program import walk as statements
 from offcut.core.tile_limits import unlimited
 from offcut.polyhedral import coefficient
@@ -39,7 +39,7 @@ def count_of(low: Vectors, loop: For) -> int:
     while (2 * count + 1) * low.chains < low.isa.registers:
         count *= 2
     extent = ix.literal(ix.sub(loop.hi, loop.lo))
-    if count < 2 or loop.execution is not Execution.SERIAL or (extent or count) < count:
+    if count < 2 or loop.unit is not None or (extent or count) < count:
         return 1
     return count if not low.jammed[1] and _are_apart(low, loop, loop.body, ()) else 1
 

@@ -25,17 +25,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.accesses import stored, touched
 from offcut.core.expr import Binary, Compare, Var, loads, variables
-from offcut.core.program import (
-    Buffer,
-    Execution,
-    For,
-    Kind,
-    Program,
-    Size,
-    Stmt,
-    Store,
-    walk,
-)
+from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store, walk
 
 _OWN = (Kind.LOCAL, Kind.PRIVATE)
 
@@ -103,7 +93,7 @@ class _Nests:
             made = self.nest(stmt, around, rest)
             if made is not None:
                 found += made
-            elif stmt.execution is Execution.SERIAL and _first(stmt) is not None:
+            elif stmt.unit is None and _first(stmt) is not None:
                 found.append(replace(stmt, body=self.block(stmt.body, (*around, stmt), rest)))
             else:
                 found.append(stmt)

@@ -101,10 +101,10 @@ def _apart(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
         some = replace(tile, body=inner.then, where=where)
         parts: list[Stmt] = []
         if before := tile.body[:place]:
-            parts.append(replace(tile, body=before, microkernel=None))
+            parts.append(replace(tile, body=before, cover=None))
         parts += _nest(loops, (some,))
         if after := tile.body[place + 1 :]:
-            parts.append(replace(tile, body=after, microkernel=None))
+            parts.append(replace(tile, body=after, cover=None))
         return tuple(parts)
     return (tile,)
 

@@ -40,13 +40,7 @@ from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
 from offcut.core.expr import Binary
-from offcut.core.program import (
-    Execution,
-    Program,
-    Store,
-    canonical,
-    walk,
-)
+from offcut.core.program import THREAD, Program, Store, canonical, walk
 from offcut.core.walking import side_by_side
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
@@ -379,7 +373,7 @@ def _in_loops(
     """
     with bounded("compile", f"cannot compile {program.name}"):
         marked_loops = side_by_side(program).values()
-        if host.threads > 1 and any(x.execution is Execution.PARALLEL for x in marked_loops):
+        if host.threads > 1 and any(x.unit == THREAD for x in marked_loops):
             check_marks(program, {})
         check_tiles(program)
         check_windows(program)

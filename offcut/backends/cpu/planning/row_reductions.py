@@ -1,7 +1,7 @@
 """Which reductions run as lanes along themselves: those over rows that lie in memory as they run.
 
 ``M[i] = sum over j of A[i, j]`` reads unit steps along j and rows apart along i: lanes along i would
-gather, lanes along j load vectors. So the loop over j is marked ``@vectorize``. A column sum
+gather, lanes along j load vectors. So the loop over j is marked ``@lane``. A column sum
 ``C[j] += A[i, j]`` reads unit steps along j, the axis of its result, and keeps its lanes there. A
 few terms, `FEW` at most, are not worth a sum over lanes. A product of two matrices is what
 microkernels compute, one chain of operations for each element: it keeps that order wherever none
@@ -22,15 +22,16 @@ from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Binary, Cast, Expr, Load, Var, dtype_of, loads, variables
 from offcut.core.program import (
+    LANE,
     Alloc,
     Choose,
-    Execution,
     For,
     If,
     Let,
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     walk,
 )
@@ -99,7 +100,7 @@ def _marked(
             case Choose(options):
                 made = tuple(replace(option, body=inside(option.body)) for option in options)
                 found.append(Choose(made))
-            case Store():
+            case Store() | Sync():
                 found.append(stmt)
             case _:
                 assert_never(stmt)
@@ -109,8 +110,8 @@ def _marked(
 def _tile(tile: Tile) -> Tile:
     """`tile`, without a microkernel where all that it reduces runs as lanes of its own."""
     loops = [stmt for stmt in walk(tile.body) if isinstance(stmt, For) and only_reduces(stmt)]
-    own = bool(loops) and all(loop.execution is Execution.VECTOR for loop in loops)
-    return replace(tile, microkernel=None) if own else tile
+    own = bool(loops) and all(loop.unit == LANE for loop in loops)
+    return replace(tile, cover=None) if own else tile
 
 
 def _loop(
@@ -121,9 +122,9 @@ def _loop(
         store.reduce == "sum" and program.buffer(store.buffer).dtype in FLOATS for store in stores
     )
     if floats and not reassociate:
-        serial = loop.execution is not Execution.VECTOR
-        return loop if serial else replace(loop, execution=Execution.SERIAL)
-    if loop.execution is not Execution.SERIAL or loop.bound is not None:
+        serial = loop.unit != LANE
+        return loop if serial else replace(loop, unit=None)
+    if loop.unit is not None:
         return loop
     if _few(ix.sub(loop.hi, loop.lo)):
         return loop
@@ -134,7 +135,7 @@ def _loop(
         moving = _moving(store, around, program.buffer(store.buffer).shape)
         if not _on_rows(store, loop.iter, moving, not floats and store.buffer not in covered):
             return loop
-    return replace(loop, execution=Execution.VECTOR)
+    return replace(loop, unit=LANE)
 
 
 def _moving(store: Store, around: Sequence[str], shape: Sequence[Expr]) -> list[str]:

@@ -26,6 +26,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
 )
 from offcut.core.program import walk as statements
@@ -144,6 +145,8 @@ class _Seconds:
                 return self.block(body, {**middle, name: ix.const((lo + hi) // 2)}, around)
             case Alloc():
                 return self.block(stmt.body, middle, around)
+            case Sync():
+                return real(0.0)
             case Choose(options):
                 return reduce(_least, (self.option(option, middle, around) for option in options))
 

@@ -34,10 +34,10 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.program import (
+    LANE,
     STATUS,
     Alloc,
     Choose,
-    Execution,
     For,
     If,
     Kind,
@@ -45,6 +45,7 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
+    Sync,
     Tile,
     TileAxis,
     blocks,
@@ -107,7 +108,7 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
 
 def _is_of_many(stmt: Stmt) -> bool:
     """Whether a loop whose iterations run in turn holds more statements than are compared at once: what is in it is taken alone."""
-    if not isinstance(stmt, For) or stmt.execution is not Execution.SERIAL:
+    if not isinstance(stmt, For) or stmt.unit is not None:
         return False
     inside = [*statements((stmt,))]
     if any(isinstance(inner, Tile | Choose) for inner in inside):
@@ -117,7 +118,7 @@ def _is_of_many(stmt: Stmt) -> bool:
 
 def _is_around_tiles(loop: Stmt) -> bool:
     """Whether tiles stand in a loop whose iterations run in turn, beside loops."""
-    if not isinstance(loop, For) or loop.execution is not Execution.SERIAL:
+    if not isinstance(loop, For) or loop.unit is not None:
         return False
     tiled = [any(isinstance(inner, Tile) for inner in statements((s,))) for s in loop.body]
     return any(tiled) and not all(tiled)
@@ -266,7 +267,7 @@ class _Nest:
             case Let() | Alloc():
                 cycles, body = self.block(stmt.body, path)
                 return cycles + self.loops.bind_cycles, replace(stmt, body=body)
-            case Tile() | Choose():
+            case Tile() | Choose() | Sync():
                 return 0.0, stmt
             case _:
                 assert_never(stmt)
@@ -298,7 +299,7 @@ class _Nest:
             self.notes[noted] = f"loop {loop.iter} sequential: it allocates inside"
             return cycles, made
         taken = any(self.reduces(stmt) for stmt in statements(loop.body))
-        if not taken and (as_lanes < cycles or loop.execution is Execution.VECTOR):
+        if not taken and (as_lanes < cycles or loop.unit == LANE):
             del self.notes[noted:]
             self.notes.append(f"loop {loop.iter} as lanes of vectors")
             self.inside(loop.body, path)
@@ -366,7 +367,7 @@ class _Nest:
                     total += self.prices.branch(condition, at) + sides
                 case Let() | Alloc():
                     total += self.loops.bind_cycles + self.lane_block(stmt.body, at)
-                case Tile() | Choose():
+                case Tile() | Choose() | Sync():
                     pass
                 case _:
                     assert_never(stmt)

@@ -1,6 +1,6 @@
 """Which loops of a finished program run on several threads.
 
-Marked ``@parallel`` is every loop whose iterations touch nothing that another one writes, and that
+Marked ``@thread`` is every loop whose iterations touch nothing that another one writes, and that
 the threads can reach together: outside of all other loops, inside loops that are marked, and where
 there is work enough between two meetings, inside a loop that all threads run in step. The footprints
 show it in most cases (`Footprints`), otherwise sets of dependences do.
@@ -25,9 +25,9 @@ from offcut.core.accesses import accessed, stored, touched
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
 from offcut.core.program import (
+    THREAD,
     Alloc,
     Choose,
-    Execution,
     For,
     If,
     Let,
@@ -147,13 +147,13 @@ class _Marker(Independence):
     def loop(self, loop: For, path: Path, serial: bool) -> tuple[For, ...]:
         """A loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
-        asked = loop.execution is Execution.PARALLEL
+        asked = loop.unit == THREAD
         inside = not asked and has_parallel(loop)  # marks that are there say that it runs in step
         if inside or not (asked or deep or not serial) or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
         self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
-        whole = replace(loop, execution=Execution.PARALLEL, body=self.inner(loop.body, path))
+        whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
         rest = None if asked or serial else self.left(loop, path)
         if rest is None:
             return (whole,)
@@ -196,7 +196,7 @@ class _Marker(Independence):
             match stmt:
                 case For() if not is_decided_by_memory(stmt) and self.independent(stmt, here):
                     inside = self.inner(stmt.body, here)
-                    found.append(replace(stmt, execution=Execution.PARALLEL, body=inside))
+                    found.append(replace(stmt, unit=THREAD, body=inside))
                 case If(condition, then, other) if not is_decided_by_memory(stmt):
                     yes = self.inner(then, (*here, 0))
                     found.append(If(condition, yes, self.inner(other, (*here, 1))))
@@ -231,18 +231,18 @@ class _Marker(Independence):
         self.loops.append(name)
         body = (replace(tile, axes=(here,)),)
         count = ix.ceildiv(axis.extent, self.chunk)
-        return For(name, ix.const(0), count, body, execution=Execution.PARALLEL)
+        return For(name, ix.const(0), count, body, unit=THREAD)
 
     def independent(self, loop: For, path: Path) -> bool:
         """Whether `loop` is marked to be shared, or may be."""
-        return loop.execution is Execution.PARALLEL or self.of(loop, path)
+        return loop.unit == THREAD or self.of(loop, path)
 
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
             if not has_parallel(stmt) or name not in touched((stmt,)):
                 continue
-            if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL:
+            if isinstance(stmt, For) and stmt.unit == THREAD:
                 if not self.keeps(name, stmt):
                     return True
                 continue
@@ -270,7 +270,7 @@ def _instances(body: Sequence[Stmt]) -> int:
             case Tile(axes):
                 total += prod(least(axis.extent) for axis in axes) * sum(inside)
             case _:
-                total += min(inside)
+                total += min(inside, default=0)
     return total
 
 
@@ -278,7 +278,7 @@ def _in_step(body: Sequence[Stmt]) -> set[str]:
     """The buffers of windows that all threads reach together, and share."""
     found: set[str] = set()
     for stmt in body:
-        if isinstance(stmt, For) and stmt.execution is Execution.PARALLEL:
+        if isinstance(stmt, For) and stmt.unit == THREAD:
             continue
         found |= {stmt.buffer} if isinstance(stmt, Alloc) and has_parallel(stmt) else set()
         for block in blocks(stmt):
@@ -287,8 +287,8 @@ def _in_step(body: Sequence[Stmt]) -> set[str]:
 
 
 def _serial(loop: For) -> For:
-    marked = loop.execution is Execution.PARALLEL
-    return replace(loop, execution=Execution.SERIAL) if marked else loop
+    marked = loop.unit == THREAD
+    return replace(loop, unit=None) if marked else loop
 
 
 def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:

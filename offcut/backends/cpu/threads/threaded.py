@@ -1,6 +1,6 @@
 """A program on several threads: every thread runs all of its text, and does its share.
 
-Of a loop that is marked ``@parallel`` each thread has a contiguous share. What is left where the
+Of a loop that is marked ``@thread`` each thread has a contiguous share. What is left where the
 iterations do not divide is shared again, by its inner marked loops: with 3 groups of columns on two
 threads, each runs one and half of the tiles of the third. Which instances a thread runs changes no
 result, since each instance is computed as it always is.
@@ -31,7 +31,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
 from offcut.core.accesses import statuses
 from offcut.core.expr import Const, Expr
-from offcut.core.program import STATUS, Buffer, Execution, For, If, Stmt, Store
+from offcut.core.program import STATUS, THREAD, Buffer, For, If, Stmt, Store
 from offcut.polyhedral.units.meetings import has_parallel
 
 
@@ -209,7 +209,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
                     self.statement(stmt)
             return
         match stmt:
-            case For(_, _, _, _, _, Execution.PARALLEL):
+            case For(unit=unit) if unit == THREAD:
                 self.share(stmt)
             case For(name, lo, hi, body):
                 with self.f.loop(self.scalar(lo), self.scalar(hi)) as now, self.bound(name, now):

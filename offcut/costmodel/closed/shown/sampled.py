@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import Lanes, Values
+from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.core.remembered import kept_property
 from offcut.costmodel.closed.predicted import Prediction
 
 Numbers = npt.NDArray[np.float64]
@@ -57,7 +57,7 @@ class Sampled:
         names = (name for one in self.prediction.pieces for name in one.resources)
         return tuple(dict.fromkeys(names))
 
-    @kept_property
+    @lazy_property
     def cycles(self) -> Numbers:
         """Of a call."""
         found: Numbers = np.sum(list(self.binding.values()), axis=0)
@@ -69,7 +69,7 @@ class Sampled:
         call = self.prediction.call
         return {"call": np.full(self.count, call)} if call else {}
 
-    @kept_property
+    @lazy_property
     def binding(self) -> dict[str, Numbers]:
         """Cycles of a call that each resource is what binds for, its own among them."""
         names = self.resources
@@ -79,13 +79,13 @@ class Sampled:
             found[most, np.arange(self.count)] += np.where(self.taken(way), each.max(axis=0), 0.0)
         return {**dict(zip(names, found, strict=True)), **self.own}
 
-    @kept_property
+    @lazy_property
     def by_resource(self) -> dict[str, Numbers]:
         """Cycles of a call that each resource takes by itself."""
         parts = [np.where(self.taken(way), each, 0.0) for way, each in self._stages]
         return dict(zip(self.resources, np.sum(parts, axis=0), strict=True))
 
-    @kept_property
+    @lazy_property
     def by_piece(self) -> list[Numbers]:
         """Cycles that each piece would take by itself; 0 where its option is not taken."""
         return [
@@ -99,7 +99,7 @@ class Sampled:
         names, most = list(self.binding), np.argmax(list(self.binding.values()), axis=0)
         return tuple(names[k] for k in most)
 
-    @kept_property
+    @lazy_property
     def _pieces(self) -> list[Numbers]:
         """Cycles that each resource takes of each piece: resources, then points."""
         none = real(0.0)
@@ -108,7 +108,7 @@ class Sampled:
             for one in self.prediction.pieces
         ]
 
-    @kept_property
+    @lazy_property
     def _stages(self) -> list[tuple[Way, Numbers]]:
         """The same of the pieces of each stage together, and the option that it is in."""
         found: dict[tuple[Way, str], Numbers] = {}
@@ -117,18 +117,18 @@ class Sampled:
             found[stage] = found[stage] + own if stage in found else own
         return [(way, own) for (way, _), own in found.items()]
 
-    @kept_property
+    @lazy_property
     def _cheapest(self) -> list[npt.NDArray[np.intp]]:
         return [
             np.argmin([self.at(way.cost) for way in ways], axis=0)
             for ways in self.prediction.choices
         ]
 
-    @kept_property
+    @lazy_property
     def _values(self) -> Values:
         return _Once(Program("", (), (), (), ()), {})
 
-    @kept_property
+    @lazy_property
     def _lanes(self) -> Lanes:
         """The points, with sizes and what the prediction names."""
         known, lanes = dict(self.points), np.ones(self.count, bool)
@@ -140,7 +140,7 @@ class Sampled:
 class _Once(Values):
     """Values of expressions that share most of their parts: each part is computed once for all lanes that it runs at."""
 
-    @kept_property
+    @lazy_property
     def _known(self) -> dict[tuple[Expr, bytes], npt.NDArray[Any]]:
         return {}
 

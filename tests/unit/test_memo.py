@@ -1,4 +1,4 @@
-"""What a remembered method gives is computed once for an argument and an object, and is no part of the object."""
+"""What a memoized method gives is computed once for an argument and an object, and is no part of the object."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from offcut.core.remembered import remembered
+from offcut.core.memo import memoize_method
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Doubling:
     by: int
     asked: list[int] = field(default_factory=list, compare=False)
 
-    @remembered
+    @memoize_method
     def of(self, number: int) -> int:
         """Its product."""
         self.asked.append(number)
