@@ -61,7 +61,7 @@ from offcut.core.program import (
     Token,
     Tree,
 )
-from offcut.core.text.shown import shown
+from offcut.core.text.printer import shown
 from offcut.core.walking import Path, Rule
 from offcut.errors import DescribeError
 

@@ -25,12 +25,12 @@ from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
 from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
+from offcut.core.integers import whole
 from offcut.core.memo import forget
 from offcut.core.program import Program, Store, Tile
 from offcut.core.program import walk as statements
+from offcut.core.text.printer import shown
 from offcut.core.text.read_back import read_back
-from offcut.core.text.shown import shown
-from offcut.core.whole import whole
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.external import unverified_notes

@@ -14,7 +14,7 @@ from offcut.core.expr import Binary, Expr
 from offcut.core.interpret.run_arguments import given_sizes
 from offcut.core.interpret.values import evaluate
 from offcut.core.text.expressions import count
-from offcut.core.text.html import html_table
+from offcut.core.text.tables import html_table, table
 from offcut.costmodel import StageSeconds
 from offcut.errors import CallError, DescribeError
 from offcut.partition import Partition, Piece, Segment
@@ -144,7 +144,7 @@ class Plan:
         lines = [f"{self.kernel}({sizes})"]
         if self._is_table:
             lines[0] += f", predicted {_time(self.seconds)}"
-            lines += _table(self.rows())
+            lines += table(self.rows())
             if self.beside:
                 lines.append(f"the call itself, predicted {_time(self.beside)}")
         lines += self.notes
@@ -324,13 +324,6 @@ def _value(expr: Expr, known: Mapping[str, int]) -> int:
 
 def _with_share(piece: PlannedPiece, seconds: float, total: int) -> PlannedPiece:
     return replace(piece, seconds=seconds * piece.instances / max(total, 1))
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return [
-        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
 
 
 def _time(seconds: float) -> str:

@@ -18,7 +18,7 @@ from sympy.core.relational import Relational
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, real
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.errors import DescribeError, trim_traceback
 
 MAX_SIZE = 2**31 - 1

@@ -11,8 +11,8 @@ import numpy as np
 
 from offcut.core.dtypes import DTYPES, dtype_named
 from offcut.core.expr import Const, Expr, Var, variables
+from offcut.core.integers import whole
 from offcut.core.program import Program, Size
-from offcut.core.whole import whole
 from offcut.describe.computation import RESERVED
 from offcut.describe.request import Array, kept
 from offcut.errors import DescribeError

@@ -24,7 +24,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.text.expressions import count
-from offcut.core.text.html import html_table
+from offcut.core.text.tables import html_table
 from offcut.core.walking import around, bound
 from offcut.errors import trim_tracebacks
 from offcut.partition.strategies.placing import Segment, leading_form

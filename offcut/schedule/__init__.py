@@ -38,10 +38,9 @@ from offcut.schedule.decisions import (
 )
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_line
+from offcut.schedule.refusing import at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
 from offcut.schedule.restaging import position_of, restaged
-from offcut.schedule.said_once import check_once
 
 __all__ = [
     "Applied",

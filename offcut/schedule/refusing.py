@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from offcut.errors import PartitionError
-from offcut.schedule.decisions import Schedule
+from offcut.schedule.decisions import Cut, Lay, Mark, Schedule, Separate
 from offcut.schedule.text import Decision, lines_of
 
 
@@ -28,3 +28,24 @@ def at_line(schedule: Schedule, decision: Decision) -> Iterator[None]:
 def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:
     """The refusal of a decision; `at_line` adds where it stands."""
     return PartitionError("schedule", refused, because=because, help=tuple(help))
+
+
+def check_once(schedule: Schedule) -> None:
+    """Refuse what a schedule says twice of one thing: the loops of an axis, a layout, a unit."""
+    said = set[str]()
+    for step in schedule.steps:
+        match step:
+            case Cut(axis):
+                what = f"cut {axis}"
+            case Lay(buffer):
+                what = f"lay {buffer}"
+            case Mark(unit):
+                what = f"mark {unit}"
+            case Separate():
+                what = "separate conditions"
+            case _:
+                continue
+        if what in said:
+            with at_line(schedule, step):
+                raise not_applied(f"cannot {what} twice", "a line before it says how")
+        said.add(what)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from math import hypot, inf, isfinite
@@ -22,14 +22,13 @@ from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Times
 from offcut.search.explorers import Explorer, Judge, Seen
-from offcut.search.verdict import BEST, DEFAULT
+from offcut.search.verdict import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
 from offcut.tuning.drift import Anchor
 from offcut.tuning.known import known, trials_of
 from offcut.tuning.measuring.simulated import Measure
 from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.problem import Measured, Problem
-from offcut.tuning.settling import settle
 
 BATCH = 8
 """Candidates of a round: what is learned is learned between rounds, and a device of a pool takes as many at most."""
@@ -307,3 +306,19 @@ class Campaign:
                 for (_, weight), time in zip(self.problem.sizes, one.times, strict=True)
             )
         )
+
+
+def settle(records: Records, problem: Problem, chosen: Measured, default: Measured | None) -> None:
+    """Record a verdict, whole or not at all; one that is there already is not written again.
+
+    default  None: it could not be measured
+    """
+    kept = [replace(record, explorer=BEST) for record in chosen.records(problem)]
+    if default is not None:
+        kept += [replace(record, explorer=DEFAULT) for record in default.records(problem)]
+    known = [record for trial in trials_of(records, problem) for record in trial.records]
+    (made,) = verdicts_of(replace(one, created=0.0) for one in kept)
+    there = (replace(one, created=0.0) for one in verdicts_of(known))
+    if made not in there:
+        now = time.time()
+        records.add(replace(one, created=now) for one in kept)

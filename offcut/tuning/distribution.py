@@ -8,10 +8,10 @@ from itertools import product
 from math import isfinite, prod
 from typing import Any
 
+from offcut.core.integers import whole
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program, Size
 from offcut.core.text.printer import format_expr
-from offcut.core.whole import whole
 from offcut.errors import DescribeError
 from offcut.experiment.sizes import sample
 from offcut.partition import Users

@@ -12,7 +12,7 @@ from time import time
 import offcut
 from offcut.backends.requested import Request
 from offcut.backends.target import Options, Target
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.costmodel import plain
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule

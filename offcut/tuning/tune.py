@@ -13,8 +13,8 @@ from typing import Any
 
 from offcut.backends.requested import check_reassociate
 from offcut.backends.target import Target, answer
+from offcut.core.integers import whole
 from offcut.core.program import Program
-from offcut.core.whole import whole
 from offcut.costmodel.learned import Feature
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.tensor import Tensor

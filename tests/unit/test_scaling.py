@@ -6,7 +6,7 @@ from math import inf, nan
 
 import pytest
 
-from offcut.core.scaling import MOST_PARTS, binary_fraction
+from offcut.core.integers import MOST_PARTS, binary_fraction
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.graph import Builder, compiled
 
 

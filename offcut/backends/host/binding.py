@@ -12,9 +12,9 @@ from typing import NoReturn, TypeAlias
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.backends.host import arrays, entry
 from offcut.backends.host.arrays import View
+from offcut.core.integers import whole
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
-from offcut.core.whole import whole
 from offcut.errors import CallError
 
 _ELSEWHERE = "leave out= away, or give it memory of its own"

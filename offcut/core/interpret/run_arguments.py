@@ -10,10 +10,10 @@ import numpy.typing as npt
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.integers import whole
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
-from offcut.core.whole import whole
 from offcut.errors import CallError
 
 GIVEN = (Kind.INPUT, Kind.CONSTANT)

@@ -33,7 +33,7 @@ from offcut.core.program import (
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
 from offcut.core.text.marks import read_loop_marks, read_sync, read_tile_marks
-from offcut.core.text.shown import shown
+from offcut.core.text.printer import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
 from offcut.errors import ParseError, trim_traceback
 

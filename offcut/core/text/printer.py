@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import assert_never
 
 from offcut.core.expr import (
@@ -248,3 +249,22 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
 def _block(body: tuple[Stmt, ...], indent: str) -> Iterator[str]:
     for stmt in body:
         yield from _lines(stmt, indent)
+
+
+_MOST = 60  # characters
+
+
+def shown(value: object) -> str:
+    """A value in one line of at most 60 characters and a mark that more follow: a node as its source says it, a statement by its first line."""
+    text = _text(value)
+    line = next(iter(text.splitlines()), "")[:_MOST]
+    return line if line == text else f"{line}…"
+
+
+def _text(value: object) -> str:
+    with suppress(Exception):  # a node made by hand may hold what is none
+        if isinstance(value, Expr):
+            return format_expr(value)
+        if isinstance(value, Stmt):
+            return format_head(value)
+    return repr(value)

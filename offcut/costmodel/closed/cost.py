@@ -11,14 +11,13 @@ from offcut.core.expr import Expr, variables
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.core.text.tables import quantity, table
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.predicted import Predicted, predicted
-from offcut.costmodel.closed.shown.quantities import quantity
-from offcut.costmodel.closed.shown.table import table
 
 
 @dataclass(frozen=True, slots=True)

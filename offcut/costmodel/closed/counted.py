@@ -66,8 +66,15 @@ from offcut.costmodel.closed.covered import (
 from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.operations import instructions, is_even, operations, picojoules
-from offcut.costmodel.closed.quotients import by_quotients, with_divisor
-from offcut.costmodel.closed.summation import chosen, decided, folded, middle_of, trips
+from offcut.costmodel.closed.summation import (
+    by_quotients,
+    chosen,
+    decided,
+    folded,
+    middle_of,
+    trips,
+    with_divisor,
+)
 from offcut.costmodel.closed.sums import Summing, Sums, of_bytes, of_counts
 from offcut.costmodel.closed.touched import Box, box
 from offcut.costmodel.closed.traffic import Held, Touched, Traffic

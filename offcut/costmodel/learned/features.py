@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from itertools import pairwise
 from math import log, log1p
 
 import numpy as np
 
 from offcut.costmodel.learned.case import Case, Ran
-from offcut.costmodel.learned.facts import NOTHING, facts_of
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import NestCost
+from offcut.describe.microkernel import Microkernel
 from offcut.partition import STRATEGIES
 from offcut.schedule import Copy, Lay, Mark, Scratch, Separate, Turn
 
@@ -267,3 +268,25 @@ def _strategies(one: Ran) -> tuple[float, ...]:
         name = cut.strategy.name if cut.strategy.name in known else "own"
         found.update([(axis, name), (axis, "")])
     return tuple(found[axis, name] / max(1, found[axis, ""]) for axis, name in _SPLIT)
+
+
+NOTHING: Mapping[str, float] = dict.fromkeys(
+    ("covered", "lanes", "most_rows", "most_columns", "at_once", "interleave", "rate", "start"), 0.0
+)
+"""The facts of what no microkernel covers."""
+
+
+@lru_cache(256)
+def facts_of(kernel: Microkernel) -> Mapping[str, float]:
+    """Lanes, rows, columns and terms at once; operations a cycle of the best tile, and cycles to start it, as logarithms."""
+    best = min(kernel.tiles, key=lambda shape: shape.cycles / (shape.rows * shape.columns))
+    return {
+        "covered": 1.0,
+        "lanes": float(kernel.panel),
+        "most_rows": float(kernel.max_rows),
+        "most_columns": float(max(shape.columns for shape in kernel.tiles)),
+        "at_once": float(kernel.at_once),
+        "interleave": float(kernel.interleave),
+        "rate": log(best.rows * best.columns / best.cycles),
+        "start": log1p(best.startup),
+    }

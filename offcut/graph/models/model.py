@@ -15,9 +15,9 @@ from offcut.backends.host import arrays as host
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
 from offcut.core.garbage import old_objects_aside
+from offcut.core.integers import whole
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.text.expressions import count
-from offcut.core.whole import whole
 from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, InternalError, OffcutError, trim_traceback
 from offcut.graph.fusion.reading import Readings

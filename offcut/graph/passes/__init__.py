@@ -8,11 +8,10 @@ from typing import TypeAlias
 from offcut.errors import DescribeError
 from offcut.graph.graph import Bound
 from offcut.graph.passes.constants import fold_constants
-from offcut.graph.passes.dead import drop_dead
 from offcut.graph.passes.joined import join_products
 from offcut.graph.passes.patches import patches_as_rows
 from offcut.graph.passes.reshapes import sink_reshapes
-from offcut.graph.passes.shared import share_equal
+from offcut.graph.passes.shared import drop_dead, share_equal
 from offcut.graph.passes.storing import store_for_products
 
 Pass: TypeAlias = Callable[[Bound], Bound]

@@ -73,3 +73,18 @@ def _same_bits(one: Array, other: Array) -> bool:
     """Whether two arrays of one type and shape hold the same bits: -0.0 is not 0.0, and a NaN is itself."""
     a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
     return bool(np.array_equal(a, b))
+
+
+def drop_dead(bound: Bound) -> Bound:
+    """The graph without what no output needs; inputs stay, since a call gives them."""
+    graph = bound.graph
+    needed, kept = set(graph.outputs), []
+    for node in reversed(graph.nodes):
+        if any(value.name in needed for value in node.results):
+            kept.append(node)
+            needed.update(node.operands)
+    constants = tuple(value for value in graph.constants if value.name in needed)
+    if len(kept) == len(graph.nodes) and constants == graph.constants:
+        return bound
+    made = replace(graph, nodes=tuple(reversed(kept)), constants=constants)
+    return Bound(made, {value.name: bound.arrays[value.name] for value in constants})

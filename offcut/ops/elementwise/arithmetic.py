@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, INTEGERS, NUMBERS, UNSIGNED, numpy_dtype
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, in_range
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted

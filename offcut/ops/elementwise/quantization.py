@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast

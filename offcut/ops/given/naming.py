@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hashlib import blake2s
 from typing import Any, TypeAlias
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.reads import tensors_of
 from offcut.describe.tensor import Tensor
 from offcut.ops.given.arguments import several

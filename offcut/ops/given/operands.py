@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from offcut.core.dtypes import DTYPES, FLOATS
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast

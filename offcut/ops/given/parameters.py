@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute

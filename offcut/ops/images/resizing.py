@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from offcut.core.scaling import MOST_PARTS
+from offcut.core.integers import MOST_PARTS
 from offcut.core.sizes import size_expr
 from offcut.describe.functions import index, maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute

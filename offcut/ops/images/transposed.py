@@ -19,7 +19,7 @@ from itertools import product
 from typing import Any
 
 from offcut.core.dtypes import FLOATS
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute

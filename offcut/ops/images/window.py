@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from offcut.core.integers import whole
 from offcut.core.sizes import quotient
-from offcut.core.whole import whole
 from offcut.describe.value import Value
 from offcut.errors import DescribeError
 from offcut.ops.given.arguments import several

@@ -7,7 +7,7 @@ from math import inf
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import index, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import min as min_over

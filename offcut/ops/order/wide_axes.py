@@ -6,9 +6,9 @@ from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, neutral
 from offcut.core.expr import Compare, Load, Var
+from offcut.core.integers import whole
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
-from offcut.core.whole import whole
 from offcut.describe.tensor import Tensor
 from offcut.describe.value import Value
 from offcut.errors import DescribeError

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from offcut.core.integers import whole
 from offcut.core.sizes import size_expr
-from offcut.core.whole import whole
 from offcut.describe.functions import exp, maximum, reduce_axis, where
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import sum as sum_over

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value

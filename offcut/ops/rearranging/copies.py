@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.errors import DescribeError

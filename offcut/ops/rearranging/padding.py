@@ -7,8 +7,8 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from offcut.core.dtypes import FLOATS
+from offcut.core.integers import whole
 from offcut.core.sizes import size_expr
-from offcut.core.whole import whole
 from offcut.describe.functions import where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.describe.functions import reduce_axis, sqrt
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.tensor import Tensor, compute

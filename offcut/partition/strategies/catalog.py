@@ -17,10 +17,10 @@ from typing import TypeAlias, TypeVar
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Select, substitute
+from offcut.core.integers import whole
 from offcut.core.memo import memo
 from offcut.core.nearest import nearest
 from offcut.core.program import Form
-from offcut.core.whole import whole
 from offcut.errors import DescribeError, PartitionError, trim_traceback
 from offcut.partition.strategies.placing import Segment, placed
 from offcut.partition.strategies.tiled_axis import (

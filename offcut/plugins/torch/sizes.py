@@ -14,7 +14,7 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.core.scaling import MOST_PARTS, binary_fraction
+from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.sizes.extents import Valued, normal, quotient
 from offcut.plugins.torch.left import Left
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf, isfinite
 from random import Random
 from statistics import median
@@ -90,3 +91,40 @@ class Judge:
         """The `count` best of what was visited that were not measured; of equal ones the first."""
         new = [s for s in dict.fromkeys(visited) if s not in self.measured and isfinite(self(s))]
         return sorted(new, key=self)[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Points that the price does not leave out, each choice drawn alike.
+
+    draws  for each schedule that is asked for, at most: a small space is exhausted some day
+    """
+
+    draws: int = 64
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """As many as are new."""
+        tried = {one.schedule for one in seen}
+        found: dict[Schedule, None] = {}
+        for _ in range(self.draws * count):
+            if len(found) == count:
+                break
+            point = space.sample(rng)
+            if point not in tried and isfinite(space.expected(point)):
+                found[point] = None
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Exhaustive:
+    """All points that the price does not leave out: for small spaces."""
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """The next ones."""
+        tried = {one.schedule for one in seen}
+        new = (s for s in space.enumerate() if s not in tried and isfinite(space.expected(s)))
+        return tuple(islice(new, count))

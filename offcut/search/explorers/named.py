@@ -10,9 +10,7 @@ from offcut.errors import DescribeError
 from offcut.search.explorers.anneal import Anneal
 from offcut.search.explorers.beam import Beam
 from offcut.search.explorers.evolution import Evolution
-from offcut.search.explorers.exhaustive import Exhaustive
-from offcut.search.explorers.explorer import Explorer, Function
-from offcut.search.explorers.sampling import Sampling
+from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Sampling
 from offcut.search.plugged import plugged
 
 GROUP = "offcut.explorers"

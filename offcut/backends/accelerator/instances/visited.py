@@ -14,7 +14,7 @@ from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.instances.running import Timed
 from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
-from offcut.backends.accelerator.lowering.nest import Lowered, touched_of
+from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.lowering.python import Shape
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
 from offcut.backends.accelerator.spec import Spec
@@ -155,11 +155,12 @@ class Visited(Emitter):
         ]
         counts = _counts(made, self.spec)
         touched = [
-            ((self.nest.regions[name], work.thread_of(name, values)), writes)
-            for name, writes in touched_of(work)
+            (work.regions[side.buffer], work.thread_of(side.buffer, values))
+            for side, _ in work.chip
         ]
-        writes = [RESULTS] if work.unit is Unit.STORE else [key for key, own in touched if own]
-        return _Kind(parts, counts, [key for key, own in touched if not own], writes)
+        if work.unit is Unit.STORE:
+            return _Kind(parts, counts, touched, [RESULTS])
+        return _Kind(parts, counts, touched[1:], touched[:1])
 
 
 def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.isa.instructions import (
 from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.isa.wellformed import check_instruction, check_spec
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.costmodel.fields import INSTRUCTION_BITS, Fields, instructions, micro_op
 from offcut.errors import StreamError
 

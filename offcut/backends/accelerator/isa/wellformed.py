@@ -17,8 +17,8 @@ from offcut.backends.accelerator.isa.instructions import (
     Tokens,
 )
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.text.shown import shown
-from offcut.core.whole import whole
+from offcut.core.integers import whole
+from offcut.core.text.printer import shown
 from offcut.errors import StreamError
 
 

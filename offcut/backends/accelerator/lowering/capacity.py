@@ -17,26 +17,28 @@ from offcut.errors import TargetError
 from offcut.polyhedral import greatest
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
+Operand = tuple[Side, str, str | None]
+"""An operand on the chip, its region, and the loop whose virtual threads have one each; None: there is one."""
 
 
 def check_fits(
     program: Program,
     spec: Spec,
     nodes: Sequence[Node],
-    sides: Mapping[int, Sequence[Side]],
-    regions: Mapping[str, str],
+    chip: Sequence[Sequence[Operand]],
     place_of: Mapping[str, Place],
     stored: frozenset[str],
     constant: int | None,
 ) -> None:
     """Refuse windows that take more bytes than their memory has, at some size.
 
+    chip      by leaf, its operands on the chip
     stored    the regions that stores read
     constant  one that a word of accumulators holds, behind all windows; None: there is none
 
     Raises TargetError, with the bytes of each window.
     """
-    words = _Windows(program, sides, regions)
+    words = _Windows(program, chip)
     words.visit(nodes, ())
     room: dict[Region, int] = {}
     for region, (most, threads) in words.most.items():
@@ -78,8 +80,7 @@ class _Windows:
     """Words of each region: of the largest window in it, and how many virtual threads have one."""
 
     program: Program
-    sides: Mapping[int, Sequence[Side]]
-    regions: Mapping[str, str]
+    chip: Sequence[Sequence[Operand]]
     most: dict[str, tuple[int, int]] = field(default_factory=dict)
     known: dict[Expr, int] = field(default_factory=dict)
 
@@ -92,17 +93,15 @@ class _Windows:
                 case Guard(_, body):
                     self.visit(body, loops)
                 case Leaf():
-                    for side in self.sides[node.number]:
-                        if side.buffer in self.regions:
-                            self.note(side, node.threads.get(side.buffer), loops)
+                    for side, region, thread in self.chip[node.number]:
+                        self.note(side, region, thread, loops)
 
-    def note(self, side: Side, thread: str | None, loops: Loops) -> None:
+    def note(self, side: Side, region: str, thread: str | None, loops: Loops) -> None:
         """Note what one operand takes."""
         threads = 1 if thread is None else self.greatest(ix.add(Var(thread), 1), loops)
         words = 1
         for axis, extent in enumerate(side.extents):
             words *= -(-max(self.greatest(extent, loops), 0) // side.lanes.lanes_of(axis))
-        region = self.regions[side.buffer]
         known = self.most.get(region, (0, 0))
         self.most[region] = max(known[0], words), max(known[1], threads)
 

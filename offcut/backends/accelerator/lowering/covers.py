@@ -376,7 +376,7 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
         return tuple(rank)
 
     def is_whole(axis: int) -> bool:
-        start, count = window[axis]
+        start, count = window.axes[axis]
         return ix.literal(start) == 0 and count == buffer.shape[axis]
 
     return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))

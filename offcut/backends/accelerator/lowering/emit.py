@@ -131,9 +131,9 @@ class Emitter:
         """Note those of the first instance of its shape."""
         work = self.nest.work[number]
         for side, at in work.sides:
-            if side.buffer in self.nest.regions:
+            if side.buffer in work.regions:
                 _, _, held = side.words(values[at : at + len(side.asked)], work.counts_of(values))
-                key = self.nest.regions[side.buffer], work.thread_of(side.buffer, values)
+                key = work.regions[side.buffer], work.thread_of(side.buffer, values)
                 self.room[key] = max(self.room.get(key, 0), prod(held))
 
     def allocate(self) -> None:
@@ -206,7 +206,7 @@ class Emitter:
 
     def at(self, work: Work, buffer: str, values: Sequence[int]) -> int:
         """The first word of the region of a buffer."""
-        return self.base[self.nest.regions[buffer], work.thread_of(buffer, values)]
+        return self.base[work.regions[buffer], work.thread_of(buffer, values)]
 
     def load(self, work: Work, values: Sequence[int]) -> None:
         """A copy to the chip."""

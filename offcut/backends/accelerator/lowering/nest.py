@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
 from offcut.backends.accelerator.lowering.blocks import lanes_along
-from offcut.backends.accelerator.lowering.capacity import check_fits
+from offcut.backends.accelerator.lowering.capacity import Operand, check_fits
 from offcut.backends.accelerator.lowering.constants import wide
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
@@ -31,6 +31,8 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Program, Stmt
+from offcut.errors import TargetError
+from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
 
@@ -53,6 +55,7 @@ class Work:
     counts  where its axes' iterations stand, and in what lanes they are counted
     bounds  of a copy, by axis: where the lower and upper ends stand; relative to the first iteration
     threads by buffer, where the number of its virtual thread stands
+    regions by buffer on the chip, the region that its window lies in
     image   of a copy, what `Lowered.images` calls its array
     unit    which runs it
     tokens  where the four conditions on tokens begin
@@ -64,6 +67,7 @@ class Work:
     counts: tuple[tuple[int, int], ...]
     bounds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     threads: Mapping[str, int]
+    regions: Mapping[str, str]
     image: str
     unit: Unit
     tokens: int
@@ -78,6 +82,25 @@ class Work:
     def chip(self) -> tuple[tuple[Side, int], ...]:
         """Its operands on the chip."""
         return self.sides[:1] if self.moves else self.sides
+
+    @property
+    def operands(self) -> list[Operand]:
+        """Its operands on the chip."""
+        windows, regions = self.leaf.windows, self.regions
+        return [
+            (side_, regions[name], windows[name].thread if name in windows else None)
+            for side_, _ in self.chip
+            for name in [side_.buffer]
+        ]
+
+    @property
+    def touches(self) -> list[Touch]:
+        """The regions on the chip that it accesses, the one that it writes first."""
+        writes = not isinstance(self.does, Result)
+        return [
+            Touch(region, thread, writes and at == 0)
+            for at, (_, region, thread) in enumerate(self.operands)
+        ]
 
     @property
     def shape(self) -> tuple[Expr, ...]:
@@ -129,7 +152,6 @@ class Work:
 class Lowered:
     """A nest that is ready to be issued at any size.
 
-    regions   by buffer on the chip, the region that it lies in
     place_of  by region
     stored    the regions that stores read
     images    arrays in main memory
@@ -142,7 +164,6 @@ class Lowered:
     spec: Spec
     nodes: tuple[Node, ...]
     work: tuple[Work, ...]
-    regions: Mapping[str, str]
     place_of: Mapping[str, Place]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
@@ -162,7 +183,7 @@ class Lowered:
     @property
     def dealt(self) -> bool:
         """Whether virtual threads take turns."""
-        return any(one is not None for work in self.work for one in work.leaf.threads.values())
+        return any(work.threads for work in self.work)
 
     def walk(self, issue: Issue, sizes: Values) -> None:
         """Call `issue` for each instance of a leaf, in order."""
@@ -192,31 +213,22 @@ def lowered(
     work = [
         _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
     ]
-    regions = _regions(work)
-    place_of = {regions[name]: place for name, place in covers.places.items() if name in regions}
-    operands = {one.leaf.number: [side_ for side_, _ in one.sides] for one in work}
-    results = (one.sides[0][0].buffer for one in work if isinstance(one.does, Result))
-    stored = frozenset(regions[name] for name in results)
     constants = (wide(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
-    check_fits(program, spec, nodes, operands, regions, place_of, stored, constant)
+    work = _with_regions(program, spec, nodes, work, covers.places, constant)
+    place_of = _places_of(work, covers.places)
+    stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
-        sides = {one.leaf.number: touched_of(one) for one in work}
-        tokens = said(program, nodes, covers.unit, lambda leaf: sides[leaf.number], regions, spec)
+        tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
     work = [
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
         for at, one in enumerate(work)
     ]
     end = tokens[len(work)]
-    own = regions, place_of, stored
-    return Lowered(program.name, program, spec, nodes, tuple(work), *own, images, end, before)
-
-
-def touched_of(work: Work) -> list[tuple[str, bool]]:
-    """The buffers on the chip that a leaf accesses, the one that it writes first."""
-    writes = not isinstance(work.does, Result)
-    return [(side_.buffer, writes and at == 0) for at, (side_, _) in enumerate(work.chip)]
+    return Lowered(
+        program.name, program, spec, nodes, tuple(work), place_of, stored, images, end, before
+    )
 
 
 def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
@@ -265,10 +277,10 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
                 asked.append(ix.sub(end, first))
         bounds.append((tuple(ends["lo"]), tuple(ends["hi"])))
     threads: dict[str, int] = {}
-    for buffer, thread in leaf.threads.items():
-        if thread is not None:
+    for buffer, window in leaf.windows.items():
+        if window.thread is not None:
             threads[buffer] = len(asked)
-            asked.append(Var(thread))
+            asked.append(Var(window.thread))
     return Work(
         leaf=leaf,
         does=does,
@@ -276,6 +288,7 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
         counts=tuple(counts),
         bounds=tuple(bounds),
         threads=threads,
+        regions={},
         image=image,
         unit=covers.unit(leaf),
         tokens=len(asked),
@@ -299,33 +312,100 @@ def _image(
     return name, lanes
 
 
-def _regions(work: Sequence[Work]) -> dict[str, str]:
-    """The region of each buffer on the chip: a result lies over its first operand where that is read no more."""
-    of: dict[str, str] = {}
-    for one in work:
+def _with_regions(
+    program: Program,
+    spec: Spec,
+    nodes: Sequence[Node],
+    works: Sequence[Work],
+    places: Mapping[str, Place],
+    constant: int | None,
+) -> list[Work]:
+    """Return the leaves with the region of each operand on the chip.
+
+    A region belongs to a window. Where those of all windows do not fit at once, windows of one buffer, of which no two exist at
+    once, take turns in one region.
+
+    Raises TargetError where they do not fit even so.
+    """
+    windows = {_key(one, side_.buffer) for one in works for side_, _ in one.chip}
+    several = len(windows) > len({buffer for buffer, _ in windows})
+    for apart in (True, False) if several else (False,):
+        found = _regions(works, apart)
+        place_of, stored = _places_of(found, places), _stored_regions(found)
+        operands = [one.operands for one in found]
+        try:
+            check_fits(program, spec, nodes, operands, place_of, stored, constant)
+        except TargetError:
+            if not apart:
+                raise
+        else:
+            break
+    return found
+
+
+def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
+    """Return the leaves with the region of each operand on the chip: one for each window if `apart`, else for each buffer.
+
+    The window of a result lies over that of its first operand where that is read no more.
+    """
+    uses: dict[_Key, list[Work]] = {}
+    for one in works:
         for side_, _ in one.chip:
-            of.setdefault(side_.buffer, side_.buffer)
-    uses: dict[str, list[Work]] = {}
-    for one in work:
-        for side_, _ in one.sides:
-            uses.setdefault(side_.buffer, []).append(one)
-    for one in work:
-        if not isinstance(one.does, Operation):
+            uses.setdefault(_key(one, side_.buffer), []).append(one)
+    region: dict[_Key, str] = {}
+    for key in uses:
+        taken = key[0] in region.values()
+        region[key] = f"{key[0]}.{key[1]}" if apart and taken else key[0]
+    for one in works:
+        base = _dying_operand(one)
+        if base is None:
             continue
-        recipe, result = one.does.recipe, one.leaf.store.buffer
-        base = recipe.base
-        if base is None or recipe.copied or recipe.update or base.index != one.leaf.store.index:
-            continue
-        if sum(load == base for load in recipe.reads) > 1 or base.buffer == result:
-            continue
-        last = uses[base.buffer][-1] is one and uses[result][0] is one
-        alike = one.leaf.windows.get(base.buffer) == one.leaf.windows.get(result)
-        turns = _is_once(one.leaf, base.buffer, result)
-        if last and alike and turns:
-            of[result] = of[base.buffer]
-    return of
+        under, over = _key(one, base), _key(one, one.leaf.store.buffer)
+        # In a region for each buffer, a window that outlived the one below it would lie where the next window of that buffer does.
+        inside = apart or (under[1] or 0) < (over[1] or 0)
+        if inside and uses[under][-1] is one and uses[over][0] is one:
+            region[over] = region[under]
+    return [
+        replace(one, regions={s.buffer: region[_key(one, s.buffer)] for s, _ in one.chip})
+        for one in works
+    ]
 
 
-def _is_once(leaf: Leaf, base: str, result: str) -> bool:
-    """Whether an instance of the windows of both sees the leaf once, so that what is read is read no more."""
-    return leaf.depths.get(base) == leaf.depths.get(result) == len(leaf.around)
+def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:
+    """Return the place of each region."""
+    return {region: places[name] for one in works for name, region in one.regions.items()}
+
+
+def _stored_regions(works: Sequence[Work]) -> frozenset[str]:
+    """Return the regions that stores read."""
+    results = (one for one in works if isinstance(one.does, Result))
+    return frozenset(region for one in results for region in one.regions.values())
+
+
+_Key = tuple[str, int | None]
+"""A buffer and the number of its window; None: its array is whole."""
+
+
+def _key(work: Work, buffer: str) -> _Key:
+    window = work.leaf.windows.get(buffer)
+    return buffer, None if window is None else window.number
+
+
+def _dying_operand(work: Work) -> str | None:
+    """Return the operand that the result of an operation may lie over, where nothing reads it later; None: there is none.
+
+    Element by element, both in windows alike, of which an iteration of the loops around the leaf has its own.
+    """
+    if not isinstance(work.does, Operation):
+        return None
+    recipe, store = work.does.recipe, work.leaf.store
+    base = recipe.base
+    if base is None or recipe.copied or recipe.update or base.index != store.index:
+        return None
+    if sum(load == base for load in recipe.reads) > 1 or base.buffer == store.buffer:
+        return None
+    under, over = (work.leaf.windows.get(name) for name in (base.buffer, store.buffer))
+    if under is None or over is None:
+        return None
+    alike = under.axes == over.axes and under.depth == over.depth == len(work.leaf.around)
+    return base.buffer if alike else None

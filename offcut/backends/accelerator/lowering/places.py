@@ -90,7 +90,7 @@ def side(
     window = leaf.windows.get(buffer)
     if window is None:
         return Side(buffer, lanes, steps, False, (*first, *shape))
-    for axis, (start, _) in enumerate(window):
+    for axis, (start, _) in enumerate(window.axes):
         for part in (start, first[axis]):
             count = lanes.lanes_of(axis)
             if count > 1 and not is_multiple(part, count):
@@ -99,7 +99,7 @@ def side(
                     f"{buffer} begins at {format_expr(part)}, and a word has {count} elements",
                     f"tiles of multiples of {count} along {format_expr(index[axis])}",
                 )
-    return Side(buffer, lanes, steps, True, (*first, *(e for pair in window for e in pair)))
+    return Side(buffer, lanes, steps, True, (*first, *(e for pair in window.axes for e in pair)))
 
 
 def is_multiple(expr: Expr, count: int) -> bool:

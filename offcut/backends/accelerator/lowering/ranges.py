@@ -78,7 +78,8 @@ class Ranges:
     def times(self, leaf: Leaf, loops: Loops) -> int:
         """How often, at most, a leaf adds to an element while its window lasts."""
         moved = frozenset().union(*map(variables, leaf.store.index))
-        own = loops[leaf.depths.get(leaf.store.buffer, 0) :]
+        window = leaf.windows.get(leaf.store.buffer)
+        own = loops if window is None else loops[window.depth :]
         extents = [(name, ix.sub(hi, lo)) for name, lo, hi in own]
         extents += [(name, count) for name, _, count in leaf.axes]
         count = 1

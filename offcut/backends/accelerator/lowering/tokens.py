@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.accelerator.isa import Unit
@@ -46,13 +46,12 @@ def said(
     program: Program,
     nodes: Sequence[Node],
     unit: Callable[[Leaf], Unit],
-    touches: Callable[[Leaf], Sequence[tuple[str, bool]]],
-    regions: Mapping[str, str],
+    touches: Callable[[Leaf], Sequence[Touch]],
     spec: Spec,
 ) -> dict[int, Said]:
     """The tokens of each leaf by its number; the end of the stream counts as one more leaf.
 
-    touches  the buffers on the chip that a leaf accesses, and whether it writes them
+    touches  the regions on the chip that a leaf accesses
 
     Raises TokensError where a stream could come to a standstill.
     """
@@ -72,10 +71,7 @@ def said(
                 case Guard(condition, inner):
                     visit(inner, loops, (*where, condition), here)
                 case Leaf():
-                    touched = [
-                        Touch(regions[buffer], node.threads.get(buffer), writes)
-                        for buffer, writes in touches(node)
-                    ]
+                    touched = [*touches(node)]
                     own = unit(node)
                     if own is Unit.STORE:
                         touched.append(Touch(_MEMORY, None, True))

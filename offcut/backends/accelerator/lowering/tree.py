@@ -25,7 +25,21 @@ from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Alloc, For, If, S
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 
-Window: TypeAlias = tuple[tuple[Expr, Expr], ...]
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of a buffer: one `alloc` of the program text.
+
+    number  of the `alloc` among those of the nest
+    axes    (start, count) by axis of the buffer
+    thread  the loop whose virtual threads have one window each; None: there is one
+    depth   how many loops it stands in
+    """
+
+    number: int
+    axes: tuple[tuple[Expr, Expr], ...]
+    thread: str | None
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +48,7 @@ class Leaf:
 
     axes         (iterator, first, how many)
     store        the statement
-    windows      of the buffers around, by name
-    threads      the virtual thread that each window belongs to, by buffer; None: to all
-    depths       how many loops each window stands in
+    windows      that it stands in, by buffer
     around       the loops that it stands in
     microkernel  the one that its tile names
     """
@@ -45,8 +57,6 @@ class Leaf:
     axes: tuple[tuple[str, Expr, Expr], ...]
     store: Store
     windows: Mapping[str, Window] = field(hash=False, compare=False)
-    threads: Mapping[str, str | None] = field(hash=False, compare=False)
-    depths: Mapping[str, int] = field(hash=False, compare=False)
     around: tuple[str, ...]
     microkernel: str | None = None
 
@@ -81,7 +91,7 @@ def issued(body: Sequence[Stmt], unit: UnitOf, turns: bool = True) -> tuple[Node
 
     Raises TargetError for a statement that no stream of instructions is.
     """
-    return _Reading(unit, turns).block(body, _Around({}, {}, {}, (), None))
+    return _Reading(unit, turns).block(body, _Around({}, (), None))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
@@ -97,19 +107,8 @@ class _Around:
     """What a statement stands in; fields as those of `Leaf`."""
 
     windows: Mapping[str, Window]
-    threads: Mapping[str, str | None]
-    depths: Mapping[str, int]
     loops: tuple[str, ...]
     thread: str | None
-
-    def held(self, buffer: str, axes: Window) -> _Around:
-        """Inside a window."""
-        return replace(
-            self,
-            windows={**self.windows, buffer: axes},
-            threads={**self.threads, buffer: self.thread},
-            depths={**self.depths, buffer: len(self.loops)},
-        )
 
     def inside(self, loop: str) -> _Around:
         """Inside a loop."""
@@ -119,7 +118,7 @@ class _Around:
 class _Reading:
     def __init__(self, unit: UnitOf, turns: bool) -> None:
         self.unit, self.turns = unit, turns
-        self.count = 0
+        self.count = self.allocs = 0
 
     def block(self, body: Sequence[Stmt], at: _Around) -> tuple[Node, ...]:
         return tuple(node for stmt in body for node in self.statement(stmt, at))
@@ -127,7 +126,9 @@ class _Reading:
     def statement(self, stmt: Stmt, at: _Around) -> tuple[Node, ...]:
         match stmt:
             case Alloc(buffer, axes, body):
-                return self.block(body, at.held(buffer, axes))
+                self.allocs += 1
+                window = Window(self.allocs, axes, at.thread, len(at.loops))
+                return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case For(name, lo, hi, body, unit=unit) if unit == VIRTUAL and self.turns:
                 if at.thread is not None:
                     raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
@@ -139,8 +140,7 @@ class _Reading:
         if found is not None:
             loops, store, microkernel = counted(found)
             self.count += 1
-            around = at.windows, at.threads, at.depths, at.loops
-            return (Leaf(self.count - 1, loops, store, *around, microkernel),)
+            return (Leaf(self.count - 1, loops, store, at.windows, at.loops, microkernel),)
         if isinstance(stmt, For):
             return (
                 Repeat(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),

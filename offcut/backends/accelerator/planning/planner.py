@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.microkernels import name_of
-from offcut.backends.accelerator.planning.apart import apart
 from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
 from offcut.backends.accelerator.planning.loops import CoverOf, Level, Loops, Tiling, over
 from offcut.backends.accelerator.planning.policy import chosen
@@ -29,6 +28,7 @@ from offcut.core.accesses import stored
 from offcut.core.expr import Var, real
 from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt, Store
 from offcut.describe.computation import Computation, Stage
+from offcut.describe.source import source
 from offcut.schedule import Nest, Schedule, Way
 
 COMBINATIONS = 16
@@ -144,3 +144,13 @@ def _missing(buffers: list[Buffer], known: list[Buffer]) -> list[Buffer]:
 
 def _stores(body: list[Stmt], name: str) -> bool:
     return name in stored(tuple(body))
+
+
+def apart(computation: Computation) -> Program:
+    """The program of `computation` with a nest for each stage: a step on the way to operations one by one."""
+    groups = tuple((stage,) for group in computation.groups for stage in group)
+    buffers = tuple(
+        replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer
+        for buffer in computation.buffers
+    )
+    return source(replace(computation, groups=groups, buffers=buffers))

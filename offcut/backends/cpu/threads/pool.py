@@ -21,7 +21,7 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
 from offcut.backends.host import cache as objects
 from offcut.core import forks
-from offcut.core.whole import whole
+from offcut.core.integers import whole
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2

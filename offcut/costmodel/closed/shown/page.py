@@ -15,10 +15,10 @@ from offcut.core.expr import Binary, Const, Expr, Select, Unary, Var, substitute
 from offcut.core.program import Program, Size
 from offcut.core.samples import samples
 from offcut.core.text.printer import format_expr
+from offcut.core.text.tables import table
 from offcut.costmodel.closed.predicted import Predicted, Prediction
 from offcut.costmodel.closed.shown.fitted import Term, near, terms_of
 from offcut.costmodel.closed.shown.sampled import Numbers, Sampled
-from offcut.costmodel.closed.shown.table import table
 
 _LAST = 4096  # where a size may be larger, what is looked at ends here
 _POINTS = 256  # that are looked at, of all sizes together

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from offcut.core.scaling import MOST_PARTS
+from offcut.core.integers import MOST_PARTS
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent
 from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
 from offcut.plugins.onnx.rules.elementwise import number, scalar

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.expr import Expr
-from offcut.core.scaling import MOST_PARTS, binary_fraction
+from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.composed import least_around, surrounded
 from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
 from offcut.plugins.onnx.making.dtypes import dtype_of

@@ -13,7 +13,7 @@ import torch
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
-from offcut.core.scaling import MOST_PARTS
+from offcut.core.integers import MOST_PARTS
 from offcut.graph import Ref
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import takes

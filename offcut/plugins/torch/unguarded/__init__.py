@@ -20,17 +20,21 @@ from torch.fx.experimental.sym_node import SymNode
 from offcut.plugins.torch.unguarded.attention import attention
 from offcut.plugins.torch.unguarded.attributes import wrap_symfloat
 from offcut.plugins.torch.unguarded.branches import evaluate_expr
-from offcut.plugins.torch.unguarded.copies import copy, overlap
 from offcut.plugins.torch.unguarded.einsum import einsum
 from offcut.plugins.torch.unguarded.layout import contiguous, flatten, reshape, view
-from offcut.plugins.torch.unguarded.norms import group_norm
-from offcut.plugins.torch.unguarded.pooling import average
-from offcut.plugins.torch.unguarded.products import dense, matmul
+from offcut.plugins.torch.unguarded.operators import (
+    average,
+    convolution,
+    copy,
+    dense,
+    group_norm,
+    matmul,
+    overlap,
+    slice_index,
+    squeeze,
+)
 from offcut.plugins.torch.unguarded.roots import trunc
-from offcut.plugins.torch.unguarded.slices import slice_index
 from offcut.plugins.torch.unguarded.spaced import linspace
-from offcut.plugins.torch.unguarded.squeezed import squeeze
-from offcut.plugins.torch.unguarded.windows import convolution
 
 aten = torch.ops.aten
 
