@@ -64,6 +64,7 @@ class Relations:
         self._told = [at for at, values in enumerate(columns) if len(values) > 1 or "" in values]
         self.times = [f"t{at}" for at in self._told]
         self.dims = [*self.agents, *self.times]
+        self._touched: dict[tuple[int, str, bool], isl.Map | None] = {}
         self._sets = {number: self._instances(event) for number, event in self.all.items()}
 
     @staticmethod
@@ -132,18 +133,25 @@ class Relations:
     def conflicts(self, one: Event, other: Event) -> isl.Map:
         """``{ a -> b }``: b touches what a touches, one of them writing."""
         found = self.no_pairs
+        regions = {access.region for access in other.accesses}
         for region in dict.fromkeys(access.region for access in one.accesses):
-            sides = [
-                [self.places(event, a) for a in event.accesses if a.region == region and choice(a)]
-                for event in (one, other)
-                for choice in (_any, _writes)
-            ]
-            ones, writes, others, written = sides
-            for mine, theirs in ((writes, others), (ones, written)):
-                if mine and theirs:
-                    left, right = _union(mine), _union(theirs)
-                    found = found.union(left.apply_range(right.reverse()))
+            for first, second in ((True, False), (False, True)) if region in regions else ():
+                mine, theirs = self.touched(one, region, first), self.touched(other, region, second)
+                if mine is not None and theirs is not None:
+                    found = found.union(mine.apply_range(theirs.reverse()))
         return found
+
+    def touched(self, event: Event, region: str, written: bool) -> isl.Map | None:
+        """``{ instance -> place }`` of what an event touches of a region, or writes of it; None where there is none."""
+        key = event.number, region, written
+        if key not in self._touched:
+            found = None
+            for access in event.accesses:
+                if access.region == region and (access.writes or not written):
+                    places = self.places(event, access)
+                    found = places if found is None else found.union(places)
+            self._touched[key] = found
+        return self._touched[key]
 
     def widened(self, pairs: isl.Map, keys: Iterable[Key], event: Event) -> isl.Map:
         """``{ a -> b' }``: as some b does, of the event, but of any agent along `keys`."""
@@ -305,21 +313,6 @@ def _depth(event: Event, loop: Loop) -> int:
 
 def _stands_in(loop: Loop, other: Loop) -> bool:
     return len(other.at) < len(loop.at) and loop.at[: len(other.at)] == other.at
-
-
-def _any(access: Access) -> bool:
-    return True
-
-
-def _writes(access: Access) -> bool:
-    return access.writes
-
-
-def _union(maps: Sequence[isl.Map]) -> isl.Map:
-    found = maps[0]
-    for one in maps[1:]:
-        found = found.union(one)
-    return found
 
 
 def _meets_all(event: Event, key: Key) -> bool:

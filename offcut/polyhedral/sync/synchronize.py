@@ -26,6 +26,7 @@ from itertools import product
 import islpy as isl
 
 from offcut.core.expr import Const, Expr
+from offcut.core.memo import memo
 from offcut.core.program import (
     Action,
     Alloc,
@@ -65,6 +66,7 @@ class StandstillError(PartitionError):
     """Tokens for which there is no room."""
 
 
+@memo(64)
 def synchronized(program: Program, agents: Agents) -> Program:
     """`program` with the statements that keep the order of its text; those that it has are left out first.
 
@@ -111,6 +113,10 @@ def pairs_of(relations: Relations) -> list[Pair]:
     check_multicast(relations)
     found = []
     for one, other in product(leaves, leaves):
+        own = one.unit == other.unit and not one.engine
+        own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)
+        if own and not relations.keys:
+            continue  # one agent, which keeps its own order
         touching = relations.conflicts(one, other)
         if touching.is_empty():
             continue
@@ -121,8 +127,7 @@ def pairs_of(relations: Relations) -> list[Pair]:
                 touching = touching.subtract(across)
         pairs = touching.intersect(relations.later)
         pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
-        own = one.unit == other.unit and not one.engine
-        if own and not by_one_lane(units, one, other) and not fence_between(units, one, other):
+        if own:
             pairs = pairs.subtract(relations.next_own)
         if not pairs.is_empty():
             found.append(Pair(one, other, pairs))

@@ -24,7 +24,7 @@ from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
 from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
+from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
@@ -32,7 +32,6 @@ from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Program, Stmt
 from offcut.errors import TargetError
-from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
 
@@ -167,7 +166,7 @@ class Lowered:
     place_of: Mapping[str, Place]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
-    end: Said
+    end: Conditions
     before: tuple[Stmt, ...] = ()
 
     def __post_init__(self) -> None:
@@ -220,9 +219,11 @@ def lowered(
     stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
-        tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
+        tokens = token_conditions(
+            program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
+        )
     work = [
-        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
+        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
     end = tokens[len(work)]
