@@ -385,6 +385,13 @@ def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str
     return None if found is None else frozenset(found)
 
 
+def called_by(kernel: Any) -> frozenset[str] | None:
+    """Return the names of the microkernels that a kernel's code calls; None where its target does not say."""
+    code = kernel.code
+    found = code.target.called(code.planned, kernel.signature, code.options)
+    return None if found is None else frozenset(found)
+
+
 # Files that are read.
 
 

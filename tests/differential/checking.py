@@ -249,7 +249,7 @@ def written(text: str) -> Any:
         name = next((name for name in names if name.startswith(found[1])), None)
         return f"  @cover({name})" if name else ""
 
-    return oc.parse(re.sub(r"  @microkernel\((\w+)\)", mark, text))
+    return oc.parse(re.sub(r"  @cover\((\w+)\)", mark, text))
 
 
 def _difference(

@@ -1,6 +1,9 @@
 """Units, memories, depths, copies and synchronization in the text: printed, read back, and without effect on values."""
 
+import random
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,3 +96,77 @@ REFUSED = {
 def test_what_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(ParseError, match=re.escape(REFUSED[text])):
         oc.parse(HEAD + text)
+
+
+GOLDEN = sorted(Path(__file__).parent.parent.glob("golden/**/*.offcut"))
+TOKENS = (ir.Token("full", "load", "dma.a"), ir.Token("empty", "dma.a", "load", 8, 4))
+
+
+class Decorated:
+    """A program with units, memories, copies and synchronization drawn for every statement."""
+
+    def __init__(self, program: ir.Program, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.local = [b.name for b in program.buffers if b.kind is ir.Kind.LOCAL]
+        self.program = replace(program, body=self.block(program.body, ()), tokens=TOKENS)
+
+    def unit(self) -> str | None:
+        return self.draw.choice([None, *ir.UNITS, "blockIdx.x", "dma 0"])
+
+    def sync(self) -> ir.Sync:
+        action = self.draw.choice([*ir.Action])
+        named = {ir.Action.BARRIER: "warp", ir.Action.FENCE: "async", ir.Action.WAIT_GROUP: ""}
+        name = named.get(action, self.draw.choice(TOKENS).name)
+        sizes = [None, *(ir.Compare(">=", ir.Const(3, "index"), ir.Const(2, "index")),)]
+        pending = self.draw.randrange(3) if action is ir.Action.WAIT_GROUP else 0
+        return ir.Sync(action, name, self.draw.choice(sizes), pending, self.unit())
+
+    def block(self, body: tuple[ir.Stmt, ...], loops: tuple[str, ...]) -> tuple[ir.Stmt, ...]:
+        lines: list[ir.Stmt] = []
+        for stmt in body:
+            if self.draw.random() < 0.3:
+                lines.append(self.sync())
+            lines.append(self.statement(stmt, loops))
+        return tuple(lines)
+
+    def statement(self, stmt: ir.Stmt, loops: tuple[str, ...]) -> ir.Stmt:
+        match stmt:
+            case ir.For(name, _, _, body):
+                return replace(stmt, body=self.block(body, (*loops, name)), unit=self.unit())
+            case ir.Tile(axes, body):
+                return replace(
+                    stmt,
+                    body=self.block(body, loops),
+                    unit=self.unit(),
+                    asynchronous=self.draw.random() < 0.5,
+                    multicast=self.draw.choice([None, *loops]),
+                    cover=ir.Cover("mma", tuple((a.iter, a.iter) for a in axes), (("A", "X"),)),
+                )
+            case ir.Alloc(buffer, _, body):
+                others = [None, *(name for name in self.local if name != buffer)]
+                return replace(
+                    stmt,
+                    body=self.block(body, loops),
+                    memory=self.draw.choice([None, "shared", "acc.b"]),
+                    depth=self.draw.randrange(1, 5),
+                    inplace=self.draw.choice(others),
+                )
+            case ir.If(condition, then, other):
+                return ir.If(condition, self.block(then, loops), self.block(other, loops))
+            case ir.Let(body=body):
+                return replace(stmt, body=self.block(body, loops))
+            case ir.Choose(options):
+                bodies = (self.block(option.body, loops) for option in options)
+                pairs = zip(options, bodies, strict=True)
+                return ir.Choose(tuple(replace(option, body=body) for option, body in pairs))
+        return stmt
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_decorated_program_is_read_back_and_computes_the_same(path: Path) -> None:
+    program = oc.parse(path.read_text())
+    for seed in range(2):
+        decorated = Decorated(program, seed).program
+        assert oc.parse(str(decorated)) == decorated
+        assert not any(isinstance(stmt, ir.Sync) for stmt in ir.walk(ir.plain(decorated)))
+        assert ir.plain(decorated) == ir.plain(program)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
 _OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane"}
-"""How texts of versions before 0.3 name units."""
+"""How texts of versions before 0.3 name units; read until 0.5."""
 _LOOP = (*_ROLES, *UNITS, "bind(…)")
 _TILE = (*_ROLES, *_FORMS, "by(…)", "async", "multicast(…)", "cover(…)")
 
