@@ -17,14 +17,15 @@ from offcut.core.program import (
     If,
     Program,
     Stmt,
-    Store,
     Sync,
     blocks,
     walk,
     with_blocks,
 )
+from offcut.core.text.printer import format_head
 from offcut.core.walking import Place
-from offcut.polyhedral.units.footprints import Access, Footprints
+from offcut.polyhedral.sync.events import refused
+from offcut.polyhedral.units.footprints import Conflicts
 
 
 def has_loops_of(unit: str, stmt: Stmt) -> bool:
@@ -58,6 +59,8 @@ class Boundaries:
     carried   whether an iteration of a loop in step has to wait for the one before, given the positions in its body
               that all agents meet before
     missing   what barriers were put before
+    reached   how many there were where all agents come
+    doubled   how many there were right behind another one
     """
 
     unit: str
@@ -66,6 +69,7 @@ class Boundaries:
 
     def __post_init__(self) -> None:
         self.missing: list[Missing] = []
+        self.reached = self.doubled = 0
 
     def block(self, body: tuple[Stmt, ...], place: Place = ()) -> tuple[Stmt, ...]:
         """A block that all agents run, with the barriers that it needs."""
@@ -74,6 +78,8 @@ class Boundaries:
         for position, stmt in enumerate(body):
             here = (*place, position)
             if is_barrier(stmt, self.unit):
+                self.reached += 1
+                self.doubled += position > 0 and is_barrier(body[position - 1], self.unit)
                 made.append(stmt)
                 since = []
                 continue
@@ -115,44 +121,52 @@ class Boundaries:
         return made
 
 
-class Intervals:
-    """Which statements touch what others write, by intervals along each axis of an array."""
-
-    def __init__(self, program: Program, own: frozenset[str]) -> None:
-        """`own`: the buffers that no two agents share."""
-        written = frozenset(s.buffer for s in walk(program.body) if isinstance(s, Store))
-        self.footprints = Footprints(program, written - own)
-        self.found: dict[Stmt, frozenset[Access]] = {}
-
-    def conflict(self, one: Stmt, other: Stmt) -> bool:
-        """Whether one of two statements may touch what the other one writes."""
-        mine, theirs = self.accesses(one), self.accesses(other)
-        return any(
-            a.buffer == b.buffer and (a.writes or b.writes) and not self.footprints.apart(a, b)
-            for a in mine
-            for b in theirs
-        )
-
-    def accesses(self, stmt: Stmt) -> frozenset[Access]:
-        """What a statement touches, each footprint once."""
-        if stmt not in self.found:
-            self.found[stmt] = frozenset(self.footprints.of((stmt,)))
-        return self.found[stmt]
-
-
-def threads(program: Program, unit: str, own: frozenset[str]) -> tuple[Program, list[Missing]]:
-    """`program` with the barriers of a unit any of whose agents may run any iteration, and what misses them now.
+def with_barriers(program: Program, unit: str, own: frozenset[str]) -> Program:
+    """`program` with the barriers of a unit any of whose agents may run any iteration of a loop that is bound to it.
 
     own   buffers that no two agents share
     """
-    intervals = Intervals(program, own | statuses(program))
+    body = _of(program, unit, own).block(program.body)
+    return program if body == program.body else replace(program, body=body)
+
+
+def check_barriers(program: Program, unit: str, own: frozenset[str]) -> None:
+    """Check that the barriers of a unit, as `with_barriers` puts them, are all that are needed, and that all agents come.
+
+    Raises PartitionError with the statements that may run side by side, or a barrier that is one too many.
+    """
+    found = _of(program, unit, own)
+    found.block(program.body)
+    for missing in found.missing:
+        if missing.earlier is None:
+            at = f"the next iteration of `{format_head(missing.stmt)}`"
+            because = "others may still run the one before"
+        else:
+            at = f"`{format_head(missing.stmt)}`"
+            because = f"it touches what `{format_head(missing.earlier)}` touches, which others may still run"
+        raise refused(
+            program, at, f"{because}: they must meet in between", f"barrier {unit}, before it"
+        )
+    reached = [stmt for stmt in walk(program) if is_barrier(stmt, unit)]
+    if len(reached) > found.reached:
+        raise refused(
+            program,
+            f"barrier {unit}",
+            f"it stands where not every {unit} comes: the others would wait for ever",
+        )
+    if found.doubled:
+        raise refused(
+            program, f"barrier {unit}", "nothing runs between it and the barrier before it"
+        )
+
+
+def _of(program: Program, unit: str, own: frozenset[str]) -> Boundaries:
+    conflicts = Conflicts(program, own | statuses(program))
 
     def conflict(_: Place, one: Stmt, __: Place, other: Stmt) -> bool:
-        return intervals.conflict(one, other)
+        return conflicts.between(one, other)
 
     def carried(_: Place, loop: For, met: list[int]) -> bool:
-        return len(loop.body) not in met and not (loop.body and is_barrier(loop.body[-1], unit))
+        return not is_barrier(loop.body[-1], unit)
 
-    found = Boundaries(unit, conflict, carried)
-    body = found.block(program.body)
-    return (program if body == program.body else replace(program, body=body)), found.missing
+    return Boundaries(unit, conflict, carried)
