@@ -11,6 +11,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from offcut.core.function_table import PUBLIC
+
 if TYPE_CHECKING:
     from offcut import ir as ir
     from offcut import ops as ops
@@ -19,31 +21,20 @@ if TYPE_CHECKING:
     )
     from offcut.backends.plan import Plan as Plan
     from offcut.backends.target import Target as Target
+    from offcut.core.functions import *  # noqa: F403 - a name for each row
     from offcut.core.program import Program as Program
     from offcut.core.sizes import assume as assume
     from offcut.core.sizes import dim as dim
     from offcut.core.text.parser import parse as parse
     from offcut.costmodel import Cost as Cost
     from offcut.describe import external as external
-    from offcut.describe.functions import absolute as absolute
-    from offcut.describe.functions import ceil as ceil
-    from offcut.describe.functions import cos as cos
-    from offcut.describe.functions import erf as erf
-    from offcut.describe.functions import exp as exp
-    from offcut.describe.functions import floor as floor
     from offcut.describe.functions import index as index
-    from offcut.describe.functions import log as log
-    from offcut.describe.functions import log1p as log1p
     from offcut.describe.functions import max as max
     from offcut.describe.functions import maximum as maximum
     from offcut.describe.functions import min as min
     from offcut.describe.functions import minimum as minimum
     from offcut.describe.functions import reduce_axis as reduce_axis
-    from offcut.describe.functions import round as round
-    from offcut.describe.functions import sin as sin
-    from offcut.describe.functions import sqrt as sqrt
     from offcut.describe.functions import sum as sum
-    from offcut.describe.functions import tanh as tanh
     from offcut.describe.functions import where as where
     from offcut.describe.intrinsic import decl_tensor_intrin as decl_tensor_intrin
     from offcut.describe.intrinsic import hardware_intrinsic as hardware_intrinsic
@@ -98,9 +89,8 @@ _HOME = {
     "offcut.describe.value": ("cast",),
     "offcut.describe.powers": ("power",),
     "offcut.describe.functions": (
-        *("absolute", "ceil", "cos", "erf", "exp", "floor", "index", "log", "log1p", "max"),
-        *("maximum", "min", "minimum", "reduce_axis", "round", "sin", "sqrt", "sum", "tanh"),
-        "where",
+        *PUBLIC,
+        *("index", "max", "maximum", "min", "minimum", "reduce_axis", "sum", "where"),
     ),
     "offcut.errors": (
         *("CallError", "DescribeError", "InternalError", "OffcutError"),

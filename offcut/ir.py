@@ -4,7 +4,7 @@ Nodes are frozen dataclasses: values that are compared by their fields, hashed, 
 `dataclasses.replace`. A program prints as source syntax and `offcut.parse` reads it back. The names here are
 stable: a release that renames one says so.
 
-    program      Program, Size, Buffer, Kind, Panels
+    program      Program, Size, Buffer, Kind, Layout; panels, words, order make layouts
     statements   For, If, Let, Tile, TileAxis, Alloc, Store, Choose, Option, Sync; Role, Form, Cover, UNITS, Action
     declared     Token
     expressions  Const, Var, Load, Binary, Unary, Cast, Select, Compare, Logic, Lookup, Reduce
@@ -36,6 +36,7 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
+from offcut.core.layout import Layout, order, panels, words
 from offcut.core.program import (
     UNITS,
     Action,
@@ -49,7 +50,6 @@ from offcut.core.program import (
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
@@ -270,12 +270,12 @@ __all__ = [
     "Form",
     "If",
     "Kind",
+    "Layout",
     "Let",
     "Load",
     "Logic",
     "Lookup",
     "Option",
-    "Panels",
     "Program",
     "Reduce",
     "Role",
@@ -298,8 +298,11 @@ __all__ = [
     "dtype_of",
     "expressions",
     "free",
+    "order",
+    "panels",
     "plain",
     "rewrite",
     "rewrite_expressions",
     "walk",
+    "words",
 ]

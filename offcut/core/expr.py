@@ -127,9 +127,9 @@ class Load(Hashed):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Hashed, Extent):
-    """``a op b`` on equal types: ``+ - * / // % min max pow`` and `BITWISE`.
+    """``a op b`` on equal types: ``+ - * / // %``, `BITWISE`, and the functions of two elements.
 
-    ``//`` and ``%`` floor, ``/`` and pow are for floats, BITWISE for integers that are elements.
+    ``//`` and ``%`` floor, ``/`` is for floats, BITWISE for integers that are elements; `function_table` has the functions.
     """
 
     op: str
@@ -141,7 +141,7 @@ class Binary(Hashed, Extent):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Hashed):
-    """``op(a)``: ``neg abs``, and of floats ``sqrt exp tanh erf log log1p sin cos floor ceil round``."""
+    """``op(a)``: ``neg``, or a function of one element, which `function_table` has."""
 
     op: str
     a: Expr

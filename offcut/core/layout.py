@@ -1,4 +1,4 @@
-"""Where the elements of an operand lie: panel and offset, lane and register, word and byte.
+"""Where the elements of an array lie: panel and offset, lane and register, word and byte.
 
 A layout is a bijection of mixed radix. Each coordinate of an element is written in digits, and each
 coordinate of a place is read from some of them::
@@ -8,13 +8,20 @@ coordinate of a place is read from some of them::
     offset  =  k % 2  +  2 * (j % 16)  +  32 * (k // 2)
 
 No digit is used twice and none is left out, so that every element has one place, and every place one
-element. What rounds the extents up is padding: it has places, and holds zero.
+element. What rounds the extents up is padding: it has places, and holds zero. In memory, places follow one
+another by their coordinates, the last one fastest. A layout is of arrays of any rank: the axes that it does
+not name are outermost, in their order.
+
+The last step may be a swizzle, as shared memories have it: some bits of the byte offset are XORed with
+others. That is no digit, and it is its own inverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -36,107 +43,323 @@ class Digit:
     extent: int | None
     weight: int
 
+    def of(self, coordinate: Any) -> Any:
+        """Return the digit of a coordinate along its axis, or of an array of coordinates."""
+        value = coordinate // self.step
+        return value if self.extent is None else value % self.extent
+
+
+@dataclass(frozen=True, slots=True)
+class Swizzle:
+    """Bits `low` to ``low + bits`` of a byte offset, XORed with those from `high` on; its own inverse."""
+
+    bits: int
+    low: int
+    high: int
+
+    def __post_init__(self) -> None:
+        if self.bits < 1 or min(self.low, self.high) < 0 or max(self.low, self.high) > 62:
+            raise _refused(str(self), "it is of one bit at least, and bits count from 0 to 62")
+        if abs(self.high - self.low) < self.bits:
+            raise _refused(str(self), "the bits that change are among those that change them")
+
+    def __str__(self) -> str:
+        return f"swizzle({self.bits}, {self.low}, {self.high})"
+
+    def __call__(self, offset: Any) -> Any:
+        """Return the byte offset, or the array of them, where what lay at `offset` lies."""
+        return offset ^ (offset >> self.high & (1 << self.bits) - 1) << self.low
+
+    def check(self, size: int, item_bytes: int) -> None:
+        """Check that elements of so many bytes stay whole, and inside of a memory of `size` bytes."""
+        unit, block = 1 << self.low, 1 << self.low + self.bits
+        if unit % item_bytes:
+            raise _refused(str(self), f"it moves {unit} bytes, and elements have {item_bytes}")
+        if size % block:
+            raise _refused(str(self), f"it moves within {block} bytes, and the operand has {size}")
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A place for each element: numbers, by name.
 
-    places     the coordinates of a place, each with its digits
+    places     the coordinates of a place, each with its digits; those of no digit of the operand come first
     multiple   what the extents of the axes are rounded up to
+    swizzle    what is done to the byte offset at last; None: nothing
+
+    Digits are kept in one form, the least significant first: two layouts of the same names are equal where they
+    place all elements alike.
 
     Raises DescribeError for what is no bijection.
     """
 
     places: tuple[tuple[str, tuple[Digit, ...]], ...]
     multiple: tuple[int, ...]
+    swizzle: Swizzle | None = None
 
     def __post_init__(self) -> None:
+        for d in (digit for _, of in self.places for digit in of):
+            if d.axis < 0 or min(d.step, d.weight, 1 if d.extent is None else d.extent) < 1:
+                raise _refused(f"axis {d.axis}", f"{d} is of no values")
+        places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
+        object.__setattr__(self, "places", places)
         digits = [digit for _, of in self.places for digit in of]
         for axis, multiple in enumerate(self.multiple):
-            mine = [(d.step, d.extent) for d in digits if d.axis == axis]
-            period = _chained(f"axis {axis}", mine)
-            if multiple % period:
+            if multiple < 1 or multiple % (period := self.period(axis)):
                 raise _refused(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
         for name, of in self.places:
-            _chained(name, [(digit.weight, digit.extent) for digit in of])
+            _period(name, [(digit.weight, digit.extent) for digit in of])
         outside = {digit.axis for digit in digits} - set(range(len(self.multiple)))
         if outside:
             raise _refused(f"axis {min(outside)}", f"there are {len(self.multiple)} axes")
+        object.__setattr__(self, "places", tuple((n, _joined(of)) for n, of in self.places))
 
-    def place(self, element: Sequence[Any]) -> tuple[Any, ...]:
-        """Where an element lies; of arrays of coordinates, arrays."""
-        return tuple(sum(_digit(d, element) * d.weight for d in of) for _, of in self.places)
+    def period(self, axis: int) -> int:
+        """Return after how many elements of an axis its digits repeat, but for one that has no end."""
+        mine = [(d.step, d.extent) for _, of in self.places for d in of if d.axis == axis]
+        return _period(f"axis {axis}", mine)
 
-    def element(self, place: Sequence[int]) -> tuple[int, ...]:
-        """The element, or the padding, that lies at a place."""
-        found = [0] * len(self.multiple)
-        for value, (_, digits) in zip(place, self.places, strict=True):
+    def on(self, *axes: int) -> Layout:
+        """Return the layout of an operand whose axes ``axes[0]``, ``axes[1]``, … are the ones of this."""
+        multiple = dict(zip(axes, self.multiple, strict=True))
+        return replace(
+            self,
+            places=tuple(
+                (name, tuple(replace(digit, axis=axes[digit.axis]) for digit in of))
+                for name, of in self.places
+            ),
+            multiple=tuple(multiple.get(axis, 1) for axis in range(max(axes, default=-1) + 1)),
+        )
+
+    def digits(self, rank: int) -> tuple[tuple[Digit, ...], ...]:
+        """Return the digits of each coordinate of a place of an operand with so many axes.
+
+        Raises DescribeError where it names an axis more.
+        """
+        if rank < len(self.multiple):
+            raise _refused(f"axis {rank}", f"the operand has {rank} axes")
+        named = {digit.axis for _, of in self.places for digit in of}
+        outer = ((Digit(axis, 1, None, 1),) for axis in range(rank) if axis not in named)
+        return (*outer, *(of for _, of in self.places))
+
+    def room(self, axis: int) -> int | None:
+        """Return how many elements of an axis it has places for; None: for as many as there are."""
+        last = max(
+            (digit for _, of in self.places for digit in of if digit.axis == axis),
+            key=lambda digit: digit.step,
+            default=None,
+        )
+        return None if last is None or last.extent is None else last.step * last.extent
+
+    def multiple_of(self, axis: int) -> int:
+        """Return what the extent of an axis is rounded up to."""
+        return self.multiple[axis] if axis < len(self.multiple) else 1
+
+    def place(
+        self, element: Sequence[Any], shape: Sequence[int] = (), item_bytes: int = 1
+    ) -> tuple[Any, ...]:
+        """Return where an element lies; of arrays of coordinates, arrays.
+
+        shape, item_bytes   of the operand and of an element: what a swizzle depends on
+        """
+        digits = self.digits(len(element))
+        place = tuple(sum(d.of(element[d.axis]) * d.weight for d in of) for of in digits)
+        return self._swizzled(place, shape, item_bytes)
+
+    def element(
+        self, place: Sequence[int], shape: Sequence[int] = (), item_bytes: int = 1
+    ) -> tuple[int, ...]:
+        """Return the element, or the padding, that lies at a place; arguments as of `place`."""
+        named = {digit.axis for _, of in self.places for digit in of}
+        rank = len(place) - len(self.places) + len(named)
+        element = [0] * rank
+        plain = self._swizzled(tuple(place), shape, item_bytes)
+        for value, digits in zip(plain, self.digits(rank), strict=True):
             for digit in digits:
                 count = value // digit.weight
-                found[digit.axis] += digit.step * (count % digit.extent if digit.extent else count)
-        return tuple(found)
+                element[digit.axis] += digit.step * (
+                    count % digit.extent if digit.extent else count
+                )
+        return tuple(element)
+
+    def _swizzled(
+        self, place: tuple[Any, ...], shape: Sequence[int], item_bytes: int
+    ) -> tuple[Any, ...]:
+        if self.swizzle is None:
+            return place
+        counts, at = self.extents(shape, item_bytes), 0
+        for value, count in zip(place, counts, strict=True):
+            at = at * count + value
+        at = self.swizzle(at * item_bytes) // item_bytes
+        moved = []
+        for count in reversed(counts):
+            moved.append(at % count)
+            at = at // count
+        return tuple(reversed(moved))
 
     def padded(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Extents of an operand with its padding."""
-        return tuple(-(-e // m) * m for e, m in zip(shape, self.multiple, strict=True))
+        """Return the extents of an operand with its padding."""
+        return tuple(
+            -(-e // self.multiple_of(a)) * self.multiple_of(a) for a, e in enumerate(shape)
+        )
 
-    def extents(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """How many values each coordinate of a place has, for an operand of so many elements.
+    def extents(self, shape: Sequence[int], item_bytes: int = 1) -> tuple[int, ...]:
+        """Return how many values each coordinate of a place has, for an operand of so many elements.
 
-        Raises DescribeError where it has no place for all.
+        Raises DescribeError where it has no place for all, and where a swizzle would leave them.
         """
         whole = self.padded(shape)
+        digits = self.digits(len(shape))
+        counts = tuple(prod(_count(digit, whole) for digit in of) for of in digits)
         for axis, extent in enumerate(whole):
-            mine = [digit for _, of in self.places for digit in of if digit.axis == axis]
-            last = max(mine, key=lambda digit: digit.step)
-            if last.extent is not None and extent > last.step * last.extent:
-                room = last.step * last.extent
-                raise _refused(
-                    f"axis {axis}", f"it has {shape[axis]} elements, and places for {room}"
-                )
-        counts = []
-        for _, digits in self.places:
-            count = 1
-            for digit in digits:
-                count *= whole[digit.axis] // digit.step if digit.extent is None else digit.extent
-            counts.append(count)
-        return tuple(counts)
+            room = self.room(axis)
+            if room is not None and extent > room:
+                because = f"it has {shape[axis]} elements, and places for {room}"
+                raise _refused(f"axis {axis}", because)
+        if self.swizzle is not None:
+            self.swizzle.check(prod(counts) * item_bytes, item_bytes)
+        return counts
 
     def laid(self, array: Array) -> Array:
-        """The elements of `array` at their places, zero at the padding's."""
-        stored = np.zeros(self.extents(array.shape), array.dtype)
-        stored[self.place(list(np.indices(array.shape)))] = array
-        return stored
+        """Return the elements of `array` at their places, zero at the padding's."""
+        counts = self.extents(array.shape, array.itemsize)
+        split, order = self._turn(array.shape)
+        room = [prod(count for _, count in of) for of in split]
+        whole = np.zeros(room, array.dtype)
+        whole[tuple(map(slice, array.shape))] = array
+        parts = whole.reshape([count for of in split for _, count in of])
+        return self._moved(parts.transpose(order).reshape(counts))
 
     def taken(self, stored: Array, shape: Sequence[int]) -> Array:
-        """The elements of an operand of that shape from their places."""
-        found: Array = stored[self.place(list(np.indices(shape)))]
-        return found
+        """Return the elements of an operand of that shape from their places."""
+        split, order = self._turn(shape)
+        sizes = [count for of in split for _, count in of]
+        parts = self._moved(stored).reshape([sizes[at] for at in order])
+        whole: Array = parts.transpose(np.argsort(order))
+        room = [prod(count for _, count in of) for of in split]
+        return whole.reshape(room)[tuple(map(slice, shape))]
 
-    def beside(self, axis: int) -> int:
-        """Elements along an axis that lie next to each other, in each coordinate that starts so."""
+    def _turn(self, shape: Sequence[int]) -> tuple[list[list[tuple[Digit, int]]], list[int]]:
+        """Return the digits of each axis with their values, the most significant first, and in which order
+        places have them.
+        """
+        whole = self.padded(shape)
+        places = [d for of in self.digits(len(shape)) for d in reversed(of)]
+        split = [
+            [(d, _count(d, whole)) for d in sorted(places, key=lambda d: -d.step) if d.axis == axis]
+            for axis in range(len(shape))
+        ]
+        at = {d: n for n, d in enumerate(d for of in split for d, _ in of)}
+        return split, [at[digit] for digit in places]
+
+    def _moved(self, stored: Array) -> Array:
+        if self.swizzle is None:
+            return stored
+        item = stored.itemsize
+        moved: Array = stored.ravel()[self.swizzle(np.arange(stored.size) * item) // item]
+        return moved.reshape(stored.shape)
+
+    def beside(self, axis: int, item_bytes: int = 1) -> int:
+        """Return how many elements along an axis lie next to each other, in each coordinate that starts so."""
         first = (d for _, of in self.places[-1:] for d in of if (d.weight, d.axis) == (1, axis))
-        return next((d.extent for d in first if d.extent is not None), 1)
+        count = next((d.extent for d in first if d.extent is not None), 1)
+        return count if self.swizzle is None else gcd(count, (1 << self.swizzle.low) // item_bytes)
 
 
-def panels(width: int, beside: int = 1, multiple: int = 1) -> Layout:
-    """Rows and columns in panels of `width` columns, `beside` rows of a column next to each other.
+ROWS = Layout((), ())
+"""Row by row, as arrays lie."""
 
-    multiple   what the rows are rounded up to
+
+@dataclass(frozen=True, slots=True)
+class PanelShape:
+    """What `panels` is told; ``[…, k, …, n, …]`` lies in panel ``n // width``, rounded up to `multiple` rows."""
+
+    width: int
+    beside: int = 1
+    multiple: int = 1
+    rows: int = 0
+    columns: int = 1
+
+
+def panels(
+    width: int, beside: int = 1, multiple: int = 1, rows: int = 0, columns: int = 1
+) -> Layout:
+    """Return rows and columns in panels of `width` columns, `beside` rows of a column next to each other.
+
+    multiple        what the rows are rounded up to
+    rows, columns   the axes
     """
+    if min(width, beside, multiple, rows + 1, columns + 1) < 1 or rows == columns:
+        because = f"panels of {width} columns and {beside} rows of axes {rows} and {columns}"
+        raise _refused("panels", f"{because} hold no elements")
     inner = (Digit(0, 1, beside, 1),) if beside > 1 else ()
     offset = (*inner, Digit(1, 1, width, beside), Digit(0, beside, None, width * beside))
-    return Layout((("panel", (Digit(1, width, None, 1),)), ("offset", offset)), (multiple, width))
+    places = (("panel", (Digit(1, width, None, 1),)), ("offset", offset))
+    return Layout(places, (multiple, width)).on(rows, columns)
 
 
-def _digit(digit: Digit, element: Sequence[Any]) -> Any:
-    value = element[digit.axis] // digit.step
-    return value if digit.extent is None else value % digit.extent
+@cache
+def as_panels(layout: Layout | None) -> PanelShape | None:
+    """Return what `panels` was told to make a layout; None where it makes no such one."""
+    if layout is None or [name for name, _ in layout.places] != ["panel", "offset"]:
+        return None
+    (_, panel), (_, offset) = layout.places
+    if not (panel and offset):
+        return None
+    rows, columns, width = offset[-1].axis, panel[-1].axis, panel[-1].step
+    multiple, beside = layout.multiple_of(rows), layout.beside(rows)
+    if rows == columns or multiple % beside:
+        return None
+    shape = PanelShape(width, beside, multiple, rows, columns)
+    return shape if panels(width, beside, multiple, rows, columns) == layout else None
 
 
-def _chained(what: str, digits: Sequence[tuple[int, int | None]]) -> int:
-    """After how many values the digits ``(unit, extent)`` of a number repeat, the last left out where
-    it has no end; refused where they are not each once all of a number.
+def words(*lanes: tuple[int, int]) -> Layout:
+    """Return words of elements along some axes: ``words((0, 1), (1, 16))`` has 16 columns of a row in each.
+
+    lanes   (axis, elements of it in a word), the last axis beside each other; words follow one another likewise
+    """
+    inside: list[Digit] = []
+    for axis, count in reversed(lanes):
+        inside.append(Digit(axis, 1, count, prod(d.extent or 1 for d in inside)))
+    outside = tuple((f"word{axis}", (Digit(axis, count, None, 1),)) for axis, count in lanes)
+    multiple = dict(lanes)
+    rank = max(multiple, default=-1) + 1
+    return Layout(
+        (*outside, ("lane", tuple(inside))), tuple(multiple.get(axis, 1) for axis in range(rank))
+    )
+
+
+def order(*axes: int) -> Layout:
+    """Return elements one after the other, the last of these axes fastest."""
+    places = tuple((f"axis{axis}", (Digit(axis, 1, None, 1),)) for axis in axes)
+    return Layout(places, (1,) * (max(axes, default=-1) + 1))
+
+
+def _count(digit: Digit, whole: Sequence[int]) -> int:
+    return whole[digit.axis] // digit.step if digit.extent is None else digit.extent
+
+
+def _joined(digits: Iterable[Digit]) -> tuple[Digit, ...]:
+    """Return digits of a coordinate by weight, neighbours that are one as one."""
+    found: list[Digit] = []
+    for digit in sorted(digits, key=lambda digit: digit.weight):
+        last = found[-1] if found else None
+        if (
+            last
+            and last.extent
+            and (last.axis, last.step * last.extent) == (digit.axis, digit.step)
+        ):
+            extent = digit.extent and digit.extent * last.extent
+            found[-1] = replace(last, extent=extent)
+        else:
+            found.append(digit)
+    return tuple(found)
+
+
+def _period(what: str, digits: Sequence[tuple[int, int | None]]) -> int:
+    """Return after how many values the digits ``(unit, extent)`` of a number repeat, the last left out where
+    it has no end; refuse them where they are not each once all of a number.
     """
     period = 1
     for number, (unit, extent) in enumerate(ordered := sorted(digits, key=lambda digit: digit[0])):

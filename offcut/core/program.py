@@ -257,30 +257,13 @@ class Kind(Enum):
     PRIVATE = "private"  # each tile has its own: never seen by another instance
 
 
-@dataclass(frozen=True, slots=True)
-class Panels:
-    """Packed layout of a matrix axis pair inside a buffer: panels of `width` columns.
-
-    Element ``[…, k, …, n, …]`` lies in panel ``n // width`` at ``(k // g, n % width, k % g)`` with g =
-    `interleave`: that many rows lie side by side, as units that add up g products at once read them.
-    A panel has its rows rounded up to a multiple of `multiple`; what is past the extents is zero.
-    The axes other than `rows` (k) and `columns` (n) are outermost, in their order.
-    """
-
-    rows: int
-    columns: int
-    width: int
-    interleave: int = 1
-    multiple: int = 1
-
-
 STATUS = "status"
 """The scope of a buffer that says whether some statement would have left an array."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """``kind name: dtype[shape]``; `layout` None means strided.
+    """``kind name: dtype[shape]``; `layout` None means strided, else offcut lays it out so.
 
     scope   the memory of the hardware that holds it, such as ``acc_buffer``; None: main memory
     finite  of a constant: none of its elements is infinite or NaN, so that zero times it is zero
@@ -290,7 +273,7 @@ class Buffer:
     dtype: str
     shape: tuple[Expr, ...]
     kind: Kind
-    layout: Panels | None = None
+    layout: Layout | None = None
     scope: str | None = None
     finite: bool = False
 

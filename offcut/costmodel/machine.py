@@ -6,9 +6,10 @@ A number's unit is in its name, or in what is said of it here; `source` says whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, make_dataclass, replace
 from math import gcd
 
+from offcut.core.function_table import FUNCTIONS
 from offcut.costmodel.device import Device, Memory
 from offcut.errors import TargetError
 
@@ -109,12 +110,22 @@ class Traffic:
     source: str
 
 
+_OF_FUNCTIONS = dict.fromkeys(row.entry for row in FUNCTIONS.values() if row.entry != "other")
+_Functions = make_dataclass(
+    "_Functions",
+    [(entry, float | None, None) for entry in _OF_FUNCTIONS],
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+
+
 @dataclass(frozen=True, slots=True)
-class Operations:
+class Operations(_Functions):  # type: ignore[misc, valid-type]
     """Cycles of operations by what they are; None: one lane after the other.
 
-    log     also of log1p
-    sin     also of cos
+    Functions of elements have entries too: `offcut.core.functions` says which, and what one takes that has no cycles here.
+
     other   of every operation that has no entry
     from_bfloat16, from_float16  to widen a value to the float32 that is computed with
     to_bfloat16, to_float16      to round a float32 to it
@@ -122,15 +133,8 @@ class Operations:
 
     other: float
     divide: float
-    sqrt: float
-    exp: float
-    tanh: float
-    erf: float
     floor_divide: float | None
     remainder: float | None
-    log: float | None
-    sin: float | None
-    power: float | None
     from_bfloat16: float
     to_bfloat16: float
     from_float16: float
@@ -146,7 +150,7 @@ class Operations:
         return {"bfloat16": self.to_bfloat16, "float16": self.to_float16}.get(dtype, 0.0)
 
     def of(self, op: str) -> float | None:
-        """The cycles of an operator or function of expressions."""
+        """The cycles of an operator or function of expressions; None where the table does not say them."""
         cycles: float | None = getattr(self, _OPERATIONS.get(op, "other"))
         return cycles
 
@@ -155,10 +159,7 @@ _OPERATIONS = {
     "/": "divide",
     "//": "floor_divide",
     "%": "remainder",
-    **{name: name for name in ("sqrt", "exp", "tanh", "erf", "log", "sin")},
-    "cos": "sin",
-    "log1p": "log",
-    "pow": "power",
+    **{name: row.entry for name, row in FUNCTIONS.items()},
 }
 
 

@@ -22,6 +22,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.function_table import FUNCTIONS
 from offcut.core.program import For, Store
 from offcut.costmodel.machine import Machine, Operations
 from offcut.polyhedral import BACK, NEXT, SAME, Spacing, row_spacing
@@ -160,7 +161,10 @@ class StatementPrices:
         cycles = self.table(lane).of(op)
         if cycles is not None:
             return cycles
-        return (self.machine.scalar.of(op) or 0.0) * self.width
+        each = self.machine.scalar.of(op)
+        if each is None:
+            each = FUNCTIONS[op].cycles if op in FUNCTIONS else 0.0
+        return each if lane is None else each * self.width
 
     def branch(self, condition: Expr, at: Inside) -> float:
         """Of asking a condition."""

@@ -26,6 +26,7 @@ from offcut.core.expr import (
     substitute,
     walk,
 )
+from offcut.core.function_table import FUNCTIONS
 from offcut.core.program import Buffer, Kind, Size
 from offcut.core.sizes import condition_of, facts_about, index_of
 from offcut.describe.reads import sizes_of, tensors_of
@@ -40,8 +41,8 @@ RESERVED = frozenset(
         *("input", "constant", "output", "inout", "local", "private"),
         *("for", "in", "if", "else", "let", "tile", "alloc", "where", "choose", "option", "costs"),
         *("and", "or", "not", "true", "false", "inf", "nan"),
-        *("min", "max", "exp", "tanh", "erf", "sqrt", "abs", "log", "sum"),
-        *("log1p", "sin", "cos", "floor", "ceil", "round", "pow"),
+        "sum",
+        *FUNCTIONS,
         *BITWISE,
         *NUMBERS,
     )

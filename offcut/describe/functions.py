@@ -2,76 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from sympy.core.relational import Relational
 
-from offcut.core.dtypes import INTEGERS
+from offcut.core.dtypes import FLOATS, INTEGERS
 from offcut.core.expr import Binary, Cast, Reduce, Select, Var
+from offcut.core.function import Function
+from offcut.core.function_table import PUBLIC
 from offcut.describe.axes import checked_name, checked_shape
 from offcut.describe.refusals import NoOperand
 from offcut.describe.value import Axis, Value, check_no_tensor, combine, pair, size_value, unary
 from offcut.errors import DescribeError
 
-
-def exp(a: Value) -> Value:
-    """``e**a``, within 2 ULP (float32)."""
-    return unary("exp", a)
+if TYPE_CHECKING:
+    from offcut.core.functions import *  # noqa: F403 - a name for each row
 
 
-def log(a: Value) -> Value:
-    """The natural logarithm of `a`, within 1 ULP; -inf of 0, NaN below."""
-    return unary("log", a)
+def _of_row(row: Function) -> Callable[..., Value]:
+    """Return the function of expressions that a row says."""
+
+    def of_one(a: Value) -> Value:
+        return unary(row.name, a)
+
+    def of_two(a: Any, b: Any) -> Value:
+        x, y = _two(row.name, row.face, a, b)
+        if x.dtype not in FLOATS and (x.dtype not in INTEGERS or not row.integers):
+            kind = "elements that are numbers" if row.integers else "float elements"
+            raise DescribeError(
+                "compute",
+                f"cannot take {row.face} of {x.dtype} {x} and {y}",
+                because=f"{row.face} is for {kind}",
+            )
+        return combine(Binary(row.name, x.node, y.node), x, y)
+
+    made: Callable[..., Value] = of_one if row.arity == 1 else of_two
+    made.__name__ = made.__qualname__ = row.face
+    made.__doc__ = row.help("a", "b")
+    return made
 
 
-def log1p(a: Value) -> Value:
-    """``log(1 + a)``, within 1 ULP also near 0; -inf of -1, NaN below."""
-    return unary("log1p", a)
-
-
-def sin(a: Value) -> Value:
-    """The sine of `a`, in radians, within 1 ULP of all that is finite."""
-    return unary("sin", a)
-
-
-def cos(a: Value) -> Value:
-    """The cosine of `a`, in radians, within 1 ULP of all that is finite."""
-    return unary("cos", a)
-
-
-def floor(a: Value) -> Value:
-    """The largest whole number that is at most `a`, as a float."""
-    return unary("floor", a)
-
-
-def ceil(a: Value) -> Value:
-    """The smallest whole number that is at least `a`, as a float."""
-    return unary("ceil", a)
-
-
-def round(a: Value) -> Value:
-    """The whole number nearest to `a`, as a float; the even one of two."""
-    return unary("round", a)
-
-
-def tanh(a: Value) -> Value:
-    """The hyperbolic tangent of `a`, within 2 ULP (float32)."""
-    return unary("tanh", a)
-
-
-def erf(a: Value) -> Value:
-    """``2/sqrt(pi) * integral of exp(-t**2) from 0 to a``, within 2 ULP (float32)."""
-    return unary("erf", a)
-
-
-def sqrt(a: Value) -> Value:
-    """The square root of `a`, correctly rounded."""
-    return unary("sqrt", a)
-
-
-def absolute(a: Value) -> Value:
-    """The absolute value of `a`."""
-    return unary("abs", a)
+globals().update({face: _of_row(row) for face, row in PUBLIC.items()})
 
 
 def maximum(a: Any, b: Any) -> Value:
@@ -84,15 +56,20 @@ def minimum(a: Any, b: Any) -> Value:
     return _extreme("min", a, b)
 
 
-def _extreme(op: str, a: Any, b: Any) -> Value:
-    check_no_tensor(f"{op}imum", a, b)
+def _two(op: str, face: str, a: Any, b: Any) -> tuple[Value, Value]:
+    """Return both operands as values of one type; `face` is what the user calls the function."""
+    check_no_tensor(face, a, b)
     if not isinstance(a, Value) and not isinstance(b, Value):
         raise DescribeError(
             "compute",
-            f"cannot take {op}imum of {a!r} and {b!r}",
+            f"cannot take {face} of {a!r} and {b!r}",
             because="neither is an expression",
         )
-    x, y = pair(op, a, b)
+    return pair(op, a, b)
+
+
+def _extreme(op: str, a: Any, b: Any) -> Value:
+    x, y = _two(op, f"{op}imum", a, b)
     if x.dtype == "bool":
         raise DescribeError(
             "compute",

@@ -100,6 +100,16 @@ class Microkernel:
         name = self.operand_along(self.columns)
         return name if self.layout_of(name) is not None else ""
 
+    def layout_on(self, rows: int, columns: int) -> Layout | None:
+        """Return the layout of an array that it reads as the packed operand, None where it packs none.
+
+        rows, columns  axes of the array that its terms and its columns run along
+        """
+        layout = self.layout_of(self.packed)
+        if layout is None or len(layout.multiple) != 2:
+            return None
+        return layout.on(*((rows, columns) if self._depth == 0 else (columns, rows)))
+
     @property
     def interleave(self) -> int:
         """Terms that are added up at once: so many lie side by side in the packed operand, which is

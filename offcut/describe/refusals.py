@@ -6,22 +6,22 @@ described. Without these methods Python answers with a TypeError, and numpy make
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from sympy import SympifyError
 
+from offcut.core.function_table import PUBLIC
 from offcut.errors import DescribeError
 
 ARRAY_AS_OPERAND = (
     "placeholder(…) stands for an array, and constants= of compile says what it holds"
 )
 _UNKNOWN = "its value is known only when the kernel runs"
-_FUNCTIONS = (
-    *("exp", "log", "log1p", "tanh", "sqrt", "sin", "cos", "floor", "ceil", "round"),
-    *("maximum", "minimum", "where", "absolute"),
-)
+_FUNCTIONS = (*PUBLIC, "maximum", "minimum", "where")
+_OF_MATH = tuple(name for name, row in PUBLIC.items() if hasattr(math, name) and row.ulp)
 _OPERATORS = {
     "add": ("__add__", "__radd__"),
     "subtract": ("__sub__", "__rsub__"),
@@ -159,7 +159,7 @@ class NoNumber(NoArray):
             f"make a Python {kind} of {self}",
             _UNKNOWN,
             f'cast({self}, "{dtype}") converts an element',
-            "offcut's exp, log, tanh, erf, sqrt, sin, cos, in place of those of math",
+            f"offcut's {', '.join(_OF_MATH)}, in place of those of math",
         )
 
     def _no_rounding(self, name: str) -> DescribeError:
@@ -176,7 +176,7 @@ class NoNumber(NoArray):
         return _refusal(
             f"take numpy.{call}",
             f"{self} is one element, and no array",
-            f"offcut.{call}" if known else f"offcut's {', '.join(_FUNCTIONS)}, erf",
+            f"offcut.{call}" if known else f"offcut's {', '.join(_FUNCTIONS)}",
         )
 
 

@@ -15,53 +15,9 @@ same call of the same operands (or names of operands read alike once they are jo
 
 from typing import TYPE_CHECKING, NoReturn
 
+from offcut.core.function_table import PUBLIC
 from offcut.core.nearest import meant
-from offcut.ops.elementwise import (
-    absolute,
-    add,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    cast,
-    ceil,
-    clip,
-    cos,
-    divide,
-    equal,
-    erf,
-    exp,
-    floor,
-    floor_divide,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    log,
-    log1p,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    not_equal,
-    power,
-    reciprocal,
-    remainder,
-    round,
-    rsqrt,
-    shift_left,
-    shift_right,
-    sign,
-    sin,
-    sqrt,
-    square,
-    subtract,
-    where,
-)
+from offcut.ops.elementwise import functions as _functions
 from offcut.ops.elementwise.activation import (
     elu,
     gelu,
@@ -74,8 +30,48 @@ from offcut.ops.elementwise.activation import (
     sigmoid,
     silu,
     softplus,
-    tanh,
 )
+from offcut.ops.elementwise.arithmetic import (
+    add,
+    divide,
+    floor_divide,
+    maximum,
+    minimum,
+    multiply,
+    remainder,
+    subtract,
+)
+from offcut.ops.elementwise.bits import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    shift_left,
+    shift_right,
+)
+from offcut.ops.elementwise.conditions import (
+    equal,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    not_equal,
+    where,
+)
+from offcut.ops.elementwise.functions import (
+    cast,
+    clip,
+    negative,
+    reciprocal,
+    rsqrt,
+    sign,
+    square,
+)
+from offcut.ops.elementwise.powers import power
 from offcut.ops.elementwise.quantization import dequantize, quantize, requantize
 from offcut.ops.images.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
 from offcut.ops.images.convolution import conv1d, conv2d, conv3d
@@ -110,8 +106,10 @@ from offcut.ops.reductions.reduction import max, mean, min, sum
 from offcut.ops.reductions.scan import cummax, cummin, cumprod, cumsum
 from offcut.ops.reductions.softmax import log_softmax, softmax
 
+if TYPE_CHECKING:
+    from offcut.core.functions import *  # noqa: F403 - a name for each row
+
 __all__ = [
-    "absolute",
     "accumulated",
     "adaptive_avg_pool2d",
     "adaptive_max_pool2d",
@@ -126,7 +124,6 @@ __all__ = [
     "bitwise_or",
     "bitwise_xor",
     "cast",
-    "ceil",
     "clip",
     "concat",
     "conv1d",
@@ -134,7 +131,6 @@ __all__ = [
     "conv3d",
     "conv_transpose2d",
     "conv_transpose3d",
-    "cos",
     "cummax",
     "cummin",
     "cumprod",
@@ -146,10 +142,7 @@ __all__ = [
     "elu",
     "embedding",
     "equal",
-    "erf",
-    "exp",
     "flip",
-    "floor",
     "floor_divide",
     "fold",
     "gelu",
@@ -171,8 +164,6 @@ __all__ = [
     "leaky_relu",
     "less",
     "less_equal",
-    "log",
-    "log1p",
     "log_softmax",
     "logical_and",
     "logical_not",
@@ -204,7 +195,6 @@ __all__ = [
     "requantize",
     "rmsnorm",
     "rnn",
-    "round",
     "rsqrt",
     "scatter_elements",
     "scatter_nd",
@@ -213,22 +203,22 @@ __all__ = [
     "sigmoid",
     "sign",
     "silu",
-    "sin",
     "softmax",
     "softplus",
     "sort",
     "split_axis",
-    "sqrt",
     "square",
     "subtract",
     "sum",
     "take",
     "take_along_axis",
-    "tanh",
     "topk",
     "transpose",
     "where",
 ]
+__all__ += PUBLIC
+__all__.sort()
+globals().update({face: getattr(_functions, face) for face in PUBLIC})
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too

@@ -14,7 +14,8 @@ from functools import partial
 from offcut.core import index as ix
 from offcut.core.dtypes import neutral
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
-from offcut.core.program import Buffer, Choose, Kind, Option, Panels, Program, Stmt
+from offcut.core.layout import Layout, as_panels
+from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage, StageAxis
 from offcut.describe.microkernel import Microkernel
@@ -39,7 +40,7 @@ from offcut.partition import (
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.checks import check_panels, check_splits, check_widths
+from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
 from offcut.schedule.decisions import (
     Convert,
@@ -359,7 +360,7 @@ class Applying:
         self, position: int, lead: Stage, found: Match, pack: Pack, around: tuple[str, ...]
     ) -> tuple[Stage, GroupCut]:
         """`lead` reading a copy of its columns' operand in panels, and the loops that make it."""
-        load, multiple = found.by_columns, pack.panels.multiple
+        load, multiple = found.by_columns, found.microkernel.multiple
         used = set().union(*(variables(part) for part in load.index))
         axes = [a for a in (*lead.axes, *lead.reduce_axes) if a.name in used]
         apart = [axis.label for axis in lead.axes if axis.name in set(around) - used]
@@ -371,10 +372,11 @@ class Applying:
             )
         inner = [next(a for a in axes if a.name == n) for n in (found.depth, found.columns)]
         axes = [a for a in axes if a not in inner] + inner
-        if (pack.panels.rows, pack.panels.columns) != (len(axes) - 2, len(axes) - 1):
-            because = f"its rows and columns are its axes {len(axes) - 2} and {len(axes) - 1}"
+        rank, panel = len(axes), as_panels(pack.layout)
+        if panel is None or (panel.rows, panel.columns) != (rank - 2, rank - 1):
+            because = f"its rows and columns are its axes {rank - 2} and {rank - 1}"
             raise not_applied(f"cannot pack {load.buffer} so", because)
-        check_panels("pack", load.buffer, pack.panels, [found.microkernel])
+        check_layout("pack", load.buffer, pack.layout, rank, [found.microkernel])
         value: Expr = load
         depth = axes[-2]
         if (ix.literal(depth.extent) or 1) % multiple:
@@ -384,7 +386,7 @@ class Applying:
             value = Select(inside, load, Const(neutral("sum", load.dtype), load.dtype))
             axes[-2] = replace(depth, extent=whole)
         shape = tuple(axis.extent for axis in axes)
-        self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.panels))
+        self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.layout))
         copy = Stage(pack.name, pack.name, tuple(axes), (), value)
         if self.copies.setdefault(position, copy) != copy:
             raise not_applied(f"cannot pack {pack.name} twice", "another way packs it otherwise")
@@ -409,12 +411,12 @@ class Applying:
 
     def planned(self) -> Computation:
         """The computation with the layouts of constants and the stages that pack."""
-        layouts: dict[str, Panels] = {}
+        layouts: dict[str, Layout] = {}
         for step in self.schedule.steps:
             if isinstance(step, Lay):
                 with self.line(step):
                     self.check_laid(step)
-                    layouts[step.buffer] = step.panels
+                    layouts[step.buffer] = step.layout
         buffers = tuple(
             replace(buffer, layout=layouts.get(buffer.name, buffer.layout))
             for buffer in self.given.buffers
@@ -433,12 +435,7 @@ class Applying:
             known = [b.name for b in self.given.buffers if b.kind is Kind.CONSTANT]
             because = f"the constants are {', '.join(known) or 'none'}"
             raise not_applied(f"cannot lay {step.buffer} in panels", because)
-        panels, rank = step.panels, len(found[0].shape)
-        places = (panels.rows, panels.columns)
-        if not (all(place < rank for place in places) and len(set(places)) == 2):
-            because = f"it has {rank} axes, of which rows and columns are two"
-            raise not_applied(f"cannot lay {step.buffer} so", because)
-        check_panels("lay", step.buffer, panels, self.kernels)
+        check_layout("lay", step.buffer, step.layout, len(found[0].shape), self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
         """The loops of all nests, with their proof."""

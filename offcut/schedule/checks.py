@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from offcut.core import index as ix
+from offcut.core.layout import Layout, as_panels
 from offcut.core.memo import memo
-from offcut.core.program import Panels
+from offcut.core.text.layouts import format_layout
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, AxisCut, Match, Strategy, checked_tiles, segments
-from offcut.schedule.text import panels_text
 
 
 def check_splits(splits: Sequence[AxisCut], sums: frozenset[str]) -> None:
@@ -99,16 +99,20 @@ def _refused(cut: AxisCut, because: str, *help: str) -> PartitionError:
     return PartitionError("schedule", f"cannot split {cut.axis} so", because=because, help=help)
 
 
-def check_panels(op: str, buffer: str, panels: Panels, kernels: Sequence[Microkernel]) -> None:
-    """Refuse panels of a width, or of terms side by side, that none of `kernels` reads.
+def check_layout(
+    op: str, buffer: str, layout: Layout, rank: int, kernels: Sequence[Microkernel]
+) -> None:
+    """Refuse the layout of an array of `rank` axes that none of `kernels` reads.
 
     op  what is refused: ``lay``, ``pack``
     """
-    read = dict.fromkeys(
-        Panels(panels.rows, panels.columns, kernel.panel, kernel.interleave, kernel.multiple)
-        for kernel in kernels
-    )
-    if panels not in read:
-        because = f"no microkernel reads {panels_text(panels)}"
-        help = tuple(map(panels_text, read))
+    shape = as_panels(layout)
+    if shape is None or len(layout.multiple) > rank:
+        because = f"it has {rank} axes, of which rows and columns are two"
+        raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because)
+    asked = (kernel.layout_on(shape.rows, shape.columns) for kernel in kernels)
+    read = dict.fromkeys(one for one in asked if one is not None)
+    if layout not in read:
+        because = f"no microkernel reads {format_layout(layout)}"
+        help = tuple(map(format_layout, read))
         raise PartitionError("schedule", f"cannot {op} {buffer} so", because=because, help=help)

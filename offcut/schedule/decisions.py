@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from offcut.core.expr import Expr
 from offcut.core.hashed import Hashed
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Panels
+from offcut.core.layout import Layout
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
 from offcut.errors import trim_tracebacks
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
@@ -76,7 +77,7 @@ class Lay:
     """The constant `buffer` lies in panels, packed when it is bound. TVM: `transform_layout`."""
 
     buffer: str
-    panels: Panels
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +111,13 @@ class Pack:
     """The operand that moves along the columns is copied into panels. Halide, TVM: `cache_read`.
 
     name    of the copy
-    panels  how it lies: its rows and columns are its last two axes
+    layout  how it lies, in panels: its rows and columns are its last two axes
     splits  of the loops that copy it
     loops   of them that run plainly, outermost first
     """
 
     name: str
-    panels: Panels
+    layout: Layout
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from offcut.core.expr import Load, variables
-from offcut.core.program import Panels
 from offcut.describe.computation import Stage
 from offcut.partition import MASK, AxisCut, Match
 from offcut.polyhedral import coefficient
@@ -29,9 +28,9 @@ def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pa
     assert found.columns is not None
     axes = [n for n in around if n not in (found.depth, found.columns)]
     axes += [found.depth, found.columns]
-    rank = len(axes)
-    panels = Panels(rank - 2, rank - 1, kernel.panel, kernel.interleave, kernel.multiple)
+    layout = kernel.layout_on(len(axes) - 2, len(axes) - 1)
+    assert layout is not None
     # A transposing copy passes along the depth inside a panel: the lines it reads stay near.
     along = 1 if beside(load, found.columns) and kernel.interleave == 1 else 2
     loops = tuple(axis for axis in axes[:-along] if axis not in shared)
-    return Pack(name, panels, (AxisCut(found.columns, MASK, kernel.panel),), loops)
+    return Pack(name, layout, (AxisCut(found.columns, MASK, kernel.panel),), loops)

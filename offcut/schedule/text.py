@@ -23,8 +23,9 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from offcut.core.expr import Expr
-from offcut.core.program import Panels
+from offcut.core.layout import Layout
 from offcut.core.text.expressions import parse_expr
+from offcut.core.text.layouts import format_layout, layout_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import OffcutError, ParseError
 from offcut.partition import AxisCut, Block, Strategy, strategy_named
@@ -87,8 +88,8 @@ def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
             yield f"{indent}turn {stage} {' '.join(axes)}", step
         case Convert(stage, operands):
             yield f"{indent}convert {stage} {' and '.join(operands)}", step
-        case Lay(buffer, panels):
-            yield f"{indent}lay {buffer} {panels_text(panels)}", step
+        case Lay(buffer, layout):
+            yield f"{indent}lay {buffer} {format_layout(layout)}", step
         case Cut(axis, tiles, strategy):
             yield f"{indent}cut {axis} {strategy} {' '.join(map(str, tiles))}", step
         case Separate(copies):
@@ -148,7 +149,7 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
     if way.words is not None:
         yield f"{indent}words{_sides(way.words)}", way.words
     if way.pack is not None:
-        yield f"{indent}pack {way.pack.name} {panels_text(way.pack.panels)}", way.pack
+        yield f"{indent}pack {way.pack.name} {format_layout(way.pack.layout)}", way.pack
         yield from _loops("loops", way.pack.loops, indent + "  ")
         yield from _splits(way.pack.splits, indent + "  ")
     yield from _loops("loops", way.loops, indent)
@@ -184,14 +185,6 @@ def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, Axi
         yield text + (f" in groups of {cut.group}" if cut.group is not None else ""), cut
 
 
-def panels_text(panels: Panels) -> str:
-    """``panels(rows, columns, width, interleave, multiple)``, what is 1 at the end left out."""
-    values = [panels.rows, panels.columns, panels.width, panels.interleave, panels.multiple]
-    while len(values) > 3 and values[-1] == 1:
-        values.pop()
-    return f"panels({', '.join(map(str, values))})"
-
-
 def parse_schedule(text: str) -> Schedule:
     """The schedule that prints as `text`.
 
@@ -204,7 +197,6 @@ def parse_schedule(text: str) -> Schedule:
 
 _NAMES = r"\S+(?: \S+)*"
 _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
-_PANELS = r"panels\((\d+), (\d+), (\d+)(?:, (\d+))?(?:, (\d+))?\)"
 
 
 def _read_step(block: LineBlock) -> Step:
@@ -239,8 +231,8 @@ def _read_convert(block: LineBlock) -> Convert:
 
 
 def _read_lay(block: LineBlock) -> Lay:
-    found = block.alone().match(rf"lay (\S+) {_PANELS}", "lay W panels(0, 1, 16)")
-    return Lay(found[1], _panels_of(block.line, found, 2))
+    found = block.alone().match(r"lay (\S+) (.+)", "lay W panels(0, 1, 16)")
+    return Lay(found[1], _layout(block.line, found[2]))
 
 
 def _read_cut(block: LineBlock) -> Cut:
@@ -424,13 +416,16 @@ def _read_words(line: Line) -> Words:
 
 
 def _read_pack(block: LineBlock) -> Pack:
-    found = block.line.match(rf"pack (\S+) {_PANELS}", "pack W_panels panels(0, 1, 16)")
+    found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
-    return Pack(found[1], _panels_of(block.line, found, 2), parts.splits(), parts.loops("loops"))
+    return Pack(found[1], _layout(block.line, found[2]), parts.splits(), parts.loops("loops"))
 
 
-def _panels_of(line: Line, found: re.Match[str], first: int) -> Panels:
-    return Panels(*(line.size(part or "1") for part in found.groups()[first - 1 :]))
+def _layout(line: Line, text: str) -> Layout:
+    try:
+        return layout_of(text)
+    except ParseError as refused:
+        line.refuse(refused.because, *refused.help)
 
 
 def _read_split(line: Line) -> AxisCut:

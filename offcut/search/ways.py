@@ -16,7 +16,7 @@ from random import Random
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import variables
-from offcut.core.program import Panels
+from offcut.core.layout import Layout, as_panels
 from offcut.costmodel import Machine
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
@@ -163,7 +163,7 @@ class _Forms:
         load, kernel = found.by_columns, found.microkernel
         lay = self.lay(found)
         if lay is not None and kernel.packed:
-            yield None, replace(lay, panels=_panels(lay.panels, kernel))
+            yield None, replace(lay, layout=_layout(lay.layout, kernel))
         if found.columns is None or (kernel.interleave == 1 and beside(load, found.columns)):
             yield None, None
         used = set().union(*(variables(part) for part in load.index))
@@ -230,6 +230,8 @@ class _Forms:
         return tuple(dict.fromkeys(every))
 
 
-def _panels(given: Panels, kernel: Microkernel) -> Panels:
-    """The panels that a microkernel reads, of the same rows and columns."""
-    return Panels(given.rows, given.columns, kernel.panel, kernel.interleave, kernel.multiple)
+def _layout(given: Layout, kernel: Microkernel) -> Layout:
+    """Return the panels that a microkernel reads, of the same rows and columns."""
+    shape = as_panels(given)
+    layout = None if shape is None else kernel.layout_on(shape.rows, shape.columns)
+    return given if layout is None else layout

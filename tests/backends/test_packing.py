@@ -16,7 +16,7 @@ import offcut as oc
 from offcut import ops
 from offcut.backends.cpu.constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Panels
+from offcut.core.layout import panels
 from offcut.describe.request import own
 from tests.agree import agree, computed, exact_matmul
 
@@ -195,7 +195,7 @@ def test_a_packed_constant_has_each_element_where_its_panel_says(
         whole = rng.integers(0, 99, (*shape[:2], 2 * shape[2])).astype(numpy_dtype(dtype))
         for array in (np.ascontiguousarray(whole[..., ::2]), whole[..., ::2], whole[..., ::-2]):
             source = np.transpose(array, axes)
-            layout = Panels(axes[1], axes[2], width, side, 2 * side)
+            layout = panels(width, side, 2 * side, axes[1], axes[2])
             sets = -(-depth // (2 * side)) * 2
             expected = np.zeros((2, -(-columns // width), sets, width, side), array.dtype)
             for r in range(depth):

@@ -243,7 +243,7 @@ parse: cannot read this line
 parse: cannot call `cosh`
   at       line 5, column 8: C[0] = cosh(1.0)
   because  there is no function and no element type of that name
-  help     functions: exp, tanh, erf, sqrt, log, log1p, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
+  help     functions: exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, abs, min, max, pow, bitand, bitor, bitxor, shl, shr, where
   help     element types: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool, index""",
     ),
     "a function has too many arguments": (
@@ -524,11 +524,11 @@ parse: cannot use `n` here
     "panels name an axis that is not there": (
         "constant W: float32[4, 4] @panels(0, 2, 16)",
         """\
-parse: cannot lay the buffer out in panels
+parse: cannot read a layout
   at       line 1, column 28: constant W: float32[4, 4] @panels(0, 2, 16)
-  because  rows 0 and columns 2 are two of its 2 axes, counted from 0, the width 16 is positive, and rows side by side divide what rows are rounded to
-  help     @panels(rows, columns, width)
-  help     @panels(rows, columns, width, interleave, multiple)""",
+  because  axis 2: the operand has 2 axes
+  help     panels(rows, columns, width)
+  help     panels(rows, columns, width, interleave, multiple)""",
     ),
     "an assumption is no condition": (
         "size n in 0:9\nassume n + 1",

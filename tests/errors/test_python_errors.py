@@ -54,8 +54,8 @@ def whole(written: str, help: str, tensor: str = "A[n, m]") -> str:
 
 def of_numpy(call: str, first: str, help: str = "") -> str:
     others = (
-        "offcut's exp, log, log1p, tanh, sqrt, sin, cos, floor, ceil, round, maximum, minimum, where,"
-        " absolute, erf"
+        "offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, floor, ceil, round, absolute, maximum,"
+        " minimum, where"
     )
     return (
         f"compute: cannot take numpy.{call}\n"
@@ -69,7 +69,7 @@ def number(kind: str, dtype: str) -> str:
         f"compute: cannot make a Python {kind} of x[i]\n"
         "  because  its value is known only when the kernel runs\n"
         f'  help     cast(x[i], "{dtype}") converts an element\n'
-        "  help     offcut's exp, log, tanh, erf, sqrt, sin, cos, in place of those of math"
+        "  help     offcut's exp, log, log1p, tanh, erf, sqrt, sin, cos, in place of those of math"
     )
 
 

@@ -25,16 +25,18 @@ from offcut.core.expr import (
     Var,
     walk,
 )
+from offcut.core.function_table import FUNCTIONS, UNARY
+from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
     Choose,
+    Cover,
     For,
     Form,
     If,
     Kind,
     Let,
     Option,
-    Panels,
     Program,
     Role,
     Size,
@@ -43,7 +45,6 @@ from offcut.core.program import (
     Tile,
     TileAxis,
 )
-from offcut.core.text.element_types import FLOAT_FUNCTIONS
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr
 from offcut.errors import ParseError
@@ -51,7 +52,7 @@ from offcut.errors import ParseError
 n, m = Var("n"), Var("m")
 BUFFERS = (
     Buffer("A", "float32", (n, m), Kind.INPUT),
-    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, Panels(0, 1, 16)),
+    Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, panels(16)),
     Buffer("T", "int32", (n,), Kind.LOCAL),
     Buffer("exp", "float64", (), Kind.PRIVATE),
     Buffer("C", "float32", (n, m), Kind.OUTPUT),
@@ -107,8 +108,8 @@ def exprs(draw: st.DrawFn, dtype: str, names: tuple[str, ...], depth: int = 3) -
         divisor: Expr = draw(leaves(dtype, names, literal=False) | divisors(dtype))
         return Binary(draw(st.sampled_from(["//", "%"])), part(dtype), divisor)
     if kind == "unary":
-        floats = FLOAT_FUNCTIONS if dtype in FLOATS else ()
-        return Unary(draw(st.sampled_from(["neg", "abs", *floats])), part(dtype))
+        taken = [name for name in UNARY if dtype in FLOATS or FUNCTIONS[name].integers]
+        return Unary(draw(st.sampled_from(["neg", *taken])), part(dtype))
     if kind == "select":
         return Select(part("bool"), part(dtype), part(dtype))
     if kind == "cast":
@@ -157,7 +158,7 @@ def statements(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> Stmt:
             draw(st.none() | exprs("bool", inner)),
             draw(FORMS),
             draw(ROLES),
-            draw(st.sampled_from([None, "fma", "avx512.f32 14×32"])),
+            draw(st.sampled_from([None, Cover("fma"), Cover("avx512.f32 14×32")])),
         )
     costs = exprs("float64", names, 2).filter(reads_nothing)
     options = st.builds(Option, st.sampled_from(["cut", "14×32"]), costs, blocks(names, depth - 1))

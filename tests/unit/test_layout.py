@@ -12,7 +12,6 @@ from offcut.backends.accelerator.microkernels import words
 from offcut.backends.cpu import constants
 from offcut.backends.gpu import mma
 from offcut.core.layout import Digit, Layout, panels
-from offcut.core.program import Panels
 
 LAYOUTS = {
     "A of a warp": (mma.A, (16, 16)),
@@ -70,7 +69,7 @@ def test_constants_are_packed_as_the_layout_says(
     shape: tuple[int, int], beside: int, multiple: int
 ) -> None:
     values = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
-    packed = constants.pack(values, Panels(0, 1, 16, beside, multiple), "int32")
+    packed = constants.pack(values, panels(16, beside, multiple), "int32")
 
     expected = panels(16, beside, multiple).laid(values)
 

@@ -6,6 +6,7 @@ import pytest
 import offcut as oc
 from offcut import parse
 from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, Reduce, Unary, Var
+from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
     For,
@@ -13,7 +14,6 @@ from offcut.core.program import (
     If,
     Kind,
     Let,
-    Panels,
     Program,
     Role,
     Size,
@@ -105,7 +105,7 @@ for i in 0:n  @tail
         (),
         (
             Buffer("A", "float32", (n,), Kind.INPUT),
-            Buffer("W", "float32", (index(2), n), Kind.CONSTANT, Panels(0, 1, 16)),
+            Buffer("W", "float32", (index(2), n), Kind.CONSTANT, panels(16)),
             Buffer("C", "float32", (n,), Kind.OUTPUT),
         ),
         (For("i", index(0), n, (Let("t", 1, 3, value, (tile,)),), Role.TAIL),),

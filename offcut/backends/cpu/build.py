@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
 from offcut.backends.cpu import tiles
-from offcut.backends.cpu.constants import Copies, Layout, Packed
+from offcut.backends.cpu.constants import Copies, Packed, Reading
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
@@ -29,7 +29,8 @@ from offcut.backends.host.call import make_callable
 from offcut.backends.host.entry import DECLARED, fast_entry_ir
 from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
 from offcut.core import index as ix
-from offcut.core.program import Buffer, Kind, Panels, Program, canonical
+from offcut.core.program import Buffer, Kind, Program, canonical
+from offcut.core.text.layouts import format_layout, layout_of
 from offcut.describe.request import Array
 
 
@@ -43,7 +44,7 @@ class Code:
 
     signature: Signature
     loaded: jit.Loaded
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Reading, ...]
     host: Host
 
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
@@ -109,7 +110,9 @@ def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
     with debug.timed("compile"):
         modules = {"loops": low.loops, "fastcall": low.fastcall}
         parts.append(jit.object_code(low.text, host, passes=True, **modules))
-    layouts = [[b.name, astuple(b.layout) if b.layout else None, b.dtype] for b in constants(made)]
+    layouts = [
+        [b.name, format_layout(b.layout) if b.layout else None, b.dtype] for b in constants(made)
+    ]
     return _framed([json.dumps(layouts).encode(), *parts])
 
 
@@ -131,7 +134,7 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
         parts.append(payload[8:end])
         payload = payload[end:]
     layouts = tuple(
-        (name, None if layout is None else Panels(*layout), dtype)
+        (name, layout_of(layout) if layout else None, dtype)
         for name, layout, dtype in json.loads(parts[0])
     )
     if host.threads > 1:

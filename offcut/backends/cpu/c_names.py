@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from offcut.core.function_table import FUNCTIONS
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -40,13 +42,12 @@ _MACROS = _words("""
 """)
 _WORDS = _KEYWORDS | _TYPES | _MACROS
 _OF_ANY_FLOAT = _words("""
-    acos acosh asin asinh atan atan2 atanh cabs cacos cacosh carg casin casinh catan catanh cbrt ccos
-    ccosh ceil cexp cimag clog conj copysign cos cosh cpow cproj creal csin csinh csqrt ctan ctanh
-    erf erfc exp exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn
-    ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint nextafter
-    nexttoward pow remainder remquo rint round scalb scalbln scalbn sin sincos sinh sqrt tan tanh
-    tgamma trunc y0 y1 yn
-""")
+    acos acosh asin asinh atan atan2 atanh cabs cacos cacosh carg casin casinh catan catanh cbrt
+    ccos ccosh ceil cexp cimag clog conj copysign cosh cpow cproj creal csin csinh csqrt ctan ctanh
+    erfc exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn ldexp
+    lgamma llrint llround log10 log2 logb lrint lround modf nan nearbyint nextafter nexttoward
+    remainder remquo rint round scalb scalbln scalbn sincos sinh sqrt tan tgamma trunc y0 y1 yn
+""") | {row.symbol for row in FUNCTIONS.values() if not row.intrinsic}
 LIBRARY = _words("""
     _Exit abort abs accept access aligned_alloc alloca asctime at_quick_exit atexit atof atoi atol
     atoll bcmp bcopy bind brk bsearch btowc bzero calloc chdir chmod chown clearerr clock close

@@ -18,7 +18,7 @@ import numpy as np
 from offcut.backends.cpu.filling import WORDS, filling
 from offcut.backends.cpu.lowering.layout import PANEL_SLACK
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.program import Panels
+from offcut.core.layout import Layout, as_panels
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, give_back, is_owned, own, settled
 
@@ -46,9 +46,9 @@ class _Shared:
         self.made, self.source = made, source
 
 
-_shared: WeakValueDictionary[tuple[int, Panels | None, str], _Shared] = WeakValueDictionary()
+_shared: WeakValueDictionary[tuple[int, Layout | None, str], _Shared] = WeakValueDictionary()
 
-Layout = tuple[str, Panels | None, str]
+Reading = tuple[str, Layout | None, str]
 """The name of a constant, how code reads it, and the element type."""
 
 
@@ -58,31 +58,31 @@ class Copies(Recalled):
     An array is held itself where the code reads it as another type, or not at all.
     """
 
-    def __init__(self, constants: Mapping[str, Array], layouts: Iterable[Layout]) -> None:
-        self._packed: dict[Layout, Packed] = {}
+    def __init__(self, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> None:
+        self._packed: dict[Reading, Packed] = {}
         again = dict[str, partial[Array]]()
         for layout in layouts:
-            name, panels, dtype = layout
+            name, lies, dtype = layout
             array = constants[name]
-            made = self._packed[layout] = _packed(array, panels, dtype)
+            made = self._packed[layout] = _packed(array, lies, dtype)
             if array.dtype == numpy_dtype(dtype):
-                again[name] = partial(unpack, made, panels, dtype, array.shape)
+                again[name] = partial(unpack, made, lies, dtype, array.shape)
         held = {name: settled(array) for name, array in constants.items() if name not in again}
         super().__init__(held, again)
 
     @classmethod
-    def of(cls, constants: Mapping[str, Array], layouts: Iterable[Layout]) -> Copies:
+    def of(cls, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> Copies:
         """Themselves where they are such already."""
         if isinstance(constants, Copies) and constants._packed.keys() == {*layouts}:
             return constants
         return cls(constants, layouts)
 
-    def as_read(self, layout: Layout) -> Packed:
+    def as_read(self, layout: Reading) -> Packed:
         """A constant as code reads it."""
         return self._packed[layout]
 
 
-def _packed(array: Array, layout: Panels | None, dtype: str) -> Packed:
+def _packed(array: Array, layout: Layout | None, dtype: str) -> Packed:
     """`pack`, done once for one array as long as somebody holds what it gave."""
     key = id(array), layout, dtype
     found = _shared.get(key)
@@ -92,8 +92,8 @@ def _packed(array: Array, layout: Panels | None, dtype: str) -> Packed:
     return Packed(found.made.address, found.made.memory, found)
 
 
-def pack(array: Array, layout: Panels | None, dtype: str) -> Packed:
-    """`array` as `dtype`, in the order that `Panels` defines; what is past the extents is 0."""
+def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
+    """`array` as `dtype`, where its layout says; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
         if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
@@ -102,45 +102,31 @@ def pack(array: Array, layout: Panels | None, dtype: str) -> Packed:
         target = _allocate(max(array.nbytes, 1))
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return Packed(target.ctypes.data, target, target)
-    shape, order = _panels(layout, array.shape)
-    count = prod(shape)
-    target = _allocate(count * array.itemsize + PANEL_SLACK)
-    bits = np.dtype(f"u{array.itemsize}")  # numpy copies its own types fast
-    view = target[: count * array.itemsize].view(bits).reshape(shape)
-    source = array.view(bits).transpose(order)
-    _fill_rest(view, source, _fill_words(view, source))
+    array = array.view(f"u{array.itemsize}")  # numpy copies its own types fast
+    extents = layout.extents(array.shape, array.itemsize)
+    size = prod(extents) * array.itemsize
+    target = _allocate(size + PANEL_SLACK)
+    view, panels = target[:size].view(array.dtype).reshape(extents), as_panels(layout)
+    if panels is None:
+        view[...] = layout.laid(array)
+    else:
+        side = panels.beside
+        view = view.reshape(*extents[:-1], -1, panels.width, side)
+        source = np.moveaxis(array, (panels.rows, panels.columns), (-2, -1))
+        _fill_rest(view, source, _fill_words(view, source))
     return Packed(target.ctypes.data, target, target)
 
 
-def unpack(made: Packed, layout: Panels | None, dtype: str, shape: Sequence[int]) -> Array:
+def unpack(made: Packed, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
     """The array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is None:
         held = made.memory[: prod(shape) * kind.itemsize]
         return own(held.view(kind).reshape(shape))
-    panels, order = _panels(layout, shape)
-    bits = np.dtype(f"u{kind.itemsize}")
-    view = made.memory[: prod(panels) * kind.itemsize].view(bits).reshape(panels)
-    array = np.empty(shape, bits)
-    turned = array.transpose(order)
-    for first in range(0, shape[layout.columns], layout.width):
-        part, panel = (
-            turned[..., first : first + layout.width],
-            view[..., first // layout.width, :, :, :],
-        )
-        for row in range(layout.interleave):
-            rows = part[..., row :: layout.interleave, :]
-            rows[...] = panel[..., : rows.shape[-2], : rows.shape[-1], row]
-    return own(array.view(kind))
-
-
-def _panels(layout: Panels, shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The extents ``(…, panels, sets, width, side)`` of what `Panels` defines, and the order of axes ``(…, rows, columns)``."""
-    outer = [axis for axis in range(len(shape)) if axis not in (layout.rows, layout.columns)]
-    sets = -(-shape[layout.rows] // layout.multiple) * layout.multiple // layout.interleave
-    panels = -(-shape[layout.columns] // layout.width)
-    extents = (*(shape[axis] for axis in outer), panels, sets, layout.width, layout.interleave)
-    return extents, (*outer, layout.rows, layout.columns)
+    extents = layout.extents(shape, kind.itemsize)
+    view = made.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
+    array = layout.taken(view.reshape(extents), shape)
+    return own(np.ascontiguousarray(array).view(kind))
 
 
 def _fill_words(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 from offcut.backends.llvm import vector_math, wide_math
 from offcut.backends.llvm.ir import Function
 from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.core.function_table import FUNCTIONS
 
 STORED = {
     "float64": "double",
@@ -37,14 +38,6 @@ STORED = {
 }
 _FROM_ZERO = (*UNSIGNED, "bool")
 _INTRINSIC = {"float": "f32", "double": "f64"}
-_ONE_INSTRUCTION = {
-    "abs": "fabs",
-    "sqrt": "sqrt",
-    "floor": "floor",
-    "ceil": "ceil",
-    "round": "roundeven",
-}
-"""LLVM's words for functions that targets have instructions for."""
 _ON_BITS = {"bitand": "and", "bitor": "or", "bitxor": "xor"}
 """LLVM's words for operations on bits."""
 
@@ -104,16 +97,13 @@ class Elements:
         return "<" + ", ".join(f"i64 {lane}" for lane in range(self.lanes)) + ">"
 
     def binary(self, op: str, dtype: str, a: str, b: str) -> str:
-        """``a op b``: + - * / // % min max pow, and of integers those on bits."""
+        """``a op b``: + - * / // %, functions of two, and of integers those on bits."""
         kind = self.kind(dtype)
         if dtype in FLOATS:
-            if op in ("min", "max"):
-                name = f"llvm.{op}imum.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
-                result = self.f.call(kind, name, f"{kind} {a}, {kind} {b}", f"{kind}, {kind}")
-            elif op == "%":
-                result = self._remainder(dtype, a, b)
-            elif op == "pow":
+            if op in FUNCTIONS:
                 return self._function(op, dtype, a, b)
+            if op == "%":
+                result = self._remainder(dtype, a, b)
             else:
                 word = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}[op]
                 result = self.f.let(f"{word} {kind} {a}, {b}")
@@ -212,7 +202,7 @@ class Elements:
         return self.binary("+", dtype, self.binary("*", dtype, a, b), c)
 
     def unary(self, op: str, dtype: str, a: str) -> str:
-        """``neg abs sqrt floor ceil round`` and the functions of `a`."""
+        """``neg`` and the functions of `a`."""
         kind = self.kind(dtype)
         if dtype not in FLOATS:
             if op == "abs" and dtype in UNSIGNED:
@@ -224,28 +214,31 @@ class Elements:
             return self.select(below, negated, a, dtype)
         if op == "neg":
             return self.f.let(f"fneg {kind} {a}")
-        if op in _ONE_INSTRUCTION:
-            name = f"llvm.{_ONE_INSTRUCTION[op]}.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
-            return self.rounded(self.f.call(kind, name, f"{kind} {a}", kind), dtype)
         return self._function(op, dtype, a)
 
     def _function(self, op: str, dtype: str, *arguments: str) -> str:
-        """A function of floats, in float32 for 16-bit ones; of float64 the C library's where we have none."""
+        """A function of floats, in float32 for 16-bit ones; the C library's where no instruction and no writer is."""
         inner = "float64" if dtype == "float64" else "float32"
-        if op in vector_math.FUNCTIONS:
+        if FUNCTIONS[op].intrinsic:
+            kind = self.kind(inner)
+            name = f"llvm.{FUNCTIONS[op].intrinsic}.v{self.lanes}{_INTRINSIC[self.computed(inner)]}"
+            given = ", ".join(f"{kind} {a}" for a in arguments)
+            called = self.f.call(kind, name, given, ", ".join(kind for _ in arguments))
+            return self.rounded(called, dtype)
+        if op in vector_math.WRITERS:
             name = vector_math.symbol(op, inner, self.lanes)
             if name not in self.functions:
                 self.functions[name] = vector_math.define(
                     op, inner, self.lanes, self.fma, self.scalef
                 )
             self.f.declares |= vector_math.declarations(inner, self.lanes, self.fma, self.scalef)
-        elif inner == "float32":
+        elif inner == "float32" and op in wide_math.WRITERS:
             name = vector_math.symbol(op, inner, self.lanes)
             if name not in self.functions:
                 self.functions[name] = wide_math.define(op, self.lanes, self.fma)
             self.f.declares |= wide_math.declarations(op, self.lanes, self.fma)
         else:
-            return self._of_library(op, arguments)
+            return self.rounded(self._of_library(op, inner, arguments), dtype)
         kind, scalar = self.kind(inner), self.computed(inner)
         if self.lanes > 1:
             given = ", ".join(f"{kind} {a}" for a in arguments)
@@ -255,13 +248,18 @@ class Elements:
         result = self.f.let(f"call {scalar} @{name}({given})")
         return self.rounded(self.splat(result, inner), dtype)
 
-    def _of_library(self, op: str, arguments: Sequence[str]) -> str:
-        """The C library's function of float64, a lane at a time."""
-        kind, result = self.kind("float64"), "poison"
+    def _of_library(self, op: str, dtype: str, arguments: Sequence[str]) -> str:
+        """The C library's function of doubles, a lane at a time, rounded to float32 where that is what is computed."""
+        if dtype == "float32":
+            wide = [self.cast(a, dtype, "float64") for a in arguments]
+            return self.cast(self._of_library(op, "float64", wide), "float64", dtype)
+        kind, result = self.kind(dtype), "poison"
         for lane in range(self.lanes):
             elements = [self.f.let(f"extractelement {kind} {a}, i32 {lane}") for a in arguments]
             given = ", ".join(f"double {element}" for element in elements)
-            one = self.f.call("double", op, given, ", ".join("double" for _ in arguments))
+            one = self.f.call(
+                "double", FUNCTIONS[op].symbol, given, ", ".join("double" for _ in arguments)
+            )
             result = self.f.let(f"insertelement {kind} {result}, double {one}, i32 {lane}")
         return result
 

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from offcut.core.layout import Swizzle
+
 # What gives the same for the same operands. A load does not, nor a call; of the intrinsics, those of addresses do.
 _PURE = re.compile(
     r"(f?(add|sub|mul|div|rem|neg)|[su](div|rem)|[if]cmp|select|and|or|xor|shl|[al]shr|(fp|[sz])?ext|(fp)?trunc|bitcast"
@@ -181,6 +183,20 @@ def mul(f: Function, a: str, b: str) -> str:
     if _literal(a) and _literal(b):
         return str(int(a) * int(b))
     return f.let(f"mul i64 {a}, {b}")
+
+
+def swizzled(f: Function, offset: str, swizzle: Swizzle, kind: str = "i64") -> str:
+    """Return a byte offset after a swizzle, or a vector of them, which are of type `kind`."""
+    if _literal(offset):
+        return str(swizzle(int(offset)))
+
+    def number(value: int) -> str:
+        return str(value) if kind == "i64" else f"splat (i64 {value})"
+
+    high = f.let(f"lshr {kind} {offset}, {number(swizzle.high)}")
+    some = f.let(f"and {kind} {high}, {number((1 << swizzle.bits) - 1)}")
+    moved = f.let(f"shl {kind} {some}, {number(swizzle.low)}")
+    return f.let(f"xor {kind} {offset}, {moved}")
 
 
 def floordiv(f: Function, a: str, b: str, natural: bool = False) -> str:

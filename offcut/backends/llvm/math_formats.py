@@ -1,4 +1,4 @@
-"""The element types of exp, tanh and erf: where each function is constant, and the coefficients of its polynomials.
+"""The element types of `vector_math`: where each function is constant, and the coefficients of its polynomials.
 
 `vector_math` says what the polynomials p, q and w stand for. Source: our own weighted minimax fits (Remez exchange at 50
 digits, mpmath).
@@ -18,9 +18,9 @@ class Format:
     ln2         (first, second part), the first short
     exp_range   arguments of `exp` outside give what its ends give: 0 and inf
     tanh_end    ``tanh(|x|)`` rounds to 1 from here on, or sooner
-    erf_end     likewise, and the polynomial `erf` holds up to here
-    expm1, tanh, erf   coefficients of q, p and w, the constant first, rounded when written
-    exp                those of q where ``1 + r + r^2 q(r)`` is what is wanted
+    w_end       likewise of `1 - erfc`, and the polynomial w holds up to here
+    q, p, w     coefficients of these polynomials, the constant first, rounded when written
+    q_alone     those of q where ``1 + r + r^2 q(r)`` is what is wanted
     """
 
     scalar: str
@@ -30,11 +30,11 @@ class Format:
     ln2: tuple[float, float]
     exp_range: tuple[float, float]
     tanh_end: float
-    erf_end: float
-    expm1: tuple[float, ...]
-    exp: tuple[float, ...]
-    tanh: tuple[float, ...]
-    erf: tuple[float, ...]
+    w_end: float
+    q: tuple[float, ...]
+    q_alone: tuple[float, ...]
+    p: tuple[float, ...]
+    w: tuple[float, ...]
 
     @property
     def bias(self) -> int:
@@ -62,9 +62,9 @@ FORMATS = {
         ln2=(0.693145751953125, 1.42860682e-06),
         exp_range=(-104.0, 89.0),
         tanh_end=10.0,
-        erf_end=4.0,
+        w_end=4.0,
         # |r| <= 0.347: relative error of expm1 2^-31.9
-        expm1=(
+        q=(
             0.5000000044,
             0.1666666637,
             0.04166635954,
@@ -73,11 +73,11 @@ FORMATS = {
             0.000198458876,
         ),
         # |r| <= 0.347: relative error of exp 2^-28.3
-        exp=(0.4999999345, 0.1666652063, 0.04166838805, 0.00836871688, 0.001381459865),
+        q_alone=(0.4999999345, 0.1666652063, 0.04166838805, 0.00836871688, 0.001381459865),
         # |x| <= 0.55: relative error of tanh 2^-29.8
-        tanh=(-0.3333331756, 0.1333258615, -0.05385231079, 0.02107168234, -0.006274243891),
-        # -4 <= z <= 0: relative error of erf 2^-27.9
-        erf=(
+        p=(-0.3333331756, 0.1333258615, -0.05385231079, 0.02107168234, -0.006274243891),
+        # -4 <= z <= 0: relative error of sign(x) (1 - erfc) 2^-27.9
+        w=(
             0.1283791716,
             -0.6366193822,
             0.1027778304,
@@ -97,9 +97,9 @@ FORMATS = {
         ln2=(6.93147180369123816490e-01, 1.90821492927058770002e-10),
         exp_range=(-746.0, 710.0),
         tanh_end=20.0,
-        erf_end=6.0,
+        w_end=6.0,
         # |r| <= 0.347: relative error of expm1 2^-61.7
-        expm1=(
+        q=(
             0.500000000000000001,
             0.166666666666666766,
             0.0416666666666665072,
@@ -113,7 +113,7 @@ FORMATS = {
             2.08753616096418241e-9,
         ),
         # |r| <= 0.347: relative error of exp 2^-57.9
-        exp=(
+        q_alone=(
             0.500000000000001063,
             0.166666666666664125,
             0.0416666666665301585,
@@ -126,7 +126,7 @@ FORMATS = {
             2.50000616255312796e-8,
         ),
         # |x| <= 0.55: relative error of tanh 2^-60.6
-        tanh=(
+        p=(
             -0.333333333333332984,
             0.133333333333266205,
             -0.053968253963760434,
@@ -139,8 +139,8 @@ FORMATS = {
             0.0000833163919138241665,
             -0.0000194946549253025243,
         ),
-        # -6 <= z <= 0: relative error of erf 2^-57.5
-        erf=(
+        # -6 <= z <= 0: relative error of sign(x) (1 - erfc) 2^-57.5
+        w=(
             0.128379167095512568,
             -0.63661977236758361,
             0.102772603301788741,

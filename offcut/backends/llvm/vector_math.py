@@ -48,13 +48,11 @@ Source: the polynomials (`math_formats`) are our own fits. The reduction is Cody
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from offcut.backends.llvm.math_formats import FORMATS, Format
 from offcut.errors import InternalError
-
-FUNCTIONS = ("exp", "tanh", "erf")
-"""The functions that `define` knows."""
 
 _TANH_SMALL = 0.55  # a little above artanh(1/2), from where on 1 - 2 / (...) loses no bit
 
@@ -226,7 +224,7 @@ def declarations(dtype: str, lanes: int, fma: bool, scalef: bool = False) -> fro
 def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -> str:
     """An internal function ``T @symbol(T %x)`` that is `name` of each lane.
 
-    name    one of `FUNCTIONS`
+    name    one of `WRITERS`
     dtype   "float32" or "float64"
     lanes   at least 1; T is the scalar type for 1, else a vector
     fma     the target has fused multiply-add; without it `llvm.fma` would be a call into libm
@@ -238,15 +236,9 @@ def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -
     define internal <8 x float> @oc_exp_f32x8(<8 x float> %x) alwaysinline nounwind {
     """
     body = Body(_format(dtype), lanes, fma, scalef)
-    match name:
-        case "exp":
-            result = _exp(body, "%x")
-        case "tanh":
-            result = _tanh(body, "%x")
-        case "erf":
-            result = _erf(body, "%x")
-        case _:
-            raise InternalError(f"vector_math: no function {name!r}, only {FUNCTIONS}")
+    if name not in WRITERS:
+        raise InternalError(f"vector_math: no function {name!r}, only {tuple(WRITERS)}")
+    result = WRITERS[name](body, "%x")
     kind = body.float_type
     head = (
         f"define internal {kind} @{symbol(name, dtype, lanes)}({kind} %x) alwaysinline nounwind {{"
@@ -284,7 +276,7 @@ def _reduce(body: Body, x: str, ln2: tuple[float, ...], bias: int) -> tuple[str,
     ln2   parts that sum to it, subtracted in turn
     """
     shifted, _, r = _rest(body, x, ln2, bias)
-    q = body.polynomial(body.format.expm1, r)
+    q = body.polynomial(body.format.q, r)
     return body.bits(shifted), body.multiply_add(body.op("fmul", r, r), q, r)
 
 
@@ -303,7 +295,7 @@ def _exp(body: Body, x: str) -> str:
     x = body.clamp(body.clamp(x, "ogt", high), "olt", low)
     if body.scalef:
         _, n, r = _rest(body, x, body.format.ln2, 0)
-        return body.scaled(body.polynomial((1.0, 1.0, *body.format.exp), r), n)
+        return body.scaled(body.polynomial((1.0, 1.0, *body.format.q_alone), r), n)
     # 2^n may be no normal number where the result is one: take floor(n/2) and the rest of n in turn
     biased, p = _reduce(body, x, body.format.ln2, 2 * body.format.bias)
     half = body.int_op("lshr", biased, body.int_constant(1))
@@ -327,7 +319,7 @@ def _with_sign_of(body: Body, value: str, x: str) -> str:
 def _tanh(body: Body, x: str) -> str:
     a = body.from_bits(body.magnitude(x))
     square = body.op("fmul", a, a)
-    small = body.polynomial(body.format.tanh, square)
+    small = body.polynomial(body.format.p, square)
     small = body.multiply_add(body.op("fmul", a, square), small, a)
     end = body.clamp(a, "ogt", body.format.tanh_end)
     inverse = body.op("fdiv", body.constant(2.0), _exp_plus(body, 1.0, body.op("fadd", end, end)))
@@ -337,6 +329,10 @@ def _tanh(body: Body, x: str) -> str:
 
 def _erf(body: Body, x: str) -> str:
     negative = body.from_bits(body.int_op("or", body.bits(x), body.int_constant(body.format.sign)))
-    z = body.clamp(negative, "olt", -body.format.erf_end)
-    w = body.polynomial(body.format.erf, z)
+    z = body.clamp(negative, "olt", -body.format.w_end)
+    w = body.polynomial(body.format.w, z)
     return _with_sign_of(body, _exp_plus(body, -1.0, body.multiply_add(z, w, z)), x)
+
+
+WRITERS: Mapping[str, Callable[[Body, str], str]] = {"exp": _exp, "tanh": _tanh, "erf": _erf}
+"""What writes each function of `offcut.core.functions` that `define` knows, and returns its result."""

@@ -25,14 +25,17 @@ Source: our own minimax fits, as in `vector_math`; the reduction of x is Cody an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from offcut.backends.llvm import vector_math
 from offcut.backends.llvm.math_formats import FORMATS
 from offcut.backends.llvm.vector_math import Body
+from offcut.core.function_table import FUNCTIONS
 from offcut.errors import InternalError
 
-FUNCTIONS = ("sin", "cos", "log", "log1p", "pow")
-"""The functions that `define` knows; `pow` takes two arguments."""
+Writer: TypeAlias = Callable[..., str]
+"""``writer(body, x)``, or ``(body, x, y)``, of float64 values: it returns the name of its result."""
 
 _DOUBLE = FORMATS["float64"]
 _FAR = 2.0**20  # from here on sin and cos are the C library's
@@ -76,7 +79,7 @@ _EXP2 = (
 def declarations(name: str, lanes: int, fma: bool) -> frozenset[str]:
     """The ``declare`` lines that a function needs, for a set over a whole module."""
     found = vector_math.declarations("float64", lanes, fma)
-    if name not in ("sin", "cos"):
+    if name not in _NEAR:
         return found
     kind, suffix = ("float", "f32") if lanes == 1 else (f"<{lanes} x float>", f"v{lanes}f32")
     found |= {f"declare {kind} @llvm.{name}.{suffix}({kind})"}
@@ -94,25 +97,17 @@ def define(name: str, lanes: int, fma: bool) -> str:
     >>> print(define("pow", 8, fma=True).splitlines()[0])
     define internal <8 x float> @oc_pow_f32x8(<8 x float> %x, <8 x float> %y) alwaysinline nounwind {
     """
-    if name not in FUNCTIONS:
-        raise InternalError(f"wide_math: no function {name!r}, only {FUNCTIONS}")
+    if name not in WRITERS:
+        raise InternalError(f"wide_math: no function {name!r}, only {tuple(WRITERS)}")
     body = Body(_DOUBLE, lanes, fma)
-    single = body.typed("float")
-    x = body.emit(f"fpext {single} %x to {body.float_type}")
-    match name:
-        case "sin" | "cos":
-            result = _turned(body, x, name == "cos")
-        case "log":
-            result = _of_positive(body, x, _log(body, *_split(body, x)))
-        case "log1p":
-            result = _log1p(body, x)
-        case _:
-            result = _pow(body, x, body.emit(f"fpext {single} %y to {body.float_type}"))
+    single, words = body.typed("float"), "xy"[: FUNCTIONS[name].arity]
+    given = [body.emit(f"fpext {single} %{word} to {body.float_type}") for word in words]
+    result = WRITERS[name](body, *given)
     near = body.emit(f"fptrunc {body.float_type} {result} to {single}")
     symbol = vector_math.symbol(name, "float32", lanes)
-    arguments = ", ".join(f"{single} %{word}" for word in ("xy" if name == "pow" else "x"))
+    arguments = ", ".join(f"{single} %{word}" for word in words)
     head = f"define internal {single} @{symbol}({arguments}) alwaysinline nounwind {{"
-    if name not in ("sin", "cos"):
+    if name not in _NEAR:
         return "\n".join([head, *body.lines, f"  ret {single} {near}", "}", ""])
     ends, far = _far(body, name, near)
     return "\n".join([head, "entry:", *body.lines, *ends, "}", far])
@@ -139,7 +134,11 @@ def _log_near(body: Body, f: str) -> str:
     return body.op("fmul", s, p)
 
 
-def _log(body: Body, k: str, f: str) -> str:
+def _log(body: Body, x: str) -> str:
+    return _of_positive(body, x, _log_of(body, *_split(body, x)))
+
+
+def _log_of(body: Body, k: str, f: str) -> str:
     return body.multiply_add(k, body.constant(math.log(2)), _log_near(body, f))
 
 
@@ -154,7 +153,7 @@ def _log1p(body: Body, x: str) -> str:
     w = body.op("fadd", x, body.constant(1.0))
     k, f = _split(body, w)
     f = body.select(k, "oeq", 0.0, x, f)
-    value = _of_positive(body, w, _log(body, k, f))
+    value = _of_positive(body, w, _log_of(body, k, f))
     return body.select(x, "oeq", 0.0, x, value)
 
 
@@ -260,3 +259,12 @@ define internal {single} @{called}({single} %x) noinline cold nounwind {{
 def _chosen(body: Body, condition: str, then: str, otherwise: str) -> str:
     kind = body.float_type
     return body.emit(f"select {body.typed('i1')} {condition}, {kind} {then}, {kind} {otherwise}")
+
+
+_NEAR: Mapping[str, Writer] = {
+    "sin": lambda body, x: _turned(body, x, ahead=False),
+    "cos": lambda body, x: _turned(body, x, ahead=True),
+}
+"""Those that are the C library's beyond `_FAR`."""
+WRITERS: Mapping[str, Writer] = {**_NEAR, "log": _log, "log1p": _log1p, "pow": _pow}
+"""What writes each function of `offcut.core.functions` that `define` knows, and returns its result."""

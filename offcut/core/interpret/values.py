@@ -6,7 +6,6 @@ that is masked off reads nothing; every other access is checked against the exte
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, assert_never
@@ -30,6 +29,7 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
+from offcut.core.function_table import FUNCTIONS
 from offcut.core.interpret.strided import strided
 from offcut.core.program import Program, Stmt
 from offcut.core.text.printer import format_expr, format_head
@@ -37,38 +37,20 @@ from offcut.errors import InternalError
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-_BINARY: dict[str, Callable[..., Any]] = {
+_APPLIED: dict[str, Callable[..., Any]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
     "/": np.true_divide,
     "//": np.floor_divide,
     "%": np.remainder,
-    "min": np.minimum,
-    "max": np.maximum,
-    "pow": np.power,
     "bitand": np.bitwise_and,
     "bitor": np.bitwise_or,
     "bitxor": np.bitwise_xor,
     "shl": np.left_shift,
     "shr": np.right_shift,
-}
-_UNARY: dict[str, Callable[..., Any]] = {
     "neg": np.negative,
-    "exp": np.exp,
-    "tanh": np.tanh,
-    "erf": _erf,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "log": np.log,
-    "log1p": np.log1p,
-    "sin": np.sin,
-    "cos": np.cos,
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round": np.rint,
+    **{name: row.evaluate for name, row in FUNCTIONS.items()},
 }
 _COMPARE: dict[str, Callable[..., Any]] = {
     "<": np.less,
@@ -199,7 +181,7 @@ class Values:
                 return self._binary(op, self.value(a, lanes), self.value(b, lanes), lanes)
             case Unary(op, a):
                 operand = self.value(a, lanes)
-                return np.asarray(_UNARY[op](operand)).astype(operand.dtype, copy=False)
+                return np.asarray(_APPLIED[op](operand)).astype(operand.dtype, copy=False)
             case Cast(a, dtype):
                 return converted(self.value(a, lanes), _numpy(dtype))
             case Select(condition, then, other):
@@ -234,7 +216,7 @@ class Values:
             if lane is not None:
                 divisor = np.broadcast_to(b, lanes.shape)[lane]
                 raise self.broken(f"{op} by {divisor}, which is not positive", lanes, lane)
-        return _BINARY[op](a, b)
+        return np.asarray(_APPLIED[op](a, b)).astype(a.dtype, copy=False)
 
     def _load(self, name: str, index: tuple[Expr, ...], lanes: Lanes) -> Array:
         memory, parts = self.element(name, index, lanes)

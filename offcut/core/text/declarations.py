@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from offcut.core.dtypes import DTYPES
 from offcut.core.expr import Expr
-from offcut.core.program import Buffer, Kind, Panels, Size, Token
+from offcut.core.program import Buffer, Kind, Size, Token
 from offcut.core.text.expressions import Reader
+from offcut.core.text.layouts import is_layout, read_layout
 from offcut.core.text.tokens import Line
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -133,9 +134,9 @@ class Declarations:
         extents = reader.listed(reader.expect("["), "]")
         shape = tuple(reader.typed(extent, "index", "an extent") for extent in extents)
         layout, scope, finite = None, None, False
-        while reader.accept("@"):
-            if layout is None and reader.at("panels"):
-                layout = self.panels(reader, len(shape))
+        while reader.accept("@") or (layout is None and reader.at("layout")):
+            if layout is None and (reader.accept("layout") or is_layout(reader)):
+                layout = read_layout(reader, len(shape))
             elif kind is Kind.CONSTANT and not finite and reader.at("finite"):
                 reader.advance()
                 finite = True
@@ -147,32 +148,3 @@ class Declarations:
             else:
                 raise reader.expected("the end of the line")
         self.buffers[name] = Buffer(name, dtype, shape, kind, layout, scope, finite)
-
-    def panels(self, reader: Reader, rank: int) -> Panels:
-        """``panels(rows, columns, width, interleave, multiple)`` of a buffer of `rank` axes."""
-        column = reader.token.start
-        reader.expect("panels")
-        bracket = reader.expect("(")
-        rows = reader.integer()
-        reader.expect(",")
-        columns = reader.integer()
-        reader.expect(",")
-        width, interleave, multiple = reader.integer(), 1, 1
-        if reader.accept(","):
-            interleave = reader.integer()
-            reader.expect(",")
-            multiple = reader.integer()
-        reader.close(bracket, ")")
-        axes = 0 <= rows < rank and 0 <= columns < rank and rows != columns
-        if not (
-            axes and width > 0 and interleave > 0 and multiple > 0 and multiple % interleave == 0
-        ):
-            raise reader.refuse(
-                "cannot lay the buffer out in panels",
-                f"rows {rows} and columns {columns} are two of its {rank} axes, counted from 0, "
-                f"the width {width} is positive, and rows side by side divide what rows are rounded to",
-                "@panels(rows, columns, width)",
-                "@panels(rows, columns, width, interleave, multiple)",
-                column=column,
-            )
-        return Panels(rows, columns, width, interleave, multiple)

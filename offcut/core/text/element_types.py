@@ -21,13 +21,10 @@ from offcut.core.expr import (
     children,
     rebuild,
 )
+from offcut.core.function_table import OF_FLOATS
 from offcut.core.text.tokens import Tokens
 from offcut.errors import ParseError
 
-FLOAT_FUNCTIONS = (
-    *("exp", "tanh", "erf", "sqrt", "log", "log1p", "sin", "cos"),
-    *("floor", "ceil", "round"),
-)
 OPEN = "untyped"
 
 
@@ -109,7 +106,7 @@ class ElementTypes(Tokens):
 
     def check_function(self, op: str, dtype: str, column: int) -> None:
         """Refuse a function of floats for other types, and one of bits for what is no integer in memory."""
-        if op in (*FLOAT_FUNCTIONS, "pow") and dtype not in (*FLOATS, OPEN):
+        if op in OF_FLOATS and dtype not in (*FLOATS, OPEN):
             raise self.refuse(
                 f"cannot take {op} of {dtype}",
                 "it is defined for floating-point values",

@@ -28,9 +28,9 @@ from offcut.core.expr import (
     Unary,
     Var,
 )
+from offcut.core.function_table import PAIRED, UNARY
 from offcut.core.program import Buffer
 from offcut.core.text.element_types import (
-    FLOAT_FUNCTIONS,
     OPEN,
     ElementTypes,
     Typed,
@@ -44,8 +44,8 @@ _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT = range(6)
 _ARITHMETIC = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "//": _PRODUCT, "%": _PRODUCT}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _REDUCERS = ("sum", "max", "min")
-_PAIRED = ("min", "max", "pow", *BITWISE)
-_FUNCTIONS = (*FLOAT_FUNCTIONS, "abs", *_PAIRED, "where")
+_PAIRED = (*PAIRED, *BITWISE)
+_FUNCTIONS = (*UNARY, *_PAIRED, "where")
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BRACKETS = 80

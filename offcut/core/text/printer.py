@@ -35,6 +35,7 @@ from offcut.core.program import (
     Tile,
     Token,
 )
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.marks import loop_marks, sync_text, tile_marks
 
 # Binding strength, weakest first; a child of a weaker one is put in parentheses.
@@ -178,13 +179,7 @@ def format_size(size: Size) -> str:
 
 
 def _buffer(buffer: Buffer) -> str:
-    layout = ""
-    if buffer.layout is not None:
-        p = buffer.layout
-        numbers = [p.rows, p.columns, p.width]
-        if (p.interleave, p.multiple) != (1, 1):
-            numbers += [p.interleave, p.multiple]
-        layout = f" @panels({', '.join(map(str, numbers))})"
+    layout = "" if buffer.layout is None else f" @{format_layout(buffer.layout)}"
     if buffer.scope is not None:
         layout += f" @scope({buffer.scope})"
     if buffer.finite:

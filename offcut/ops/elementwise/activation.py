@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS
-from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimum, where
-from offcut.describe.functions import tanh as tanh_of
+from offcut.describe.functions import absolute, erf, exp, log1p, maximum, minimum, tanh, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
 from offcut.errors import DescribeError
@@ -39,7 +38,7 @@ def _gelu(x: Value) -> Value:
 
 
 def _gelu_tanh(x: Value) -> Value:
-    return 0.5 * x * (1.0 + tanh_of(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+    return 0.5 * x * (1.0 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
 
 
 def _silu(x: Value) -> Value:
@@ -56,7 +55,7 @@ ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "silu": _silu,
-    "tanh": tanh_of,
+    "tanh": lambda x: tanh(x),
     "sigmoid": _sigmoid,
     "hardsigmoid": _hardsigmoid,
     "hardswish": _hardswish,
@@ -161,14 +160,6 @@ def sigmoid(x: Tensor, *, name: str | None = None) -> Tensor:
     return _elementwise("sigmoid", x, name)
 
 
-def tanh(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The hyperbolic tangent by element, of any shape.
-
-    16-bit floats are calculated in float32 and rounded once. Raises DescribeError for integers.
-    """
-    return _elementwise("tanh", x, name)
-
-
 def softplus(x: Tensor, *, name: str | None = None) -> Tensor:
     """``log(1 + exp(x))`` by element, of any shape, within 2 ULP (float32).
 
@@ -200,7 +191,7 @@ def elu(x: Tensor, alpha: float = 1.0, *, name: str | None = None) -> Tensor:
     factor = _factor("elu", "alpha", alpha)
 
     def below(value: Value) -> Value:
-        t = tanh_of(0.5 * value)
+        t = tanh(0.5 * value)
         return factor * (2.0 * t / (1.0 - t))
 
     options = (("alpha", factor, 1.0),)

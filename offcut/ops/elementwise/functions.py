@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from offcut.core.dtypes import FLOATS, NUMBERS, UNSIGNED
+from offcut.core.function import Function
+from offcut.core.function_table import PUBLIC
 from offcut.describe import functions
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value
 from offcut.describe.value import cast as converted
 from offcut.errors import DescribeError
-from offcut.ops.elementwise.joining import number_of
+from offcut.ops.elementwise.joining import Operand, number_of, pointwise
 from offcut.ops.given.naming import Option, named
 from offcut.ops.given.operands import axis_letters, check_dtype, check_result, check_tensor, wider
+
+if TYPE_CHECKING:
+    from offcut.core.functions import *  # noqa: F403 - a name for each row
 
 
 def negative(x: Tensor, *, name: str | None = None) -> Tensor:
     """``-x`` by element, of any shape; integers wrap."""
     return of_each("negative", name, x, lambda a: -a, NUMBERS)
-
-
-def absolute(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``|x|`` by element, of any shape; the least integer of a type stays."""
-    return of_each("absolute", name, x, functions.absolute, NUMBERS)
 
 
 def square(x: Tensor, *, name: str | None = None) -> Tensor:
@@ -36,54 +36,9 @@ def reciprocal(x: Tensor, *, name: str | None = None) -> Tensor:
     return of_each("reciprocal", name, x, lambda a: 1.0 / a, FLOATS)
 
 
-def sqrt(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The square root by element of floats, correctly rounded; NaN below 0."""
-    return of_each("sqrt", name, x, functions.sqrt, FLOATS)
-
-
 def rsqrt(x: Tensor, *, name: str | None = None) -> Tensor:
     """``1 / sqrt(x)`` by element of floats, both rounded; ±inf of ±0, NaN below."""
     return of_each("rsqrt", name, x, lambda a: 1.0 / functions.sqrt(a), FLOATS)
-
-
-def exp(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``e**x`` by element of floats, within 2 ULP (float32)."""
-    return of_each("exp", name, x, functions.exp, FLOATS)
-
-
-def log(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The natural logarithm by element of floats, within 1 ULP (float32); -inf of 0, NaN below."""
-    return of_each("log", name, x, functions.log, FLOATS)
-
-
-def log1p(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``log(1 + x)`` by element of floats, exact near 0, too; -inf of -1, NaN below."""
-    return of_each("log1p", name, x, functions.log1p, FLOATS)
-
-
-def sin(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The sine by element of floats, in radians, within 1 ULP (float32) of all that is finite."""
-    return of_each("sin", name, x, functions.sin, FLOATS)
-
-
-def cos(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The cosine by element of floats, in radians, within 1 ULP (float32) of all that is finite."""
-    return of_each("cos", name, x, functions.cos, FLOATS)
-
-
-def floor(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The largest whole number that is at most `x`, by element of floats."""
-    return of_each("floor", name, x, functions.floor, FLOATS)
-
-
-def ceil(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The smallest whole number that is at least `x`, by element of floats."""
-    return of_each("ceil", name, x, functions.ceil, FLOATS)
-
-
-def round(x: Tensor, *, name: str | None = None) -> Tensor:
-    """The whole number nearest to `x`, the even one of two, by element of floats."""
-    return of_each("round", name, x, functions.round, FLOATS)
 
 
 def sign(x: Tensor, *, name: str | None = None) -> Tensor:
@@ -96,9 +51,20 @@ def _sign(x: Value) -> Value:
     return above if x.dtype in UNSIGNED else functions.where(x < 0, -1, above)
 
 
-def erf(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``2/sqrt(pi) * integral of exp(-t**2) from 0 to x`` by element of floats, within 2 ULP (float32)."""
-    return of_each("erf", name, x, functions.erf, FLOATS)
+def _of_row(row: Function) -> Callable[..., Tensor]:
+    """Return the operator on tensors that a row says."""
+    of, allowed = getattr(functions, row.face), NUMBERS if row.integers else FLOATS
+
+    def of_one(x: Tensor, *, name: str | None = None) -> Tensor:
+        return of_each(row.face, name, x, of, allowed)
+
+    def of_two(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
+        return pointwise(row.face, name, {"x": x, "y": y}, of, allowed)
+
+    made: Callable[..., Tensor] = of_one if row.arity == 1 else of_two
+    made.__name__ = made.__qualname__ = row.face
+    made.__doc__ = f"By element, of any shape: {row.help('x', 'y')}"
+    return made
 
 
 def clip(
@@ -171,3 +137,6 @@ def of_each(
         return converted(of(converted(x[axes], inner)), x.dtype)
 
     return compute(x.shape, at, named(op, name, [x], *options), axis_letters(len(x.shape)))
+
+
+globals().update({face: _of_row(row) for face, row in PUBLIC.items()})

@@ -6,12 +6,12 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import assert_never
 
-from xdsl.dialects import arith, math, scf
+from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core.dtypes import FLOATS
-from offcut.errors import InternalError
+from offcut.errors import DescribeError, InternalError
 from offcut.ir import (
     Binary,
     Cast,
@@ -29,45 +29,9 @@ from offcut.ir import (
     walk,
 )
 from offcut.plugins.mlir.nest import TYPES
+from offcut.plugins.mlir.operators import FLOAT, INTEGER, OPERATIONS, ORDERED, SIGNED
 from offcut.plugins.mlir.signs import is_natural
 
-_FLOAT = {
-    "+": arith.AddfOp,
-    "-": arith.SubfOp,
-    "*": arith.MulfOp,
-    "/": arith.DivfOp,
-    "max": arith.MaximumfOp,
-    "min": arith.MinimumfOp,
-    "pow": math.PowFOp,
-}
-_INTEGER = {
-    "+": arith.AddiOp,
-    "-": arith.SubiOp,
-    "*": arith.MuliOp,
-    "//": arith.FloorDivSIOp,
-    "max": arith.MaxSIOp,
-    "min": arith.MinSIOp,
-    "bitand": arith.AndIOp,
-    "bitor": arith.OrIOp,
-    "bitxor": arith.XOrIOp,
-}
-_UNARY = {
-    "abs": math.AbsFOp,
-    "sqrt": math.SqrtOp,
-    "exp": math.ExpOp,
-    "tanh": math.TanhOp,
-    "erf": math.ErfOp,
-    "log": math.LogOp,
-    "log1p": math.Log1pOp,
-    "sin": math.SinOp,
-    "cos": math.CosOp,
-    "floor": math.FloorOp,
-    "ceil": math.CeilOp,
-    "round": math.RoundEvenOp,
-    "neg": arith.NegfOp,
-}
-_SIGNED = {"==": "eq", "!=": "ne", "<": "slt", "<=": "sle", ">": "sgt", ">=": "sge"}
-_ORDERED = {"==": "oeq", "!=": "une", "<": "olt", "<=": "ole", ">": "ogt", ">=": "oge"}
 _BITS = {
     "float64": 64,
     "float32": 32,
@@ -132,12 +96,10 @@ class Scalars:
                 return self.load(expr, self)
             case Binary():
                 return self.binary(expr)
-            case Unary("neg" | "abs" as op, a) if dtype_of(a) not in FLOATS:
-                if op == "abs":
-                    return self.added(math.AbsIOp(self.value(a)))
+            case Unary("neg", a) if dtype_of(a) not in FLOATS:
                 return self.added(arith.SubiOp(self.constants(0, dtype_of(a)), self.value(a)))
             case Unary(op, a):
-                return self.added(_UNARY[op](self.value(a)))
+                return self.applied(op, dtype_of(a), self.value(a))
             case Cast(a, dtype):
                 return self.cast(a, dtype)
             case Select():
@@ -145,8 +107,8 @@ class Scalars:
             case Compare(op, a, b):
                 left, right = self.value(a), self.value(b)
                 if dtype_of(a) in FLOATS:
-                    return self.added(arith.CmpfOp(left, right, _ORDERED[op]))
-                return self.added(arith.CmpiOp(left, right, _SIGNED[op]))
+                    return self.added(arith.CmpfOp(left, right, ORDERED[op]))
+                return self.added(arith.CmpiOp(left, right, SIGNED[op]))
             case Logic("not", (a,)):
                 return self.added(arith.XOrIOp(self.value(a), self.constants(1, "bool")))
             case Logic(op, args):
@@ -164,7 +126,7 @@ class Scalars:
         """A binary operation; quotients of what is never negative by the cheaper one."""
         dtype = dtype_of(expr)
         if dtype in FLOATS:
-            return self.added(_FLOAT[expr.op](self.value(expr.a), self.value(expr.b)))
+            return self.applied(expr.op, dtype, self.value(expr.a), self.value(expr.b))
         a, b = self.value(expr.a), self.value(expr.b)
         if dtype == "index" and expr.op in ("min", "max"):
             less = self.added(arith.CmpiOp(a, b, "slt" if expr.op == "min" else "sgt"))
@@ -172,14 +134,28 @@ class Scalars:
         if expr.op in ("shl", "shr"):
             return self.shifted(expr.op, dtype, a, b)
         natural = dtype == "index" and is_natural(expr.a, self.natural)
-        if expr.op == "//" and natural:
-            return self.added(arith.DivSIOp(a, b))
+        if expr.op == "//":
+            return self.added((arith.DivSIOp if natural else arith.FloorDivSIOp)(a, b))
         if expr.op == "%" and natural:
             return self.added(arith.RemSIOp(a, b))
         if expr.op == "%":
             whole = self.added(arith.MuliOp(self.added(arith.FloorDivSIOp(a, b)), b))
             return self.added(arith.SubiOp(a, whole))
-        return self.added(_INTEGER[expr.op](a, b))
+        return self.applied(expr.op, dtype, a, b)
+
+    def applied(self, op: str, dtype: str, *operands: SSAValue) -> SSAValue:
+        """Return the value of an operator or a function that is one operation.
+
+        Raises DescribeError for a function that `math` lacks.
+        """
+        name = (FLOAT if dtype in FLOATS else INTEGER).get(op, "")
+        if name not in OPERATIONS:
+            raise DescribeError(
+                "mlir",
+                f"cannot write {op} of {dtype}",
+                because="no operation of arith and math says it",
+            )
+        return self.added(OPERATIONS[name](*operands))
 
     def shifted(self, op: str, dtype: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """A shift; MLIR's is poison where it is by the width or more, or by less than 0, ours is as `offcut.core.expr.BITWISE` has it."""

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Block, Operation, SSAValue
 
 from offcut.core import index as ix
+from offcut.describe.computation import RESERVED
 from offcut.errors import DescribeError
 from offcut.ir import (
     Buffer,
@@ -40,15 +41,6 @@ _MOST = 2**9
 factor beyond it, the nest is refused as one that leaves the array.
 """
 
-_WORDS = re.findall(
-    r"\w+",
-    """and or not true false inf nan if else for in tile alloc let choose option size assume index
-    where input output inout constant local private program min max pow sum abs neg exp tanh sqrt erf
-    log log1p sin cos floor ceil round lookup float64 float32 float16 bfloat16 int64 int32 int8 uint8
-    bool""",
-)
-"""What the text of a program gives another meaning."""
-
 _PLAIN = {
     f"arith.{n}" for n in ("addi", "subi", "muli", "floordivsi", "ceildivsi", "divsi", "divui")
 }
@@ -64,7 +56,7 @@ class Outside:
 
     def __init__(self, root: Operation) -> None:
         self.root = root
-        self.names = set(_WORDS)
+        self.names = set(RESERVED)
         self.env: dict[SSAValue, Expr] = {}
         self.buffers: dict[SSAValue, Buffer] = {}
         self.scalars: dict[str, SSAValue] = {}

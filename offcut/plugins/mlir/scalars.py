@@ -11,44 +11,12 @@ from offcut.core import index as ix
 from offcut.core.dtypes import INTEGERS
 from offcut.ir import Binary, Cast, Compare, Const, Expr, Logic, Select, Unary, dtype_of
 from offcut.plugins.mlir.nest import DTYPES, refused
+from offcut.plugins.mlir.operators import BITS, FLOAT, INTEGER
 
-BINARY = {
-    "arith.addf": "+",
-    "arith.subf": "-",
-    "arith.mulf": "*",
-    "arith.divf": "/",
-    "arith.addi": "+",
-    "arith.subi": "-",
-    "arith.muli": "*",
-    "math.powf": "pow",
-    "arith.maximumf": "max",
-    "arith.minimumf": "min",
-    "arith.maxsi": "max",
-    "arith.minsi": "min",
+_READ = {
+    theirs: ours for table in (FLOAT, INTEGER) for ours, theirs in table.items() if ours not in BITS
 }
-UNARY = {
-    "arith.negf": "neg",
-    "math.absf": "abs",
-    "math.absi": "abs",
-    "math.sqrt": "sqrt",
-    "math.exp": "exp",
-    "math.tanh": "tanh",
-    "math.erf": "erf",
-    "math.log": "log",
-    "math.log1p": "log1p",
-    "math.sin": "sin",
-    "math.cos": "cos",
-    "math.floor": "floor",
-    "math.ceil": "ceil",
-    "math.roundeven": "round",
-}
-BITS = {
-    "arith.andi": "bitand",
-    "arith.ori": "bitor",
-    "arith.xori": "bitxor",
-    "arith.shli": "shl",
-    "arith.shrsi": "shr",
-}
+_READ_BITS = {theirs: ours for ours, theirs in BITS.items()}
 _CASTS = ("extf", "truncf", "extsi", "trunci", "sitofp", "fptosi", "index_cast")
 _FROM_BOOL = ("arith.extui", "arith.uitofp")
 _INTEGER = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
@@ -74,12 +42,12 @@ def expression(op: Operation, args: Sequence[Expr], natural: IsNatural) -> Expr:
         case arith.SelectOp():
             return _smaller(*args) or Select(*args)
     name = op.name
-    if name in BINARY:
-        return _folded(Binary(BINARY[name], *args))
-    if name in BITS and dtype_of(args[0]) in INTEGERS:
-        return Binary(BITS[name], *args)
-    if name in UNARY:
-        return Unary(UNARY[name], *args)
+    if name in _READ and len(args) == 2:
+        return _folded(Binary(_READ[name], *args))
+    if name in _READ_BITS and dtype_of(args[0]) in INTEGERS:
+        return Binary(_READ_BITS[name], *args)
+    if name in _READ:
+        return Unary(_READ[name], *args)
     if name in ("arith.maxnumf", "arith.minnumf"):
         return _number(">" if "max" in name else "<", *args)
     if name.removeprefix("arith.") in _CASTS and dtype_of(args[0]) != "bool":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import offcut.ops as ops
+from offcut.core.function_table import FUNCTIONS
 from offcut.describe.tensor import Tensor
 from offcut.plugins.tvm.reading import refusal
 
@@ -17,14 +18,8 @@ _COMPARED = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equ
 _REDUCED = ("sum", "mean", "max", "min")
 _ONE = {
     **{f"nn.{name}": name for name in ("relu", "gelu", "gelu_tanh", "silu")},
-    **{
-        name: name
-        for name in (
-            *("exp", "log", "sqrt", "rsqrt", "erf", "sin", "cos", "floor", "ceil"),
-            *("negative", "square", "tanh", "sigmoid"),
-        )
-    },
-    "abs": "absolute",
+    **{name: name for name in ("rsqrt", "negative", "square", "sigmoid")},
+    **{row.relax: row.face for row in FUNCTIONS.values() if row.relax and row.face},
 }
 
 

@@ -13,8 +13,9 @@ from tvm import tirx
 import offcut.ir as ir
 from offcut.core import index as ix
 from offcut.core.dtypes import DTYPES, FLOATS
-from offcut.core.expr import BITWISE
+from offcut.core.function_table import FUNCTIONS
 from offcut.core.text.printer import format_expr
+from offcut.describe.computation import RESERVED
 from offcut.errors import DescribeError
 
 MOST = 2**40
@@ -40,26 +41,7 @@ ARITHMETIC = {
     "Max": "max",
 }
 COMPARISONS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">=", "EQ": "==", "NE": "!="}
-FUNCTIONS = {
-    **{name: name for name in ("exp", "tanh", "sqrt", "erf", "log", "log1p", "sin", "cos")},
-    "floor": "floor",
-    "ceil": "ceil",
-    "nearbyint": "round",
-    "fabs": "abs",
-}
-_WORDS = {"and", "or", "not", "true", "false", "inf", "nan", "if", "assume", "index", "where"}
-_WORDS |= {
-    *FUNCTIONS.values(),
-    *DTYPES,
-    *BITWISE,
-    "min",
-    "max",
-    "pow",
-    "sum",
-    "abs",
-    "neg",
-    "lookup",
-}
+CALLS = {row.tirx: row for row in FUNCTIONS.values() if row.tirx}
 
 
 @dataclass(frozen=True)
@@ -95,7 +77,7 @@ class _Reader:
 
     function: Any
     names: dict[Any, str] = field(default_factory=dict)
-    taken: set[str] = field(default_factory=lambda: set(_WORDS))
+    taken: set[str] = field(default_factory=lambda: set(RESERVED))
     bound: dict[Any, ir.Expr] = field(default_factory=dict)
     sizes: dict[str, Any] = field(default_factory=dict)
     buffers: dict[str, Any] = field(default_factory=dict)
@@ -289,8 +271,9 @@ class _Reader:
     def call(self, value: Any, dtype: str) -> ir.Expr:
         op = str(getattr(value.op, "name", value.op)).removeprefix("tirx.").removeprefix("prim.")
         arguments: Sequence[Any] = value.args
-        if op in FUNCTIONS and dtype in FLOATS:
-            return ir.Unary(FUNCTIONS[op], self.element(arguments[0], dtype))
+        if op in CALLS and dtype in FLOATS:
+            node = ir.Unary if CALLS[op].arity == 1 else ir.Binary
+            return node(CALLS[op].name, *(self.element(one, dtype) for one in arguments))
         if op in ("rsqrt", "sigmoid") and dtype in FLOATS:  # as TVM itself lowers them
             one, x = ir.Const(1.0, dtype), self.element(arguments[0], dtype)
             minus = ir.Binary("*", x, ir.Const(-1.0, dtype))
@@ -300,8 +283,6 @@ class _Reader:
                 else ir.Binary("+", one, ir.Unary("exp", minus))
             )
             return ir.Binary("/", one, under)
-        if op == "pow" and dtype in FLOATS:
-            return ir.Binary("pow", *(self.element(one, dtype) for one in arguments))
         if op == "if_then_else":
             return self.select(*arguments)
         if op == "likely":

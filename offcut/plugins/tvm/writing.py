@@ -12,12 +12,12 @@ from offcut.core import index as ix
 from offcut.core.expr import BITWISE
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
-from offcut.plugins.tvm.reading import ARITHMETIC, COMPARISONS, FUNCTIONS, UNITS, Reading
+from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
 
 _KINDS = {unit: kind for kind, unit in UNITS.items()}
 _CONSTANT = ("lane", "unroll")
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
-_CALLS = {ours: getattr(tirx, "abs" if ours == "abs" else name) for name, ours in FUNCTIONS.items()}
+_CALLS = {row.name: getattr(tirx, "abs" if name == "fabs" else name) for name, row in CALLS.items()}
 
 
 def write(reading: Reading, program: ir.Program) -> Any:
@@ -138,8 +138,6 @@ class _Writer:
                 return names[name]
             case ir.Load(buffer, index):
                 return tirx.BufferLoad(self.buffers[buffer], [of(part) for part in index])
-            case ir.Binary("pow", a, b):
-                return tirx.pow(of(a), of(b))
             case ir.Binary("//" | "%" as op, a, b) if not isinstance(b, ir.Const):
                 raise DescribeError(
                     "tvm",
@@ -153,11 +151,13 @@ class _Writer:
                     f"cannot write {format_expr(expr)}",
                     because="operations on bits are not written for TVM",
                 )
-            case ir.Binary(op, a, b) | ir.Compare(op, a, b):
+            case ir.Binary(op, a, b) if op in _CALLS:
+                return _CALLS[op](of(a), of(b))
+            case ir.Binary(op, a, b) | ir.Compare(op, a, b) if op in _PAIRS:
                 return _PAIRS[op](of(a), of(b))
             case ir.Unary("neg", a):
                 return tirx.Mul(of(a), tirx.const(-1, ir.dtype_of(a)))
-            case ir.Unary(op, a):
+            case ir.Unary(op, a) if op in _CALLS:
                 return _CALLS[op](of(a))
             case ir.Cast(a, "bool"):
                 return tirx.NE(of(a), of(ir.Const(0, ir.dtype_of(a))))
@@ -172,6 +172,8 @@ class _Writer:
                 for part in rest:
                     made = (tirx.And if op == "and" else tirx.Or)(made, of(part))
                 return made
+            case ir.Unary(op) | ir.Binary(op):
+                raise _not_written(op)
             case _:
                 raise _not_written(type(expr).__name__)
 

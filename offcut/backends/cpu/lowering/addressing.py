@@ -19,7 +19,8 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, Elements, item_bytes
 from offcut.backends.llvm.scalars import Scalars
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import Panels, Program
+from offcut.core.layout import Layout, as_panels
+from offcut.core.program import Program
 from offcut.costmodel.statements import FEW_APART
 from offcut.polyhedral import BACK, NEXT, SAME, Spacing, coefficient, row_spacing, spacing
 
@@ -28,18 +29,24 @@ from offcut.polyhedral import BACK, NEXT, SAME, Spacing, coefficient, row_spacin
 class Memory:
     """Where a buffer lies.
 
-    strides  bytes per step of each axis; in panels, from one row, or one set of rows side by side,
-             to the next, and from one column to the next
+    strides  bytes per step of each axis; of a layout, of its digit of most weight in the innermost coordinate
+             that has one: in panels, from one row, or one set of rows side by side, to the next
     origins  the coordinate at `base`, per axis
-    panels   bytes from one panel to the next, for a packed layout
+    digits   of a layout: for each axis (step, extent, bytes) of its digits, the most significant first
     """
 
     base: str
     dtype: str
     strides: tuple[str, ...]
     origins: tuple[str, ...]
-    layout: Panels | None = None
-    panels: str = "0"
+    layout: Layout | None = None
+    digits: tuple[tuple[tuple[int, int | None, str], ...], ...] = ()
+
+    @property
+    def panels(self) -> str:
+        """Bytes from one panel to the next; "0" where it has none."""
+        shape = as_panels(self.layout)
+        return "0" if shape is None else self.digits[shape.columns][0][2]
 
 
 @dataclass(frozen=True)
@@ -97,25 +104,23 @@ class Addressing(Scalars, ABC):
         total = "0"
         for axis, part in enumerate(index):
             at = ir.sub(self.f, self.scalar(part), memory.origins[axis])
-            if memory.layout is not None and axis == memory.layout.columns:
-                width = str(memory.layout.width)
-                panel = ir.mul(self.f, ir.floordiv(self.f, at, width), memory.panels)
-                inside = ir.mul(self.f, ir.mod(self.f, at, width), memory.strides[axis])
-                total = ir.add(self.f, total, ir.add(self.f, panel, inside))
-            elif memory.layout is not None and axis == memory.layout.rows:
-                total = ir.add(self.f, total, self.row_of_panel(memory, memory.layout, at))
+            if memory.layout is None:
+                offset = ir.mul(self.f, at, memory.strides[axis])
             else:
-                total = ir.add(self.f, total, ir.mul(self.f, at, memory.strides[axis]))
+                offset = self.offset(memory, axis, at)
+            total = ir.add(self.f, total, offset)
+        if memory.layout is not None and memory.layout.swizzle is not None:
+            total = ir.swizzled(self.f, total, memory.layout.swizzle)
         return base if total == "0" else self.f.let(f"getelementptr i8, ptr {base}, i64 {total}")
 
-    def row_of_panel(self, memory: Memory, layout: Panels, row: str) -> str:
-        """Bytes from the start of a panel to the first column of one of its rows."""
-        step, side = memory.strides[layout.rows], str(layout.interleave)
-        if layout.interleave == 1:
-            return ir.mul(self.f, row, step)
-        rows = ir.mul(self.f, ir.floordiv(self.f, row, side), step)
-        beside = ir.mul(self.f, ir.mod(self.f, row, side), str(item_bytes(memory.dtype)))
-        return ir.add(self.f, rows, beside)
+    def offset(self, memory: Memory, axis: int, at: str) -> str:
+        """Return the bytes that a coordinate along an axis of what has a layout counts, before a swizzle."""
+        total = "0"
+        for step, extent, unit in memory.digits[axis]:
+            digit = ir.floordiv(self.f, at, str(step)) if step > 1 else at
+            digit = digit if extent is None else ir.mod(self.f, digit, str(extent))
+            total = ir.add(self.f, total, ir.mul(self.f, digit, unit))
+        return total
 
     def lane_addresses(self, memory: Memory, index: Sequence[Expr], lanes: Lanes) -> str:
         """The addresses of every lane's element, as <lanes x ptr>."""
@@ -133,23 +138,18 @@ class Addressing(Scalars, ABC):
             at = self.lane_index(part, lanes)
             if memory.origins[axis] != "0":
                 at = e.binary("-", "index", at, e.splat(memory.origins[axis], "index"))
-            if memory.layout is not None and axis == memory.layout.columns:
-                width = e.constant(memory.layout.width, "index")
-                panel = e.binary("//", "index", at, width)
-                panel = e.binary("*", "index", panel, e.splat(memory.panels, "index"))
-                inside = e.binary("%", "index", at, width)
-                inside = e.binary("*", "index", inside, e.splat(memory.strides[axis], "index"))
-                step = e.binary("+", "index", panel, inside)
-            elif memory.layout is not None and axis == memory.layout.rows:
-                side = e.constant(memory.layout.interleave, "index")
-                rows = e.binary("//", "index", at, side)
-                rows = e.binary("*", "index", rows, e.splat(memory.strides[axis], "index"))
-                beside = e.binary("%", "index", at, side)
-                item = e.constant(item_bytes(memory.dtype), "index")
-                step = e.binary("+", "index", rows, e.binary("*", "index", beside, item))
-            else:
-                step = e.binary("*", "index", at, e.splat(memory.strides[axis], "index"))
-            total = e.binary("+", "index", total, step)
+            digits = memory.digits[axis] if memory.digits else ((1, None, memory.strides[axis]),)
+            for divisor, extent, unit in digits:
+                digit = at
+                if divisor > 1:
+                    digit = e.binary("//", "index", digit, e.constant(divisor, "index"))
+                if extent is not None:
+                    digit = e.binary("%", "index", digit, e.constant(extent, "index"))
+                digit = e.binary("*", "index", digit, e.splat(unit, "index"))
+                total = e.binary("+", "index", total, digit)
+        if memory.layout is not None and (swizzle := memory.layout.swizzle) is not None:
+            kind = f"<{lanes.width} x i64>"
+            total = ir.swizzled(self.f, total, swizzle, kind)
         vector = f"<{lanes.width} x i64>"
         return self.f.let(f"getelementptr i8, ptr {memory.base}, {vector} {total}")
 
@@ -166,10 +166,11 @@ class Addressing(Scalars, ABC):
         moving = [axis for axis, one in enumerate(spaced) if one != SAME]
         if not moving:
             return SAME
-        whole = gcd(layout.width, lanes.multiple) % lanes.width == 0
-        if moving != [layout.columns] or layout.interleave != 1 or not whole:
+        shape = as_panels(layout)
+        if shape is None or moving != [shape.columns] or shape.beside != 1:
             return None
-        return NEXT if index[layout.columns] == Var(lanes.axis) else None
+        whole = gcd(shape.width, lanes.multiple) % lanes.width == 0
+        return NEXT if whole and index[shape.columns] == Var(lanes.axis) else None
 
     def mask_of(self, lanes: Lanes) -> str | None:
         """The lanes that are on; None where all are."""

@@ -24,6 +24,7 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
 from offcut.core.accesses import indices
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
+from offcut.core.layout import Layout, as_panels
 from offcut.core.program import (
     LANE,
     Buffer,
@@ -31,13 +32,13 @@ from offcut.core.program import (
     For,
     Form,
     Kind,
-    Panels,
     Program,
     Stmt,
     Store,
     Tile,
 )
 from offcut.core.program import walk as statements
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.partition import Match, matches
@@ -203,8 +204,8 @@ class _Judge:
         """Whether a loop moves both operands by a constant step each."""
         b = found.by_columns
         steps = {x: [coefficient(p, loop.iter) for p in x.index] for x in (found.by_rows, b)}
-        layout = self.low.memory[b.buffer].layout
-        inside = [] if layout is None else [steps[b][layout.rows], steps[b][layout.columns]]
+        panels = as_panels(self.low.memory[b.buffer].layout)
+        inside = [] if panels is None else [steps[b][panels.rows], steps[b][panels.columns]]
         constant = all(None not in of for of in steps.values())
         plain = loop.unit is None
         return constant and plain and not any(inside)
@@ -244,6 +245,8 @@ class _Judge:
                 if not variables(ix.mul(rows.extent, ix.sub(loop.hi, loop.lo))) <= known:
                     return f"the rows that are padded are as long as {loop.iter} is, which varies"
         held = low.memory.get(store.buffer)
+        if held is not None and held.layout is not None and as_panels(held.layout) is None:
+            return f"{shown} lies as {format_layout(held.layout)}"
         if columns is None or held is None or self.padded:
             return None
         if low.along(held, index, Lanes(2, columns.iter)) != NEXT:
@@ -269,36 +272,40 @@ class _Judge:
         if layout is None:
             beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == NEXT
         else:
-            beside = b.index[layout.columns] == Var(columns.iter)
+            panels = as_panels(layout)
+            beside = panels is not None and b.index[panels.columns] == Var(columns.iter)
         if not beside:
             return f"{format_expr(b)} does not lie side by side along {columns.iter}"
         return None
 
-    def reads(self, layout: Panels | None, buffer: Buffer, b: Load, loop: For) -> bool:
+    def reads(self, layout: Layout | None, buffer: Buffer, b: Load, loop: For) -> bool:
         """Whether B lies as the functions read it, from the first term of `loop` on, zeros past the last."""
         kernel = self.kernel
         if layout is None:
             return kernel.interleave == 1
-        shape = (kernel.panel, kernel.interleave, kernel.multiple)
-        if not kernel.packed or (layout.width, layout.interleave, layout.multiple) != shape:
+        panels = as_panels(layout)
+        if panels is None or panels.width != kernel.panel:
+            return False
+        if layout != kernel.layout_on(panels.rows, panels.columns):
             return False
         terms = [coefficient(part, loop.iter) for part in b.index]
-        if terms.pop(layout.rows) != 1 or any(term != 0 for term in terms):
+        if terms.pop(panels.rows) != 1 or any(term != 0 for term in terms):
             return False
-        return is_multiple(loop.lo, kernel.multiple) and self.ends_in_zeros(layout, buffer, loop.hi)
+        whole = is_multiple(loop.lo, kernel.multiple)
+        return whole and self.ends_in_zeros(panels.rows, buffer, loop.hi)
 
-    def ends_in_zeros(self, layout: Panels, buffer: Buffer, end: Expr) -> bool:
+    def ends_in_zeros(self, rows: int, buffer: Buffer, end: Expr) -> bool:
         """Whether the last group of terms is whole, or what follows `end` in it is zero in B.
 
         The unit multiplies all of a group, and what lies past the last term of A may be no NaN.
         """
-        multiple, depth = self.kernel.multiple, buffer.shape[layout.rows]
+        multiple, depth = self.kernel.multiple, buffer.shape[rows]
         if is_multiple(end, multiple):
             return True
         if buffer.kind is Kind.CONSTANT:
             return end == depth
         whole = ix.mul(ix.ceildiv(end, multiple), multiple)
-        return depth == whole and _is_zero_beyond(self.low.program, buffer.name, layout.rows, end)
+        return depth == whole and _is_zero_beyond(self.low.program, buffer.name, rows, end)
 
 
 def is_run(loop: For) -> bool:

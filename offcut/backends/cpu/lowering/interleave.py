@@ -16,6 +16,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
+from offcut.core.layout import as_panels
 from offcut.core.program import Stmt, Store, TileAxis
 from offcut.polyhedral import NEXT
 
@@ -27,14 +28,14 @@ def interleaves(low: Addressing, axes: Sequence[TileAxis], body: Sequence[Stmt])
     """Whether a tile over rows and columns copies an operand into such panels."""
     match body:
         case [Store(buffer, index, value, None)] if buffer in low.memory and len(axes) == 2:
-            panels, source = low.memory[buffer].layout, _source(value, axes[0])
-            if panels is None or source is None or panels.interleave == 1:
+            panels, source = as_panels(low.memory[buffer].layout), _source(value, axes[0])
+            if panels is None or source is None or panels.beside == 1:
                 return False
             place = (index[panels.rows], index[panels.columns])
-            unit = panels.interleave * item_bytes(source.dtype) == UNIT
+            unit = panels.beside * item_bytes(source.dtype) == UNIT
             whole = low.isa.register_bytes == UNIT * COLUMNS and panels.width == COLUMNS
             lies = _lies(low, source, axes)
-            filled = _fills(axes[0], panels.interleave) and _fills(axes[1], COLUMNS)
+            filled = _fills(axes[0], panels.beside) and _fills(axes[1], COLUMNS)
             same = place == (Var(axes[0].iter), Var(axes[1].iter))
             return same and unit and whole and filled and lies != ""
         case _:

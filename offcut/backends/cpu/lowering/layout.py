@@ -20,6 +20,7 @@ from offcut.backends.signature import crossing
 from offcut.core import index as ix
 from offcut.core.accesses import accessed, owned, touched
 from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.layout import Layout
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -37,7 +38,7 @@ STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
 PANEL_SLACK = 64  # bytes past the last panel: a narrow tile reads a whole vector
 
 
-class Layout(Vectors):
+class Storage(Vectors):
     """A program on its way to LLVM IR: the sizes of a call, its arrays and its scratch.
 
     single  the bytes of buffers of one element that belong to the call, by address
@@ -154,32 +155,43 @@ class Layout(Vectors):
         return ix.add(row, ix.mul(first.line, ix.sub(1, odd)))
 
     def dense(self, buffer: Buffer, base: str) -> Memory:
-        """A buffer that offcut lays out: row-major, or in panels."""
-        item = str(item_bytes(buffer.dtype))
+        """A buffer that offcut lays out: row-major, or as its layout says."""
         extents = [self.scalar(extent) for extent in buffer.shape]
+        step, origins = str(item_bytes(buffer.dtype)), ("0",) * len(extents)
+        if buffer.layout is not None:
+            return self.laid(buffer, buffer.layout, base, extents)
         strides = [""] * len(extents)
-        layout, step, panels = buffer.layout, item, "0"
-        if layout is not None:
-            depth, multiple = extents[layout.rows], str(layout.multiple)
-            if layout.multiple > 1:
-                up = ir.floordiv(self.f, ir.add(self.f, depth, str(layout.multiple - 1)), multiple)
-                depth = ir.mul(self.f, up, multiple)
-            panels = ir.mul(self.f, depth, str(layout.width * int(item)))
-            columns = ir.add(self.f, extents[layout.columns], str(layout.width - 1))
-            count = ir.floordiv(self.f, columns, str(layout.width))
-            step = ir.mul(self.f, panels, count)
-            beside = layout.interleave * int(item)
-            strides[layout.rows], strides[layout.columns] = str(layout.width * beside), str(beside)
         for axis in reversed(range(len(extents))):
-            if strides[axis]:
-                continue
             strides[axis] = step
-            row = layout is None and axis == len(extents) - 1
+            row = axis == len(extents) - 1
             step = (
                 self.scalar(self.row_bytes(buffer)) if row else ir.mul(self.f, step, extents[axis])
             )
-        origins = ("0",) * len(strides)
-        return Memory(base, buffer.dtype, tuple(strides), origins, layout, panels)
+        return Memory(base, buffer.dtype, tuple(strides), origins)
+
+    def laid(self, buffer: Buffer, layout: Layout, base: str, extents: Sequence[str]) -> Memory:
+        """A buffer whose elements lie as a layout says; its coordinates follow one another row by row."""
+        f, first = self.f, str(item_bytes(buffer.dtype))
+        strides = [""] * len(extents)
+        digits: list[list[tuple[int, int | None, str]]] = [[] for _ in extents]
+        for of in reversed(layout.digits(len(extents))):
+            step, unplaced = first, [axis for axis, stride in enumerate(strides) if not stride]
+            for digit in of:
+                unit, axis = ir.mul(f, first, str(digit.weight)), digit.axis
+                digits[axis].append((digit.step, digit.extent, unit))
+                if axis in unplaced:
+                    strides[axis] = unit
+                count = str(digit.extent)
+                if digit.extent is None:
+                    count, multiple = extents[axis], layout.multiple_of(axis)
+                    if multiple > 1:
+                        up = ir.add(f, count, str(multiple - 1))
+                        count = ir.floordiv(f, up, str(multiple))
+                        count = ir.mul(f, count, str(multiple // digit.step))
+                step = ir.mul(f, unit, count)
+            first = step
+        parts = tuple(tuple(sorted(of, key=lambda one: -one[0])) for of in digits)
+        return Memory(base, buffer.dtype, tuple(strides), ("0",) * len(extents), layout, parts)
 
     def place_tile_scratch(self) -> None:
         """Small scratch lies on the stack, a large one in the workspace: a caller's stack may be short."""
@@ -304,8 +316,9 @@ def bytes_of(buffer: Buffer, row: Expr | None = None) -> Expr:
         return total
     total = ix.const(item_bytes(buffer.dtype))
     for axis, extent in enumerate(buffer.shape):
-        multiple = {layout.columns: layout.width, layout.rows: layout.multiple}.get(axis, 1)
-        total = ix.mul(total, ix.mul(ix.ceildiv(extent, multiple), multiple))
+        multiple, room = layout.multiple_of(axis), layout.room(axis)
+        whole = ix.mul(ix.ceildiv(extent, multiple), multiple)
+        total = ix.mul(total, whole if room is None else ix.const(room))
     return ix.add(total, PANEL_SLACK)
 
 

@@ -20,7 +20,7 @@ from typing import assert_never
 
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
-from offcut.backends.cpu.lowering.layout import Layout, runs_as_loops
+from offcut.backends.cpu.lowering.layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.lowering.unroll_and_jam import count_of
 from offcut.backends.cpu.machine.isa import Isa
@@ -83,7 +83,7 @@ def lower(
     return Lowering(program, isa, families, work, chains).lowered()
 
 
-class Lowering(Layout):
+class Lowering(Storage):
     """A program on its way to LLVM IR: its entry, and what the entry needs."""
 
     def __init__(
@@ -319,7 +319,7 @@ def _elsewhere(name: str) -> str:
 
 def _has_polynomials(loop: For) -> bool:
     """Whether something in a loop evaluates one: an exponential, a logarithm, a power."""
-    functions = {*vector_math.FUNCTIONS, *wide_math.FUNCTIONS}
+    functions = {*vector_math.WRITERS, *wide_math.WRITERS}
     return any(
         isinstance(node, Unary | Binary) and node.op in functions
         for stmt in walk((loop,))

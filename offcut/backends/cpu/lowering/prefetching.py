@@ -20,6 +20,7 @@ from offcut.backends.cpu.lowering.vectors import Vectors
 from offcut.backends.llvm import ir
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables
+from offcut.core.layout import as_panels
 from offcut.core.program import For, Kind, TileAxis
 from offcut.polyhedral import coefficient
 
@@ -42,7 +43,8 @@ def reuse(low: Vectors, operand: Load, memory: Memory, columns: TileAxis | None)
     columns   the tile's axis that runs along the operand's panels
     """
     stored = low.program.buffer(operand.buffer).kind is not Kind.LOCAL
-    if columns is None or memory.layout is None or not stored:
+    shape = as_panels(memory.layout)
+    if columns is None or shape is None or not stored:
         return None
     again: list[For] = []
     for loop in reversed(low.around):
@@ -51,7 +53,7 @@ def reuse(low: Vectors, operand: Load, memory: Memory, columns: TileAxis | None)
             step, panel = coefficient(columns.start, loop.iter), ir.literal(memory.panels)
             if not step or panel is None:
                 return None
-            group = step // memory.layout.width * panel
+            group = step // shape.width * panel
             fits = 2 * group <= low.isa.machine.memory[1].bytes
             return Reuse(loop, tuple(reversed(again))) if fits else None
         if not moves and any(loop.iter in variables(part) for part in operand.index):

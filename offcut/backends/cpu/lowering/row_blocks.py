@@ -14,7 +14,7 @@ from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, variables
-from offcut.core.program import For, Form, Kind, Panels, Stmt, Store, Tile, TileAxis
+from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import begun, limits
@@ -206,7 +206,7 @@ class _Block:
         c = low.address(c_memory, self.store.index)
         c_row = self.step(c_memory, self.store.index, self.found.rows)
         known = ir.literal(columns)
-        aligned = b_memory.layout is None or self.aligned(b_memory.layout)
+        aligned = b_memory.layout is None or self.aligned()
         call = _Call(self, variant, a, c_row, rows, depth)
         if not call.heights:
             return  # it has no row at any size
@@ -218,11 +218,11 @@ class _Block:
         else:
             call.chunks(b_memory, columns, aligned)
 
-    def aligned(self, layout: Panels) -> bool:
+    def aligned(self) -> bool:
         """Whether the tile's first column starts a panel."""
         if self.column_axis is None:
             return False
-        return is_multiple(self.column_axis.start, layout.width)
+        return is_multiple(self.column_axis.start, self.panel)
 
     def step(self, memory: Memory, index: Sequence[Expr], axis: str | None) -> str:
         """Bytes by which an element moves along `axis`."""

@@ -191,7 +191,7 @@ def _run(manager: Any, module: Any, builder: Any) -> None:
 
 def _scalar_passes(module: Any, builder: Any) -> None:
     manager = llvm.create_new_module_pass_manager()
-    manager.add_always_inliner_pass()  # exp, tanh, erf
+    manager.add_always_inliner_pass()  # functions of elements
     manager.add_sroa_pass()  # stack slots to registers
     manager.add_simplify_cfg_pass()
     manager.add_instruction_combine_pass()

@@ -17,7 +17,8 @@ from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Cast, Expr, Load, Var, variables
-from offcut.core.program import Kind, Panels
+from offcut.core.layout import Layout
+from offcut.core.program import Kind
 from offcut.core.sizes import MAX_SIZE
 from offcut.costmodel import Machine, tile_cycles
 from offcut.describe.computation import Computation, Stage
@@ -300,8 +301,7 @@ class Operands:
             return None
         if found.columns is None:
             return "direct" if kernel.interleave == 1 else None
-        constant = buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None
-        if constant and kernel.packed:
+        if buffer.kind is Kind.CONSTANT and self.layout(lead, found) is not None:
             return "panels"
         if kernel.interleave == 1 and beside(load, found.columns):
             return "direct"
@@ -314,7 +314,7 @@ class Operands:
         axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
         return bool(found.microkernel.packed) and len(axes) <= len(load.index)
 
-    def layout(self, lead: Stage, found: Match) -> Panels | None:
+    def layout(self, lead: Stage, found: Match) -> Layout | None:
         """The panels of a constant that only this sum reads, at its depth and column themselves."""
         load, kernel = found.by_columns, found.microkernel
         depth, columns = Var(found.depth), Var(found.columns or "")
@@ -326,8 +326,7 @@ class Operands:
             or any({found.depth, found.columns} & variables(r) for r in rest)
         ):
             return None
-        rows, cols = load.index.index(depth), load.index.index(columns)
-        return Panels(rows, cols, kernel.panel, kernel.interleave, kernel.multiple)
+        return kernel.layout_on(load.index.index(depth), load.index.index(columns))
 
 
 def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:

@@ -410,9 +410,9 @@ class _Planner:
         """The ways in which a microkernel computes a sum."""
         found, pack = operand.found, None
         if operand.how == "panels":
-            panels = self.operands.layout(lead, found)
-            assert panels is not None
-            lay = Lay(found.by_columns.buffer, panels)
+            layout = self.operands.layout(lead, found)
+            assert layout is not None
+            lay = Lay(found.by_columns.buffer, layout)
             if lay not in self.laid:
                 self.laid.append(lay)
         elif operand.how == "packed":

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from offcut.core.dtypes import INTEGERS, ITEM_BYTES, UNSIGNED, numpy_dtype
+from offcut.core.function_table import FUNCTIONS
 from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results
@@ -268,7 +269,6 @@ def _shifted(g: Context, call: Call) -> Results:
 
 
 ELEMENTWISE: Mapping[str, Operator] = {
-    "Abs": unary("absolute"),
     "Add": binary("add"),
     "And": binary("logical_and"),
     "BitCast": _bit_cast,
@@ -279,17 +279,12 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "BitwiseXor": binary("bitwise_xor"),
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Ceil": unary("ceil"),
     "Celu": _celu,
     "Clip": _clip,
-    "Cos": unary("cos"),
     "Div": divide,
     "Dropout": _dropout,
     "Elu": _attributed("elu", alpha=("alpha", 1.0)),
     "Equal": binary("equal"),
-    "Erf": unary("erf"),
-    "Exp": unary("exp"),
-    "Floor": unary("floor"),
     "Gelu": _gelu,
     "Greater": binary("greater"),
     "GreaterOrEqual": binary("greater_equal"),
@@ -301,7 +296,6 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "LeakyRelu": _attributed("leaky_relu", slope=("alpha", 0.01)),
     "Less": binary("less"),
     "LessOrEqual": binary("less_equal"),
-    "Log": unary("log"),
     "Max": _extreme("maximum"),
     "Mean": _mean,
     "Min": _extreme("minimum"),
@@ -314,20 +308,21 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "Pow": _power,
     "Reciprocal": unary("reciprocal"),
     "Relu": unary("relu"),
-    "Round": unary("round"),
     "Selu": _selu,
     "Shrink": _shrink,
     "Sigmoid": unary("sigmoid"),
     "Sign": unary("sign"),
-    "Sin": unary("sin"),
     "Softplus": unary("softplus"),
     "Softsign": _softsign,
-    "Sqrt": unary("sqrt"),
     "Sub": binary("subtract"),
     "Sum": _extreme("add"),
     "Swish": _swish,
-    "Tanh": unary("tanh"),
     "ThresholdedRelu": _thresholded,
     "Where": _where,
     "Xor": binary("logical_xor"),
+    **{
+        row.onnx: (unary if row.arity == 1 else binary)(row.face)
+        for row in FUNCTIONS.values()
+        if row.onnx and row.face
+    },
 }

@@ -8,48 +8,27 @@ from typing import Any
 
 from offcut.core.dtypes import HALVES, INTEGERS, ITEM_BYTES
 from offcut.core.expr import Expr
+from offcut.core.function import Function
+from offcut.core.function_table import FUNCTIONS
 from offcut.graph import Ref
 from offcut.graph.special import gamma, inverses, tails
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.table import same, takes, takes_prim
 from offcut.plugins.torch.translation import Translation
 
-SAME = {
-    "relu": "relu",
-    "relu6": "relu6",
-    "silu": "silu",
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "exp": "exp",
-    "log": "log",
-    "log1p": "log1p",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "reciprocal": "reciprocal",
-    "erf": "erf",
-    "sin": "sin",
-    "cos": "cos",
-    "neg": "negative",
-    "abs": "absolute",
-    "square": "square",
-    "hardswish": "hardswish",
-    "hardsigmoid": "hardsigmoid",
-}
-"""Ours by torch's name, where they mean the same."""
-
-for _theirs, _ours in SAME.items():
-    takes(_theirs)(same(_ours))
-
-
-def _whole(op: str) -> Any:
-    def rule(t: Translation, x: Ref) -> Any:
-        return t.node(op, x) if "float" in t.result else x
-
-    return rule
-
-
-for _name in ("floor", "ceil", "round"):
-    takes(_name)(_whole(_name))
+for _name in (
+    "relu",
+    "relu6",
+    "silu",
+    "sigmoid",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "hardswish",
+    "hardsigmoid",
+):
+    takes(_name)(same(_name))
+takes("neg")(same("negative"))
 
 
 @takes("gelu")
@@ -343,3 +322,19 @@ def truth(t: Translation, x: Ref) -> Ref:
     """Whether each element is not 0."""
     found: Ref = x if t.dtype(x) == "bool" else t.node("not_equal", x, 0)
     return found
+
+
+def _of_row(row: Function) -> Any:
+    """The rule for the operator of a row: of integers it gives floats, or, as those that round, the integers."""
+
+    def rule(t: Translation, *operands: Any) -> Any:
+        if not row.integers and "float" not in t.result:
+            return operands[0]
+        return t.node(row.face, *(operand(t, one, t.result) for one in operands))
+
+    return rule
+
+
+for _row in FUNCTIONS.values():
+    if _row.aten and _row.face:
+        takes(_row.aten)(_of_row(_row))  # in place of a rule above that composes it
