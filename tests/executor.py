@@ -61,7 +61,9 @@ class Step:
 class Streams:
     """The steps of each agent at some sizes."""
 
-    def __init__(self, program: Program, agents: Agents, sizes: Mapping[str, int], seed: int) -> None:
+    def __init__(
+        self, program: Program, agents: Agents, sizes: Mapping[str, int], seed: int
+    ) -> None:
         self.program, self.agents, self.rng = program, agents, Random(seed)
         self.units = agents.by_name
         self.steps: dict[Agent, list[Step]] = defaultdict(list)
@@ -294,7 +296,9 @@ class Machine:
     def run(self) -> None:
         while True:
             ready = [("lane", lane) for lane in self.lanes if self.enabled(lane)]
-            ending = [("op", op) for op in self.ops if not op.done and (not op.after or op.after.done)]
+            ending = [
+                ("op", op) for op in self.ops if not op.done and (not op.after or op.after.done)
+            ]
             arriving = [("arrive", one) for one in self.arrivals if self.has_ended(one[2])]
             if self.policy == "late" and ready:
                 ending, arriving = [], arriving if self.rng.random() < 0.2 else []
@@ -314,7 +318,9 @@ class Machine:
                 self.arrive(what[0], what[1], what[2])
         left = [lane for lane in self.lanes if lane.at < len(lane.steps)]
         if left:
-            raise FaultyOrder(f"stands still: {left[0].agent} before {left[0].steps[left[0].at].stmt}")
+            raise FaultyOrder(
+                f"stands still: {left[0].agent} before {left[0].steps[left[0].at].stmt}"
+            )
         if self.arrivals:
             raise FaultyOrder("an arrival never came")
         if self.agents.blocks and any(self.queue.values()):
@@ -430,7 +436,9 @@ class Machine:
         for one in pending:
             if isinstance(one, Op) and not one.done:
                 return False
-            if isinstance(one, Shared) and not (one.key in self.shared and self.shared[one.key].done):
+            if isinstance(one, Shared) and not (
+                one.key in self.shared and self.shared[one.key].done
+            ):
                 return False
         return True
 
@@ -467,7 +475,9 @@ class Machine:
     def scope(self, token: Token) -> tuple[set[str], set[str]]:
         """The loops whose iterations have barriers of their own, and those over which arrivals go to all."""
         of = {
-            unit: {name for lane in self.lanes if lane.agent[0] == unit for name, _ in lane.agent[1]}
+            unit: {
+                name for lane in self.lanes if lane.agent[0] == unit for name, _ in lane.agent[1]
+            }
             for unit in (token.source, token.target)
         }
         common = of[token.source] & of[token.target]
@@ -490,7 +500,9 @@ class Machine:
         common, wide = self.scope(token)
         mine = [one for one in lane.agent[1] if one[0] in common]
         found = []
-        for values in product(*(range(self.extents[name]) if name in wide else [k] for name, k in mine)):
+        for values in product(
+            *(range(self.extents[name]) if name in wide else [k] for name, k in mine)
+        ):
             key = (token.name, tuple((name, k) for (name, _), k in zip(mine, values, strict=True)))
             if key not in self.rings:
                 self.rings[key] = [Phases() for _ in range(token.room)]

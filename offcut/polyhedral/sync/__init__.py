@@ -11,7 +11,6 @@ from offcut.polyhedral.sync.synchronize import (
     StandstillError,
     check,
     synchronized,
-    unsynchronized,
 )
 
 __all__ = [
@@ -25,6 +24,5 @@ __all__ = [
     "is_barrier",
     "slot_and_phase",
     "synchronized",
-    "unsynchronized",
     "with_barriers",
 ]

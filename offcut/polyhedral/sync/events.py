@@ -208,9 +208,7 @@ class _Reader:
                 key = self.key(stmt, scope)
                 loop = Loop(name, lo, hi, key, place)
                 time = (*scope.time, at[0]) if key is not None else (*scope.time, at[0], name)
-                self.block(
-                    body, place, replace(scope, loops=(*scope.loops, loop), time=time), [0]
-                )
+                self.block(body, place, replace(scope, loops=(*scope.loops, loop), time=time), [0])
                 at[0] += 1
             case For() | Tile() | Store():
                 self.add(stmt, place, scope, at)
@@ -279,9 +277,7 @@ class _Reader:
         copies = self.copies(stmt, scope)
         self.count += 1
         number = self.count - 1
-        event = Event(
-            number, unit, engine, scope.loops, where, time, place, stmt, accesses, copies
-        )
+        event = Event(number, unit, engine, scope.loops, where, time, place, stmt, accesses, copies)
         (self.syncs if isinstance(stmt, Sync) else self.leaves).append(event)
 
     def runner(self, mark: str | None, scope: _Scope) -> str:

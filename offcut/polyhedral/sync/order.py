@@ -213,11 +213,11 @@ class Order:
         relations = self.relations
         dims, more = relations.dims, self.more
         ones = [f"{name}_" for name in dims]
-        alike = " and ".join(
-            f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True)
-        )
+        alike = " and ".join(f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True))
         same = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(ones)}] : {alike or 'true'} }}"
-        return self.without_agent.apply_range(needed).intersect(isl.Map(relations.space.parameters + same))
+        return self.without_agent.apply_range(needed).intersect(
+            isl.Map(relations.space.parameters + same)
+        )
 
     def ordered(self, match: Match) -> isl.Map:
         """``{ a -> w }``: an arrival, and every wait that is for it."""
@@ -260,7 +260,9 @@ class Order:
         taken = self.ordered(match)
         taken_by = self._beside(taken)
         arrived = self.without_agent.intersect_range(match.arrives).domain()
-        gap = self._earlier(taken_by).intersect(arrived).subtract(taken_by).apply(self.without_agent)
+        gap = (
+            self._earlier(taken_by).intersect(arrived).subtract(taken_by).apply(self.without_agent)
+        )
         if self.events.agents.blocks:
             gap = gap.union(match.arrives.subtract(taken.domain()))
         if not gap.is_empty():

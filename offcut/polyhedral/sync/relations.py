@@ -317,7 +317,11 @@ def _stands_in(loop: Loop, other: Loop) -> bool:
 
 def _meets_all(event: Event, key: Key) -> bool:
     """Whether all agents of a unit come to an event that stands outside of their loops."""
-    return isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER and key[0] == event.unit
+    return (
+        isinstance(event.stmt, Sync)
+        and event.stmt.action is Action.BARRIER
+        and key[0] == event.unit
+    )
 
 
 def multicast_keys(event: Event) -> tuple[Key, ...]:

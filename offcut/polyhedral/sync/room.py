@@ -28,7 +28,9 @@ def has_room(pairs: isl.Map, room: int) -> bool:
     return bool(beside.is_empty())
 
 
-def most(sources: Sequence[Event], targets: Sequence[Event], parts: Mapping[str, int | None]) -> float:
+def most(
+    sources: Sequence[Event], targets: Sequence[Event], parts: Mapping[str, int | None]
+) -> float:
     """As many tokens as can lie between two units at once: two for each part of a region that both touch.
 
     Let p1 < p2 < p3 be pushed before q1 < q2 < q3 pop them, all because of one part. That q1 does not wait for p2 says

@@ -27,6 +27,7 @@ import islpy as isl
 
 from offcut.core.expr import Const, Expr
 from offcut.core.memo import memo
+from offcut.core.plain import unsynchronized
 from offcut.core.program import (
     Action,
     Alloc,
@@ -42,7 +43,7 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
-from offcut.core.walking import Place, numbered, rewrite
+from offcut.core.walking import Place, numbered
 from offcut.errors import PartitionError
 from offcut.polyhedral.limit import bounded
 from offcut.polyhedral.sync.agents import Agents, Ends
@@ -82,12 +83,6 @@ def synchronized(program: Program, agents: Agents) -> Program:
         made = _Finder(bare, agents).made()
         check(made, agents)
     return made
-
-
-def unsynchronized(program: Program) -> Program:
-    """`program` without its statements of synchronization."""
-    bare = rewrite(program, lambda stmt: () if isinstance(stmt, Sync) else None)
-    return replace(bare, tokens=()) if bare.tokens else bare
 
 
 def check(program: Program, agents: Agents) -> None:

@@ -24,6 +24,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed, stored, touched
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
+from offcut.core.plain import unsynchronized
 from offcut.core.program import (
     THREAD,
     Alloc,
@@ -44,7 +45,7 @@ from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, Space, answered
-from offcut.polyhedral.sync import has_loops_of, unsynchronized, with_barriers
+from offcut.polyhedral.sync import has_loops_of, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
 
 
