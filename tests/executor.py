@@ -212,7 +212,13 @@ class Op:
     fences: dict[str, Clock]
     component: object
     after: Op | None = None
+    lanes: int = 0
     done: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether all lanes have issued it, and it may end."""
+        return not self.done and self.lanes == 0 and (self.after is None or self.after.done)
 
 
 @dataclass
@@ -275,7 +281,8 @@ class Machine:
             lane.clock[lane.component] = 1
         self.ops: list[Op] = []
         self.shared: dict[object, Op] = {}
-        self.leaders = {}
+        self.leaders: dict[object, object] = {}
+        self.joint: dict[int, Op] = {}
         self.rings: dict[object, list[Phases]] = {}
         self.queue: dict[str, list[tuple[Clock, dict[str, Clock]]]] = defaultdict(list)
         self.arrivals: list[tuple[Lane, Token, list[object]]] = []
@@ -296,9 +303,7 @@ class Machine:
     def run(self) -> None:
         while True:
             ready = [("lane", lane) for lane in self.lanes if self.enabled(lane)]
-            ending = [
-                ("op", op) for op in self.ops if not op.done and (not op.after or op.after.done)
-            ]
+            ending = [("op", op) for op in self.ops if op.ready]
             arriving = [("arrive", one) for one in self.arrivals if self.has_ended(one[2])]
             if self.policy == "late" and ready:
                 ending, arriving = [], arriving if self.rng.random() < 0.2 else []
@@ -518,17 +523,20 @@ class Machine:
             return
         if self.units[step.engine].engine and lane.number > 0:
             return  # one lane issues it
-        if lane.number > 0:
-            # all lanes issue it together: it is noted with each, and run with the last one
-            op = next(o for o in reversed(self.ops) if o.step is step)
-            join(op.clock, lane.clock, op.fences, lane.fences)
-            lane.issued[step.engine].append(op)
-            lane.clock[lane.component] += 1
-            return
         if step.shared is not None:
             self.multicast(lane, step)
             return
-        lane.issued[step.engine].append(self.issue(lane, step))
+        lanes = [one for one in self.lanes if one.agent == lane.agent]
+        together = len(lanes) > 1 and not self.units[step.engine].engine
+        known = self.joint.get(id(step)) if together else None
+        if known is None:
+            known = self.issue(lane, step)
+            self.joint[id(step)] = known
+            known.lanes = len(lanes) if together else 1
+        else:  # all lanes issue it together
+            join(known.clock, lane.clock, known.fences, lane.fences)
+        known.lanes -= 1
+        lane.issued[step.engine].append(known)
         lane.clock[lane.component] += 1
 
     def issue(self, lane: Lane, step: Step) -> Op:

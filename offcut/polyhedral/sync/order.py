@@ -14,8 +14,10 @@ wait is for the k-th arrival, whatever the speed.
 
 **No standstill.** M(w, s) stands before w in the text, and tokens find room. So all agents run to their ends where they
 run in the order of the text; as nothing that one does stops what another one could do, they do in any other order.
-Room: of a queue in hardware, no more than so many tokens lie in it in the order of the text. Of a barrier with phases,
-arrival ``k + room`` is ordered after every wait for the k-th token, else its phase would be taken for another one.
+Room: of a queue in hardware, no more than so many tokens lie in it in the order of the text. Of barriers with phases,
+each agent's arrival ``k + room`` comes after some wait for the k-th token: so phase k has ended, and takes no arrival of
+another one. And each wait for the k-th token comes before some arrival ``k + room``: so no agent finds that its phase has
+ended twice.
 """
 
 from __future__ import annotations
@@ -61,8 +63,11 @@ class Match:
 class Order:
     """The pairs of a program that have to be ordered, and what orders them."""
 
-    def __init__(self, relations: Relations, pairs: Sequence[Pair]) -> None:
-        self.relations, self.pairs = relations, pairs
+    def __init__(
+        self, relations: Relations, pairs: Sequence[Pair], without: Event | None = None
+    ) -> None:
+        """`without`: a statement of synchronization that is taken not to be there."""
+        self.relations, self.pairs, self.without = relations, pairs, without
         self.events = relations.events
         self.units: Mapping[str, Unit] = self.events.units
         self.program = self.events.program
@@ -93,6 +98,7 @@ class Order:
             if isinstance(event.stmt, Sync)
             and event.stmt.action is action
             and name in (None, event.stmt.name)
+            and event is not self.without
         ]
 
     def following(self, targets: isl.Set) -> isl.Map:
@@ -202,11 +208,16 @@ class Order:
         return match
 
     def between(self, source: str, target: str) -> Iterator[tuple[Pair, isl.Map]]:
-        """The pairs from one unit to another one, those of a token that blocks of a cluster share for all of them."""
+        """The pairs from one unit to another one, as a token between them orders them: alike for all agents that arrive for
+        one token, for all that wait for it, and for all to whom a copy goes.
+        """
         some = [p for p in self.pairs if (p.one.unit, p.other.unit) == (source, target)]
+        mine, theirs = self.keys_of(source), self.keys_of(target)
         spans = spanned(some)
         for pair in some:
-            yield pair, self.relations.widened(pair.map, spans, pair.other)
+            map = self.relations.widened(pair.map, {*spans, *theirs - mine}, pair.other)
+            map = self.relations.widened(map.reverse(), mine - theirs, pair.one).reverse()
+            yield pair, map.intersect(self.relations.later)
 
     def by_agent(self, needed: isl.Map) -> isl.Map:
         """``{ [w, s] -> a }`` of ``{ w -> a }``: s is the agent of a."""
@@ -432,6 +443,21 @@ class Order:
             if not left.is_empty():
                 raise self.race(pair, left)
 
+    def spare(self) -> Event | None:
+        """A barrier, a fence or a wait for a group without which all would be ordered, too; None where there is none.
+
+        Of tokens none is spare: each wait is for an arrival that something behind it needs (`check_match`).
+        """
+        tokens = (Action.ARRIVE, Action.WAIT)
+        for event in self.events.syncs:
+            if isinstance(event.stmt, Sync) and event.stmt.action not in tokens:
+                try:
+                    Order(self.relations, self.pairs, event).check()
+                except PartitionError:
+                    continue
+                return event
+        return None
+
     def race(self, pair: Pair, left: isl.Map) -> PartitionError:
         """The refusal of a pair that nothing orders."""
         first = left.domain().lexmin()
@@ -477,9 +503,12 @@ class Order:
             ahead = ahead.apply_range(following)
         if ahead.is_empty():
             return True
-        waits = self.identity(match.waits)
-        token = match.token
-        return bool(self.not_reached(ahead, waits, token.target, token.source).is_empty())
+        token, waits = match.token, self.identity(match.waits)
+        behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
+        # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
+        started = ahead.range().subtract(behind.range())
+        passed = ahead.domain().subtract(behind.domain())
+        return bool(started.is_empty() and passed.is_empty())
 
     def refuse(self, at: str, because: str, *help: str) -> PartitionError:
         """The refusal of the program."""

@@ -20,6 +20,7 @@ each wait is for what nothing before it has waited for. What is found is checked
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -75,28 +76,55 @@ def synchronized(program: Program, agents: Agents) -> Program:
     StandstillError where units could stand still.
     """
     bare = unsynchronized(program)
-    with bounded(
-        "sync",
-        f"cannot keep the order of {program.name} on units that run side by side",
-        requests=REQUESTS,
-    ):
+    with _bounded(program):
         made = _Finder(bare, agents).made()
-        check(made, agents)
+        order = _order(made, agents)
+        order.check()
+        while (spare := order.spare()) is not None:
+            made = replace(made, body=_without(made.body, spare.place))
+            order = _order(made, agents)
     return made
 
 
 def check(program: Program, agents: Agents) -> None:
-    """Check that the statements of synchronization of a program keep the order of its text, and that no unit stands still.
+    """Check that the statements of synchronization of a program keep the order of its text, that no unit stands still, and
+    that each of them is needed.
 
     Raises PartitionError with an instance that could run too early, or that waits for ever.
     """
-    with bounded(
-        "sync",
-        f"cannot check the order of {program.name} on units that run side by side",
-        requests=REQUESTS,
-    ):
-        relations = Relations(events(program, agents))
-        Order(relations, pairs_of(relations)).check()
+    with _bounded(program):
+        order = _order(program, agents)
+        order.check()
+        spare = order.spare()
+    if spare is not None:
+        because = "without it all is ordered, too"
+        raise refused(program, f"`{spare.head}`", because, "leave it out")
+
+
+def _order(program: Program, agents: Agents) -> Order:
+    relations = Relations(events(program, agents))
+    return Order(relations, pairs_of(relations))
+
+
+def _bounded(program: Program) -> AbstractContextManager[None]:
+    what = f"cannot keep the order of {program.name} on units that run side by side"
+    return bounded("sync", what, requests=REQUESTS)
+
+
+def _without(body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
+    """`body` without the statement at a place."""
+    at, *rest = place
+    if not rest:
+        return body[:at] + body[at + 1 :]
+    several = isinstance(body[at], If | Choose)
+    numbers = iter(range(len(blocks(body[at]))))
+
+    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        if not several:
+            return _without(block, tuple(rest))
+        return _without(block, tuple(rest[1:])) if next(numbers) == rest[0] else block
+
+    return (*body[:at], with_blocks(body[at], inside), *body[at + 1 :])
 
 
 def pairs_of(relations: Relations) -> list[Pair]:
@@ -189,8 +217,7 @@ class _Finder:
 
     def with_rooms(self, program: Program) -> Program:
         """A program with as much room for each token as it needs."""
-        relations = Relations(events(program, self.agents))
-        order = Order(relations, pairs_of(relations))
+        order = _order(program, self.agents)
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
