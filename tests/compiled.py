@@ -14,7 +14,7 @@ import pytest
 
 import offcut as oc
 from offcut import Kernel, Tensor
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 Array = npt.NDArray[Any]
 

@@ -85,7 +85,8 @@ class Streams:
                 for k in range(first, end):
                     if own:
                         self.extents[name] = end - first
-                        more = (*bound, (unit, name, k))
+                        free = not self.units[unit].fixed
+                        more = (*bound, (unit, name, self.rng.randrange(THREADS) if free else k))
                         self.block(body, {**env, name: k}, more, loops, (*at, 0))
                     else:
                         now = (*loops, k - first)
@@ -171,13 +172,10 @@ class Streams:
             return mark, tuple((name, k) for _, name, k in bound)
         unit = bound[-1][0] if bound else self.agents.default
         if bound and not self.units[unit].fixed:
-            return unit, (("of", self.drawn(bound)),)
+            return unit, (("of", bound[-1][2]),)
         if not bound and any(not one.fixed for one in self.agents.units):
             return self.agents.default, (("of", THREADS - 1),)
         return unit, tuple((name, k) for _, name, k in bound)
-
-    def drawn(self, bound) -> int:
-        return self.rng.randrange(THREADS)
 
     def doer(self, sync: Sync, bound) -> Agent:
         keys = tuple((name, k) for _, name, k in bound)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import Tensor
-from offcut.core.dtypes import numpy_dtype
-from offcut.describe.microkernel import Microkernel
+from offcut import Microkernel, Tensor
+from tests.facade import numpy_dtype
 
 ROWS = 24  # of the tallest tile that the tests declare
 CHEAP, DEAR = 1 / 4096, 4.0

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from offcut.core.expr import Const, Expr
 from offcut.errors import DescribeError
-from offcut.graph import Bound, Builder, Ref
 from offcut.graph.sizes.extents import Numbers, product
+from offcut.ir import Const, Expr
+from tests.facade import Bound, Builder, Ref
 
 Array = np.ndarray[Any, Any]
 SIZES = {"b": 4, "n": 5}

@@ -14,7 +14,7 @@ from compiled import Array
 
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.host import arrays as host
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 HOST = isa.host()
 LANES = 16

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offcut import Microkernel
 from offcut.core.layout import Array
 from offcut.describe.computation import computation
-from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import source
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 import offcut as oc
-from offcut.core.dtypes import numpy_dtype
-from offcut.graph import Bound, Builder, Ref
 from offcut.graph.operators import described
 from offcut.graph.programs import Applied, given_to
 from tests.compiled import Array
+from tests.facade import Bound, Builder, Ref, numpy_dtype
 
 SIZES = {"n": 17, "m": 5}
 """The sizes that extents of inputs name."""

@@ -8,8 +8,8 @@ import numpy as np
 from compiled import Array, build, poisoned
 
 from offcut import Kernel, Program, Tensor
-from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 from tests.agree import agree, of_peer
+from tests.facade import FLOATS, INTEGERS, numpy_dtype
 
 SUMMED = 64
 """What the terms of an element add up to, at most: some dozens of terms near 1."""

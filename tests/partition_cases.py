@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 import offcut as oc
-from offcut.core.expr import Select, walk
-from offcut.core.program import For, If, Program, Stmt, Store, Tile, blocks
+from offcut import Program
+from offcut.ir import For, If, Select, Stmt, Store, Tile, blocks, walk
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]

@@ -18,9 +18,8 @@ from scipy import linalg
 import offcut as oc
 from offcut import Tensor
 from offcut.core import index as ix
-from offcut.core.expr import Var
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Kind
+from offcut.ir import Kind, Var
+from tests.facade import evaluate
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]

@@ -24,7 +24,8 @@ class Function(NamedTuple):
     public     as which `offcut` and `offcut.ops` have it; "": `name`. None: they have functions written by hand
     arity      of elements, 1 or 2
     integers   whether it takes integers, too, and not floats alone
-    ulp        largest error in float32, in units in the last place; 16-bit floats are rounded once more
+    ulp        largest error in float32, in units in the last place; 16-bit floats are rounded once more, and of float64 it
+               is that of the C library's function where no writer is
     numpy      numpy's function; "": of the name `name`, else that of `math` on each element
     mpmath     the function in mpmath that evaluates it exactly; "": of the name `name`
     range      the least and the greatest value that it takes

@@ -51,6 +51,7 @@ from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import interval
+from offcut.polyhedral.limit import GaveUp
 from offcut.polyhedral.witness import smallest
 
 
@@ -101,10 +102,14 @@ def accesses_outside(
 
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
+
+    Raises GaveUp where bounded values have too many literals between them.
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
     open_ = _Seen(program, asked).left(program.body, Around(space))
+    if _copies(open_) > MAX_COPIES:
+        raise GaveUp(f"bounded values written out make more than {MAX_COPIES:,} statements")
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
@@ -291,6 +296,19 @@ class _Seen:
             for side in (Compare("<=", start, part), Compare("<", part, ix.add(start, count)))
         )
         return all(map(at.shows, sides))
+
+
+MAX_COPIES = 20_000
+"""Statements that are asked about one by one, each bounded value written out literal by literal."""
+
+
+def _copies(body: Sequence[Stmt]) -> int:
+    """Return how many statements `_without_lets` makes of `body`."""
+    total = 0
+    for stmt in body:
+        inside = sum(map(_copies, blocks(stmt))) or 1
+        total += inside * max(stmt.hi - stmt.lo, 0) if isinstance(stmt, Let) else inside
+    return total
 
 
 def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

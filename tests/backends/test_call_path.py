@@ -12,13 +12,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import Argument, Extent, Relation
 from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.binding import bind
-from offcut.backends.host.call import Native, SlowPath, make_callable
+from offcut.backends.host.call import Native, make_callable
 from offcut.backends.host.scratch import APART
-from offcut.core.program import Size
 from offcut.errors import CallError, InternalError
+from offcut.ir import Size
+from tests.facade import Signature, SlowPath
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
 N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))

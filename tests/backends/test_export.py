@@ -18,7 +18,7 @@ from conftest import edge_sizes
 import offcut as oc
 from offcut import Kernel
 from offcut.backends.cpu.machine import cpuid, isa, jit
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 needs_c = pytest.mark.skipif(COMPILER is None, reason="the system has no C compiler")

@@ -15,9 +15,9 @@ from scipy import special
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa
-from offcut.core.dtypes import numpy_dtype
 from offcut.errors import TargetError
 from tests.agree import agree, computed
+from tests.facade import numpy_dtype
 
 HIDDEN = {"avx2": "avx512f", "portable": "avx512f,avx2"}
 ROWS, COLUMNS = (0, 1, 3, 4, 6, 7, 13, 29), (0, 1, 7, 8, 9, 33)

@@ -11,7 +11,7 @@ import pytest
 
 import offcut as oc
 from offcut.core import index as ix
-from offcut.core.program import Form, Tile, walk
+from offcut.ir import Form, Tile, walk
 
 Case = tuple[oc.Tensor, list[oc.Tensor], list[tuple[tuple[int, ...], ...]]]
 

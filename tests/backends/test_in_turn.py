@@ -11,8 +11,9 @@ import offcut as oc
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.backends.cpu import build
 from offcut.backends.cpu.machine.jit import Loaded
-from offcut.backends.host.in_turn import ENTRY, SYMBOL, Batch, check_status
+from offcut.backends.host.in_turn import SYMBOL, Batch
 from offcut.errors import CallError, InternalError
+from tests.facade import ENTRY, check_status
 
 
 def in_turn() -> int:
@@ -77,7 +78,7 @@ def test_the_address_is_the_same_for_all_kernels() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
 def test_compact_arrays_are_seen_as_views_see_them(dtype: str) -> None:
     from offcut.backends.host import arrays
-    from offcut.core.dtypes import numpy_dtype
+    from tests.facade import numpy_dtype
 
     made = np.zeros((3, 5, 2), numpy_dtype(dtype))
     for array in (made, made[1:], made[:, 1:1], made[0, 0, 0:1].reshape(())[()] * made[:1]):

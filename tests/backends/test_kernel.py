@@ -35,8 +35,8 @@ from conftest import edge_sizes
 import offcut as oc
 from offcut import Kernel
 from offcut.backends.cpu.machine import jit
-from offcut.core.dtypes import numpy_dtype
 from tests.agree import nearly
+from tests.facade import numpy_dtype
 
 DEPTH, COLUMNS = 19, 37
 W = floats("w", DEPTH, COLUMNS)

@@ -10,7 +10,7 @@ from compiled import Array
 from guarded import before_a_wall, behind_a_wall
 
 import offcut as oc
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 TYPES = ["float32", "float64", "bfloat16", "float16", "int8", "int32", "int64"]
 GROUPS = [2, 4, 8]

@@ -10,7 +10,7 @@ from compiled import Array, floats, same_bits
 
 import offcut as oc
 from offcut import Kernel
-from offcut.core.program import For, Tile, walk
+from offcut.ir import For, Tile, walk
 from tests.agree import agree, computed, of_program
 
 WIDTH = 24

@@ -12,11 +12,10 @@ from conftest import edge_sizes, slow
 import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Var
-from offcut.core.program import Kind, Store, walk
 from offcut.costmodel import tile_cycles
+from offcut.ir import Kind, Store, Var, walk
 from tests.agree import agree, exact_matmul
+from tests.facade import numpy_dtype
 
 EXACT = {"int8": "int32", "uint8": "int32", "float32": "float64", "bfloat16": "float32"}
 """An element type, and a wider one in which its products are summed."""

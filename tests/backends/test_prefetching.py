@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.costmodel import load, processor
+from tests.facade import load_machine, processor
 
 M = oc.dim("m", max=512)
 
@@ -37,7 +37,9 @@ def test_a_group_is_asked_for_where_there_is_a_next_one_that_fits(
     depth: int, columns: int, some: bool
 ) -> None:
     """A described machine: 32 columns are one group, and two of 50,000 terms do not fit its L2."""
-    described = replace(processor(load("cascade-lake")), policy=processor(load("zen4")).policy)
+    described = replace(
+        processor(load_machine("cascade-lake")), policy=processor(load_machine("zen4")).policy
+    )
     kernel = dense(depth, columns, oc.target("cpu", machine=described))
     assert any(not one.endswith(", i64 0") for one in asked(kernel)) is some
 

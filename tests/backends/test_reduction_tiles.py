@@ -11,7 +11,7 @@ import pytest
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.program import Choose
+from offcut.ir import Choose
 
 TILE = 5
 DEPTHS = (0, 1, TILE - 1, TILE, TILE + 1, 3 * TILE + 5)

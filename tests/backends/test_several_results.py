@@ -17,9 +17,10 @@ from compiled import Array, floats
 import offcut as oc
 from offcut import Kernel
 from offcut.backends.host import arrays
-from offcut.backends.host.call import SlowPath, make_callable
+from offcut.backends.host.call import make_callable
 from offcut.errors import CallError
 from tests.agree import agree, computed, total
+from tests.facade import SlowPath
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
 UPDATES = """\

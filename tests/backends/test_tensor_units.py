@@ -24,14 +24,14 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import amx, fma, vnni
 from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.costmodel import load
 from offcut.describe.computation import computation
 from offcut.partition import Match, all_matches
+from tests.facade import load_machine
 
 pytestmark = needs_fork  # a read beyond a guard page ends the child, not the tests
 
 HOST = isa.host()
-MACHINE = load("sapphire-rapids")
+MACHINE = load_machine("sapphire-rapids")
 AVX512 = isa.described(MACHINE).isa
 KINDS = ("bfloat16", "int8", "uint8")
 ROWS, COLUMNS = (1, 15, 16, 17, 31, 32), (1, 15, 16, 17, 32, 33, 48, 63, 70)

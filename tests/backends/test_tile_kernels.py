@@ -13,8 +13,8 @@ from tile_unit import UNIT, emulated, skip_unless_tiles_are_stored
 import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
-from offcut.core.dtypes import numpy_dtype
 from tests.agree import agree, computed, exact_matmul
+from tests.facade import numpy_dtype
 
 TYPES = {"bfloat16": "float32", "int8": "int32", "uint8": "int32"}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
+from tests.facade import FLOATS, INTEGERS, numpy_dtype
 
 
 def around_the_ends() -> list[float]:

@@ -16,8 +16,8 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.dtypes import numpy_dtype
 from tests.agree import agree, computed, exact_matmul
+from tests.facade import numpy_dtype
 
 ROWS = edge_sizes(BLOCK)
 COLUMNS = [0, 1, 16, 17, 53]

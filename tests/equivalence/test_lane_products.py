@@ -12,9 +12,8 @@ from test_ops_images import Window, convolved, last
 
 import offcut as oc
 from offcut import ops
-from offcut.core.expr import Select, walk
-from offcut.core.program import Store, Tile, expressions
-from offcut.core.program import walk as statements
+from offcut.ir import Select, Store, Tile, expressions, walk
+from offcut.ir import walk as statements
 
 CHANNELS = 37  # two registers of 16 lanes, and some lanes of a third
 b, h, w = (oc.dim(name, max=512) for name in "bhw")

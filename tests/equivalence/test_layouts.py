@@ -14,12 +14,13 @@ import pytest
 from offcut import ops
 from offcut.backends.host import arrays as host
 from offcut.core import index as ix
-from offcut.core.expr import Binary, variables
-from offcut.graph import Builder, Model, Ref, compiled, interpreted
+from offcut.core.expr import variables
 from offcut.graph.programs import PROGRAMS
 from offcut.graph.views import VIEWS
+from offcut.ir import Binary
 from tests.agree import agree, of_peer
 from tests.compiled import Array
+from tests.facade import Builder, Model, Ref, compiled, interpreted
 from tests.guarded import LAYOUTS, Memory
 from tests.operator_cases import CASES, SIZES, Case, Input
 

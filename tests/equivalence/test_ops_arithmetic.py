@@ -12,7 +12,7 @@ from operators import EDGES, integers, specials, wide, within
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.dtypes import FLOATS, INTEGERS, UNSIGNED, numpy_dtype
+from tests.facade import FLOATS, INTEGERS, UNSIGNED, numpy_dtype
 
 Reference = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import INTEGERS, numpy_dtype
+from tests.facade import INTEGERS, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 b, m, n = (oc.dim(name, max=4096) for name in "bmn")

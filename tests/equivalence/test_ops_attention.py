@@ -14,8 +14,8 @@ from scipy import special
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
 from tests.agree import agree
+from tests.facade import numpy_dtype
 
 LENGTHS = edge_sizes(16)
 WIDTH = 8

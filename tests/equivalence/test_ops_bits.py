@@ -9,7 +9,7 @@ from operators import EDGES, integers, specials
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import INTEGERS, numpy_dtype
+from tests.facade import INTEGERS, numpy_dtype
 
 OF_TWO = {
     ops.bitwise_and: np.bitwise_and,

@@ -12,7 +12,7 @@ from operators import EDGES, integers, specials
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.dtypes import DTYPES, FLOATS, numpy_dtype
+from tests.facade import DTYPES, FLOATS, numpy_dtype
 
 COMPARISONS: dict[Callable[..., Tensor], Callable[..., Any]] = {
     ops.less: np.less,

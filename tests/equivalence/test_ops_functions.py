@@ -13,8 +13,8 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
 from offcut.core.interpret.values import converted
+from tests.facade import FLOATS, INTEGERS, numpy_dtype
 
 Case = tuple[Callable[[Tensor], Tensor], Callable[[Array], Any], float]
 

@@ -20,18 +20,12 @@ from operators import specials, within
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.dtypes import (
-    DTYPES,
-    FLOATS,
-    HALVES,
-    INTEGERS,
-    NUMBERS,
-    numpy_dtype,
-)
+from offcut.core.dtypes import HALVES
 from offcut.describe import functions
 from offcut.describe.value import Value
 from offcut.ops import elementwise
 from offcut.ops.elementwise import activation, quantization
+from tests.facade import DTYPES, FLOATS, INTEGERS, NUMBERS, numpy_dtype
 
 TARGETS = ("cpu", "interpret")
 

@@ -9,7 +9,7 @@ from operators import Operator
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
+from tests.facade import numpy_dtype
 
 s = oc.dim("s", max=4096)
 

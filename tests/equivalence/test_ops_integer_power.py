@@ -8,7 +8,7 @@ from operators import Operator, integers, specials
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import INTEGERS
+from tests.facade import INTEGERS
 
 n, m = oc.dim("n"), oc.dim("m")
 

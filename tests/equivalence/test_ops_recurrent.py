@@ -12,7 +12,7 @@ from recurrences import cell, sigmoid
 
 import offcut as oc
 from offcut import ops
-from offcut.core.program import Tile, walk
+from offcut.ir import Tile, walk
 from tests.agree import agree, computed
 
 WIDTH = 20

@@ -13,10 +13,10 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
 from offcut.ops.programs.accumulating import FEW
 from offcut.ops.reductions.scan import BLOCK
 from tests.agree import agree
+from tests.facade import numpy_dtype
 
 b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
 

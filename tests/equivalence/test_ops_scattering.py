@@ -11,8 +11,8 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import numpy_dtype
 from offcut.errors import CallError
+from tests.facade import numpy_dtype
 
 b, m, n = (oc.dim(name, max=512) for name in "bmn")
 SIZES = [(1, 0), (1, 1), (15, 3), (17, 17), (16, 53)]

@@ -13,7 +13,8 @@ from operators import Operator, integers
 
 import offcut as oc
 from offcut import ops
-from offcut.core.dtypes import INDEX_DTYPES, UNSIGNED, numpy_dtype
+from offcut.core.dtypes import INDEX_DTYPES
+from tests.facade import UNSIGNED, numpy_dtype
 
 LENGTHS = edge_sizes(16)
 LAST = 2**31 - 1

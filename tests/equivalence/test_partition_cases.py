@@ -11,8 +11,8 @@ from partition_cases import CASES, Array, Case, Sizes, measured
 from polybench import unsolved
 
 import offcut as oc
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Kind
+from offcut.ir import Kind
+from tests.facade import evaluate
 
 AT = [(name, sizes) for name, case in CASES.items() for sizes in case.sizes]
 

@@ -15,8 +15,8 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.dtypes import NUMBERS, numpy_dtype
 from tests.agree import agree, computed
+from tests.facade import NUMBERS, numpy_dtype
 
 m, n = oc.dim("m", max=4096), oc.dim("n", max=4096)
 X, Y = oc.placeholder((m, n), name="X"), oc.placeholder((m, n), name="Y")

@@ -8,11 +8,11 @@ from compiled import build
 from numpy.lib.stride_tricks import as_strided
 
 import offcut as oc
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import Argument, Extent, Relation
 from offcut.backends.host.binding import bind
-from offcut.core.program import Size
 from offcut.errors import CallError
-from offcut.graph import Builder, compiled
+from offcut.ir import Size
+from tests.facade import Builder, Signature, compiled
 
 F32 = "float32"
 N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))

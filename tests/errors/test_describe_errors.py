@@ -14,7 +14,7 @@ import pytest
 import sympy
 
 import offcut as oc
-from offcut.core.sizes import assume, dim
+from offcut import assume, dim
 from offcut.describe.computation import computation
 from offcut.errors import DescribeError
 

@@ -7,7 +7,7 @@ import pytest
 import offcut as oc
 from offcut import parse
 from offcut.errors import PartitionError
-from offcut.proof.equivalence import check_equal
+from tests.facade import check_equal
 
 HEAD = """program mm
 size n in 0:100

@@ -13,9 +13,8 @@ from compiled import contraction
 from foreign import Own, product
 
 import offcut as oc
-from offcut import Tensor
+from offcut import Microkernel, Tensor
 from offcut.backends.cpu.external import verification
-from offcut.describe.microkernel import Microkernel
 from offcut.search.children import Ended, Ending
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from offcut.cli import app
-from offcut.search import Outcome, Record, Records
+from offcut import Outcome, Record, Records
+from tests.facade import app
 
 GRAM = """\
 program gram

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from offcut.errors import CallError, DescribeError, ParseError
-from offcut.graph import Bound, Builder, Ref, compiled, interpreted, parse_graph
 from offcut.graph.substitution.substitute import substituted
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Ref, compiled, interpreted, parse_graph
 
 TEXT = """\
 graph g

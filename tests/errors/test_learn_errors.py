@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
-from offcut.costmodel.learned import Pair, Rows, columns, learned, library
+from offcut.costmodel.learned import columns, learned, library
 from offcut.errors import OffcutError, TargetError
 from offcut.tuning.learning.learn import learn
+from tests.facade import Pair, Rows, app
 
 
 def refusal(act: Callable[[], object]) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.costmodel import load, shipped
 from offcut.costmodel.description import features_of
 from offcut.costmodel.plausible import linux_features
 from offcut.errors import TargetError
+from tests.facade import load_machine, shipped
 
 LIKE = 'name = "mine"\nlike = "cascade-lake"\n'
 ENGINE = 'name = "mine"\ntitle = "so"\narchitecture = "so"\n[engine]\ncount = 1\nhertz = 1e8\nsource = "so"\n'
@@ -265,7 +265,7 @@ def test_numbers_of_no_machine_are_rejected_at_their_line(name: str, tmp_path: P
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(TargetError) as rejected:
-        load(path)
+        load_machine(path)
     assert str(rejected.value) == (
         f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
         + "".join(f"\n  help     {one}" for one in help)
@@ -278,7 +278,7 @@ def test_a_file_is_refused_at_its_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(TargetError) as refused:
-        load(path)
+        load_machine(path)
     assert str(refused.value) == (
         f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
     )
@@ -288,7 +288,7 @@ def test_what_is_no_toml_is_refused_with_what_its_parser_says(tmp_path: Path) ->
     path = tmp_path / "mine.toml"
     path.write_text("[core\n")
     with pytest.raises(TargetError) as refused:
-        load(path)
+        load_machine(path)
     first, at, because = str(refused.value).splitlines()
     assert first == "target: cannot read the machine mine.toml"
     assert at == f"  at       {path}"
@@ -300,7 +300,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: 
     path = tmp_path / "mine.toml"
     for because in ("No such file or directory", "it is no text in UTF-8"):
         with pytest.raises(TargetError) as refused:
-            load(path)
+            load_machine(path)
         assert str(refused.value) == (
             "target: cannot read the machine mine.toml\n"
             f"  at       {path}\n"
@@ -313,7 +313,7 @@ def test_a_file_that_is_not_there_and_one_that_is_no_text_are_refused(tmp_path: 
 
 def test_a_name_that_is_not_shipped_is_refused_with_those_that_are() -> None:
     with pytest.raises(TargetError) as refused:
-        load("zen9")
+        load_machine("zen9")
     assert str(refused.value) == (
         "target: cannot plan for machine='zen9'\n"
         "  because  no description that is shipped has that name\n"
@@ -342,7 +342,7 @@ def test_a_machine_that_is_no_processor_is_not_planned_for_as_one(name: str) -> 
         str(refused.value)
         == f"""\
 target: cannot plan for machine='{name}'
-  because  {load(name).title} is no processor: its description has no [core]
+  because  {load_machine(name).title} is no processor: its description has no [core]
   help     oc.target("cpu", machine="cascade-lake")"""
     )
     with pytest.raises(oc.TargetError, match=f"cannot interpret for machine='{name}'"):

@@ -14,13 +14,14 @@ from conftest import EQUAL, proved
 
 import offcut
 import offcut as oc
-from offcut.core.sizes import assume, dim
+from offcut import Partition, assume, dim
 from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.describe.value import Value
 from offcut.errors import CallError, OffcutError, PartitionError, TargetError
-from offcut.partition import CUT, EXACT, STRATEGIES, Partition, cut
+from offcut.partition import EXACT, cut
 from tests.agree import nearly
+from tests.facade import CUT, STRATEGIES
 
 n, m, odd = dim("n", max=64), dim("m", max=64), dim("odd", min=3, max=65)
 A = oc.placeholder((n, 12), name="A")

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
 from offcut.errors import OffcutError
 from offcut.search.pool import Pool, connected, pool_of
 from offcut.search.pool.worker import serve
+from tests.facade import app
 from tests.workers import certificates_in
 
 NO_ADDRESS = {

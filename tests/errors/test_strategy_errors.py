@@ -10,8 +10,9 @@ import pytest
 from conftest import EQUAL, proved
 
 import offcut as oc
+from offcut import Take, TiledAxis
 from offcut.partition import segments, strategy_named
-from offcut.partition.strategies.tiled_axis import EXTENT, Take, TiledAxis
+from offcut.partition.strategies.tiled_axis import EXTENT
 
 n = oc.dim("n", max=4096)
 A = oc.placeholder((n, 5), "float64", name="A")

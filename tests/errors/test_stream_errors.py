@@ -27,10 +27,10 @@ from offcut.backends.accelerator.isa.encoding import decode, encode
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.simulator import simulate, timed
 from offcut.backends.accelerator.spec import Spec
-from offcut.costmodel import load
 from offcut.errors import OffcutError, StreamError
+from tests.facade import load_machine
 
-VTA, GEMMINI = (Spec.of(load(name)) for name in ("vta", "gemmini"))
+VTA, GEMMINI = (Spec.of(load_machine(name)) for name in ("vta", "gemmini"))
 DRAM = {
     Place.INPUTS: np.zeros((4, 1, 16), np.int8),
     Place.OUTPUTS: np.zeros((4, 1, 16), np.int8),
@@ -171,14 +171,14 @@ simulate: cannot take None as a stream
         """\
 timed: cannot take 'vta' as the machine
   because  it is of type str, not Spec
-  help     Spec.of(load("vta")) is a description in numbers""",
+  help     Spec.of(load_machine("vta")) is a description in numbers""",
     ),
     "a name for its description": (
         lambda: Spec.of("vta"),  # type: ignore[arg-type]
         """\
 target: cannot plan for 'vta'
   because  it is of type str, not the description of a machine
-  help     Spec.of(load("vta"))""",
+  help     Spec.of(load_machine("vta"))""",
     ),
     "one instruction for several": (
         lambda: timed(Stream(Finish()), VTA),  # type: ignore[arg-type]

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.target import Planned, Target
-from offcut.costmodel import load
+from offcut import Target
+from offcut.backends.target import Planned
 from offcut.errors import TargetError
+from tests.facade import load_machine
 
 
 class Mine(Target):
     """Gives the first input back; ``over`` stands in the place of one of its methods."""
 
     name = "mine"
-    machine = load("avx2")
+    machine = load_machine("avx2")
 
     def __init__(self, **over: Any) -> None:
         for name, value in over.items():
@@ -30,7 +31,7 @@ class Mine(Target):
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return b"mine"
 
-    def load(self, lowered: Any, signature: Any, options: Any) -> Any:
+    def load_machine(self, lowered: Any, signature: Any, options: Any) -> Any:
         return lambda constants: lambda kernel, *inputs: inputs[0]
 
 
@@ -132,7 +133,7 @@ def test_a_target_that_gives_what_is_asked_for_is_used() -> None:
 def test_a_method_may_be_static() -> None:
     class Static(Mine):
         @staticmethod
-        def load(lowered: bytes, signature: Any, options: Any) -> Any:
+        def load_machine(lowered: bytes, signature: Any, options: Any) -> Any:
             return lambda constants: lambda kernel, *inputs: inputs[0]
 
     x = np.ones((2, 4), "float32")

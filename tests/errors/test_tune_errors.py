@@ -12,7 +12,7 @@ import pytest
 import offcut as oc
 from offcut.errors import DescribeError, OffcutError
 from offcut.tuning.distribution import read_sizes
-from offcut.tuning.problem import Limits
+from tests.facade import Limits
 
 n, m = oc.dim("n", min=2, max=512, multiple_of=2), oc.dim("m", min=1, max=64)
 A = oc.placeholder((n, 8), name="A")

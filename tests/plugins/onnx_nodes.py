@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from offcut.errors import OffcutError
-from offcut.graph import compiled, interpreted
 from offcut.plugins.onnx.importing import Imported, imported
 from tests.agree import Exact, agree, epsilon, wide
+from tests.facade import compiled, interpreted
 
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "onnx-nodes.md"
 

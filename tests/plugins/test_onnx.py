@@ -16,9 +16,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import offcut as oc
-from offcut.graph import interpreted
 from offcut.plugins.onnx import OnnxModel
 from tests.agree import agree, computed, of_peer
+from tests.facade import interpreted
 
 HEAD = '<ir_version: 9, opset_import: ["" : {opset}]> '
 

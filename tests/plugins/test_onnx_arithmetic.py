@@ -23,10 +23,9 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import offcut as oc
-from offcut.core.dtypes import FLOATS, INTEGERS, numpy_dtype
-from offcut.graph import interpreted
 from offcut.plugins.onnx.importing import imported
 from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE
+from tests.facade import FLOATS, INTEGERS, interpreted, numpy_dtype
 
 SIGNED = tuple(dtype for dtype in INTEGERS if not dtype.startswith("u"))
 UNSIGNED = tuple(dtype for dtype in INTEGERS if dtype.startswith("u"))

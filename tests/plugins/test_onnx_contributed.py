@@ -15,9 +15,9 @@ import onnxruntime
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.graph import interpreted
 from offcut.plugins.onnx.importing import imported
 from tests.agree import agree, of_peer
+from tests.facade import interpreted
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> '
 SCALES: dict[str, Any] = {

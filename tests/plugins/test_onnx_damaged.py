@@ -16,9 +16,9 @@ import onnx
 from onnx import numpy_helper
 
 import offcut as oc
-from offcut.graph import interpreted
 from offcut.plugins.onnx.importing import imported
 from tests.agree import agree, computed
+from tests.facade import interpreted
 
 HEAD = '<ir_version: 9, opset_import: ["" : 17]> '
 BIAS = "g (float[n, 4] x) => (float[n, 4] y) { y = Add (x, w) }"

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("onnx", reason="the extra onnx is not installed")
 
 from offcut import DescribeError
-from offcut.core.expr import Var
-from offcut.core.text.printer import format_expr
+from offcut.ir import Var
 from offcut.plugins.onnx.making.facts import INT_MAX, SizeFacts
+from tests.facade import format_expr
 
 ORIGINS = {"n": ("n", 1), "h_2": ("h", 2), "w": ("w", 1)}
 """The sizes of a graph; h_2 is half of the h of the file."""

@@ -16,9 +16,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 from conftest import slow
 
 from offcut.backends.host import arrays as host
-from offcut.core.dtypes import DTYPES
-from offcut.graph import Model, compiled
 from offcut.plugins.onnx.importing import Imported
+from tests.facade import DTYPES, Model, compiled
 from tests.guarded import Memory
 from tests.plugins import onnx_nodes
 from tests.plugins.onnx_nodes import FAILED, cases, outcome

@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 import onnx
 
 import offcut as oc
-from offcut.core.dtypes import DTYPES
+from tests.facade import DTYPES
 
 HEAD = '<ir_version: 9, opset_import: ["" : 20]> '
 RELU = HEAD + "g (float[n, 4] x) => (float[n, 4] y) { y = Relu (x) }"

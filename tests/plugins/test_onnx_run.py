@@ -12,8 +12,8 @@ pytest.importorskip("onnx", reason="the extra onnx is not installed")
 import onnx
 from typer.testing import CliRunner
 
-from offcut.cli import app
 from tests.agree import agree, of_peer
+from tests.facade import app
 
 MODEL = """<ir_version: 9, opset_import: ["" : 20]>
 g (float[batch, 4] x, int64[batch] k) => (float[batch, 4] y, int64[batch] m) { y = Relu (x)  m = Identity (k) }"""

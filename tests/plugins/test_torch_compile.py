@@ -17,11 +17,11 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.utils import counters
 
 from offcut.errors import CallError, DescribeError, InternalError, TargetError
-from offcut.graph import Model
 from offcut.plugins import torch as plugin
 from offcut.plugins.torch import program as plugin_program
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.table import TABLE
+from tests.facade import Model
 from tests.plugins.torch_models import (
     Bessel,
     Eighths,

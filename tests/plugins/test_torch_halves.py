@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 
 from offcut import ops
-from offcut.graph import Builder
 from offcut.graph.views import VIEWS
 from offcut.plugins.torch import rules
 from offcut.plugins.torch.halves import UNROUNDED
 from offcut.plugins.torch.table import ROUND_EACH, TABLE
 from offcut.plugins.torch.translation import Translation
 from tests.agree import agree
+from tests.facade import Builder
 from tests.plugins.torch_models import as_array
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

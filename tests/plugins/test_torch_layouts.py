@@ -21,9 +21,9 @@ from torch.utils import _pytree as pytree
 
 from offcut.backends.host import arrays as host
 from offcut.errors import OffcutError
-from offcut.graph import Model
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.table import TABLE
+from tests.facade import Model
 from tests.guarded import Memory
 from tests.plugins.torch_models import like
 

@@ -15,8 +15,8 @@ from conftest import slow
 from torch import nn
 
 import offcut as oc
-from offcut.graph import interpreted
 from tests.agree import agree, of_peer
+from tests.facade import interpreted
 from tests.plugins.torch_models import like, wide
 
 Results = tuple[torch.Tensor, ...]

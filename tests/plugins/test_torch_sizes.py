@@ -17,13 +17,12 @@ from torch._subclasses.fake_impls import get_fast_op_impls
 from torch.utils._sympy import functions as sf
 
 import offcut as oc
-from offcut.core.interpret.values import evaluate
-from offcut.core.text.expressions import parse_expr
 from offcut.graph.sizes.extents import normal
 from offcut.plugins.torch import programs
 from offcut.plugins.torch.facts import equalities
 from offcut.plugins.torch.left import Left
 from offcut.plugins.torch.sizes import canonical, extent_of
+from tests.facade import evaluate, parse_expr
 from tests.plugins.torch_models import held, like, mlp
 
 SHAPES = [(3, 5), (1, 2), (2, 1), (7, 4)]

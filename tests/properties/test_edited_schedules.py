@@ -13,8 +13,8 @@ import pytest
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.partition import STRATEGIES
 from tests.agree import agree
+from tests.facade import STRATEGIES
 
 n, b = oc.dim("n", max=64), oc.dim("b", max=5)
 SIZES = (0, 1, 5, 16, 33)

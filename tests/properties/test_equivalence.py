@@ -17,29 +17,16 @@ import pytest
 from conftest import slow
 
 import offcut as oc
-from offcut import parse
+from offcut import Program, dim, parse
 from offcut.core import index as ix
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Binary, Compare, Expr, Load, rewrite
+from offcut.core.expr import rewrite
 from offcut.core.interpret.interpreter import run
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import (
-    Alloc,
-    For,
-    If,
-    Kind,
-    Let,
-    Program,
-    Stmt,
-    Store,
-    Tile,
-)
-from offcut.core.sizes import dim
 from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import CallError, InternalError, PartitionError
+from offcut.ir import Alloc, Binary, Compare, Expr, For, If, Kind, Let, Load, Stmt, Store, Tile
 from offcut.partition import cut
-from offcut.proof.equivalence import check_equal
+from tests.facade import check_equal, evaluate, numpy_dtype
 
 SIZES = (0, 1, 2, 3, 4, 5, 7, 9)
 MOST_MUTANTS = 24

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut import parse
-from offcut.core.program import Tile, walk
-from offcut.core.sizes import dim
+from offcut import dim, parse
 from offcut.describe.computation import computation
+from offcut.ir import Tile, walk
 from offcut.partition import cut
 
 REDUCED = ["guard", "cut", "mask", "pad", "ladder", "balance", "even", "residue", "version"]

@@ -19,21 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut import parse
+from offcut import Program, dim, parse
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Var, substitute
 from offcut.core.interpret.interpreter import run
-from offcut.core.program import For, If, Program, Size, Stmt, Tile, walk
-from offcut.core.sizes import dim
-from offcut.describe.computation import Computation, computation
+from offcut.describe.computation import computation
 from offcut.describe.source import source
 from offcut.errors import OffcutError, PartitionError
+from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
 from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, cut, cut_group
 from offcut.polyhedral import Space
-from offcut.proof import check_equal
 from offcut.proof.by_axis.coverage import check_line
 from offcut.proof.by_axis.decision import decide
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
+from tests.facade import Computation, check_equal, substitute
 
 TILE = 3
 COLUMNS = 21

@@ -17,29 +17,30 @@ import pytest
 from conftest import edge_sizes
 
 import offcut as oc
-from offcut import parse
+from offcut import Partition, Program, dim, parse
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Load, Var
 from offcut.core.interpret.interpreter import run
-from offcut.core.program import (
+from offcut.core.text.printer import format_stmt
+from offcut.describe.computation import Stage, StageAxis, computation
+from offcut.describe.source import source
+from offcut.errors import InternalError, PartitionError
+from offcut.ir import (
     Buffer,
     Choose,
+    Compare,
+    Expr,
     For,
     If,
     Kind,
     Let,
-    Program,
+    Load,
     Stmt,
     Store,
     Tile,
+    Var,
 )
-from offcut.core.sizes import dim
-from offcut.core.text.printer import format_stmt
-from offcut.describe.computation import Computation, Stage, StageAxis, computation
-from offcut.describe.source import source
-from offcut.errors import InternalError, PartitionError
-from offcut.partition import BALANCE, LADDER, MIX, STRATEGIES, Partition, Strategy, check_axis, cut
-from offcut.proof import check_equal
+from offcut.partition import BALANCE, LADDER, MIX, check_axis, cut
+from tests.facade import STRATEGIES, Computation, Strategy, check_equal
 
 TILE = 3
 

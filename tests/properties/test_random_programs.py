@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut.core.program import For, Program, Store, walk
+from offcut import Partition, Program
 from offcut.errors import OffcutError
-from offcut.partition import Partition, Piece
+from offcut.ir import For, Store, walk
+from offcut.partition import Piece
 
 Array = npt.NDArray[np.int32]
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import offcut as oc
+from offcut import Program
 from offcut.core import expr as e
-from offcut.core.program import For, If, Program, Stmt, Store
+from offcut.ir import For, If, Stmt, Store
 from offcut.partition.separate import separate
 
 SIZES = ((0, 0), (0, 1), (1, 0), (1, 3), (3, 2), (2, 5), (4, 7), (9, 0), (10, 11), (13, 6))

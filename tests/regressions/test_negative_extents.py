@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.host.in_turn import WORKSPACE
-from offcut.kernel import Kernel
+from offcut import Kernel
+from tests.facade import WORKSPACE
 
 _PANELS = 64 * 32  # bytes of the kernel in panels: 16 channels as 64 rows, 24 columns as 32
 

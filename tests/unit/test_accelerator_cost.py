@@ -13,23 +13,19 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut import ops
+from offcut import Cost, Kernel, Schedule, ops
 from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import predicted
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.simulator import Run
 from offcut.backends.accelerator.target import Accelerator
-from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Planned
-from offcut.core.expr import real
-from offcut.core.interpret.values import evaluate
 from offcut.core.sizes import Dim
-from offcut.costmodel import Cost, Formulas
-from offcut.kernel import Kernel
-from offcut.schedule import Schedule
+from offcut.costmodel import Formulas
 from tests.agree import nearly
 from tests.backends.accelerator.machines import shipped, without_threads
 from tests.conftest import slow
+from tests.facade import Request, evaluate, real, requested
 
 # Input rows, channels, results, window, stride: layers of ResNet-18.
 LAYERS = {

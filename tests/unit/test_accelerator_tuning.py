@@ -6,10 +6,10 @@ from random import Random
 import numpy as np
 
 import offcut as oc
-from offcut import ops
-from offcut.backends.requested import requested
+from offcut import Outcome, Records, ops
 from offcut.backends.target import DEFAULT
-from offcut.search import Choices, Outcome, Records
+from offcut.search import Choices
+from tests.facade import requested
 
 n = oc.dim("n", min=1, max=64)
 X = oc.placeholder((n, 64), "int8", name="X")

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.program import Program
+from offcut import Program, Schedule
 from offcut.costmodel.nests import standing
-from offcut.schedule import Schedule
 from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import loop_prices, seconds_of_loops
-from offcut.tuning.problem import Problem
+from tests.facade import Problem
 
 STENCIL = """\
 program jacobi

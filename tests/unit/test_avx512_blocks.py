@@ -15,10 +15,10 @@ from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import avx512_blocks, bf16_dots, fma
 from offcut.backends.cpu.microkernels.avx512_blocks import FMA, Block
 from offcut.backends.cpu.microkernels.family import Variant
-from offcut.costmodel import load
+from tests.facade import load_machine
 from tests.x86 import Machine
 
-ZEN4 = isa.described(load("zen4"))
+ZEN4 = isa.described(load_machine("zen4"))
 VARIANTS = [
     Variant(unit, panels, even, turns)
     for unit, panels, even in product((True, False), repeat=3)
@@ -166,7 +166,7 @@ def test_pairs_of_bfloat16_are_multiplied_and_an_odd_one_by_itself(
 def test_every_machine_of_ours_with_avx512_takes_them(name: str) -> None:
     if not llvm.get_process_triple().startswith("x86_64"):
         pytest.skip("this process has no assembler of x86-64")
-    assert avx512_blocks.are_for(isa.described(load(name)))
+    assert avx512_blocks.are_for(isa.described(load_machine(name)))
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=lambda variant: variant.suffix)

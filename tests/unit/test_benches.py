@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut
-from offcut.cli import app
+from tests.facade import app
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Kernel
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.policy import without_blocks
-from offcut.core.program import For, If
-from offcut.core.text.printer import format_expr
-from offcut.kernel import Kernel
+from offcut.ir import For, If
 from offcut.proof import NOT_TOLD
 from tests.agree import agree, nearly
 from tests.compiled import floats, same_bits
+from tests.facade import format_expr
 
 ROWS = [0, 1, 3, 4, 5, 12, 17]
 

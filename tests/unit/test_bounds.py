@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import offcut as oc
-from offcut.core.program import Let, walk
+from offcut.ir import Let, walk
 from offcut.polyhedral import accesses_outside, unbounded
 from offcut.polyhedral.affine import Space
 

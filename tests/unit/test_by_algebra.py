@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.core.expr import Const
 from offcut.describe.computation import computation
 from offcut.errors import OffcutError
-from offcut.graph import parse_graph, rule
+from offcut.graph import rule
 from offcut.graph.substitution.described import NotDescribed, computation_of
+from offcut.ir import Const
 from offcut.polyhedral import Facts, Space
 from offcut.proof.by_algebra import NotShown, show_equal
 from offcut.proof.by_algebra.elements import Elements
 from offcut.proof.by_algebra.terms import coordinates
+from tests.facade import parse_graph
 
 HEAD = """\
 graph pair

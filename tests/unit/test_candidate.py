@@ -13,18 +13,17 @@ import pytest
 from planted_target import SLOW, Planted
 
 import offcut as oc
+from offcut import Outcome, Records, Schedule
 from offcut.backends.host.scratch import PAGE
-from offcut.backends.requested import requested, stand_ins
 from offcut.errors import BusyError, OffcutError, TargetError
 from offcut.kernel import kernel_of
-from offcut.schedule import Schedule
-from offcut.search import Outcome, Records
-from offcut.tuning.measuring.candidate import Bench, Limits, Measured, Problem, Time, measured
+from offcut.tuning.measuring.candidate import Bench, measured
 from offcut.tuning.measuring.interleaved import rankable
 from offcut.tuning.measuring.operands import Operands
 from offcut.tuning.measuring.placing import placed
 from offcut.tuning.measuring.reference import expected, promoted
 from tests.agree import nearly
+from tests.facade import Limits, Measured, Problem, Time, requested, stand_ins
 
 QUICK = Limits(patience=60.0, memory=1 << 30, budget=0.02, noise=math.inf)
 SIZES = (({"n": 7}, 2.0), ({"n": 33}, 1.0))

@@ -4,11 +4,12 @@ from random import Random
 
 import pytest
 
+from offcut import Schedule
 from offcut.errors import DescribeError
-from offcut.schedule import Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
-from offcut.search.explorers import Explorer, Seen, explorer_named
+from offcut.search.explorers import Explorer
+from tests.facade import Seen, explorer_named
 
 ROWS, COLUMNS = (1, 2, 4, 8, 16), (16, 32, 64)
 

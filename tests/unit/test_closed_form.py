@@ -15,20 +15,35 @@ from conftest import slow
 from polybench import KERNELS
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
+from offcut import Cost, Program
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, Logic, Select, Var
-from offcut.core.expr import walk as nodes
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Store, Tile
 from offcut.core.ranges import Known, Range
-from offcut.costmodel import Cost, Formulas, Hardware, Level, cost, formulas, load
+from offcut.costmodel import Formulas, Hardware, Level, cost, formulas
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.operations import operations
 from offcut.costmodel.closed.summation import NoClosedForm, summed
+from offcut.ir import (
+    Alloc,
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    For,
+    If,
+    Let,
+    Load,
+    Logic,
+    Select,
+    Stmt,
+    Store,
+    Tile,
+    Var,
+)
+from offcut.ir import walk as nodes
 from tests.agree import nearly
+from tests.facade import evaluate, load_machine, requested, stand_ins
 
 WAYS = 8
 i, n, m = Var("i"), Var("n"), Var("m")
@@ -117,7 +132,7 @@ def test_a_sum_without_a_closed_form_is_written_out_where_it_is_short() -> None:
 
 def hardware(machine: str = "avx2", caches: tuple[int, ...] = ()) -> Hardware:
     """A machine whose plain loops run one by one, and whose caches have these capacities."""
-    described = load(machine)
+    described = load_machine(machine)
     sizes = caches or tuple(memory.bytes for memory in described.memory)
     assert hasattr(described, "with_memory")
     for level, size in enumerate(sizes):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from offcut.core.conditions import all_of, conjuncts, negated
-from offcut.core.expr import Const, Load, Logic
-from offcut.core.text.expressions import parse_expr
-from offcut.core.text.printer import format_expr
+from offcut.ir import Const, Load, Logic
+from tests.facade import format_expr, parse_expr
 
 
 def test_conditions_joined_by_and_are_taken_apart() -> None:

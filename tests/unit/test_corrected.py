@@ -17,19 +17,28 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.costmodel.learned import FEATURES, Pair, Settings, described, learned, library
+from offcut import Outcome, Records, Schedule
+from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
 from offcut.errors import DescribeError, OffcutError
-from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Price, Records, Refitted, Space, Times
-from offcut.search.explorers import Seen, explorer_named
+from offcut.search import Price, Refitted, Times
 from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
 from offcut.tuning.learning.training import training_set
 from offcut.tuning.pricing.predicting import key_of
 from offcut.tuning.pricing.prices import model_path, price_named
-from offcut.tuning.problem import Limits, Measured, Problem, Time
 from tests import planted_times as planted
 from tests.agree import nearly
+from tests.facade import (
+    Expected,
+    Limits,
+    Measured,
+    Pair,
+    Problem,
+    Seen,
+    Space,
+    Time,
+    explorer_named,
+)
 
 needs_xgboost = pytest.mark.skipif(not library.there(), reason=library.ABSENT)
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.costmodel import Cost, Formulas
+from offcut import Cost, Kernel
+from offcut.costmodel import Formulas
 from offcut.costmodel.closed.shown.fitted import near, terms_of
 from offcut.costmodel.closed.shown.sampled import Sampled
-from offcut.kernel import Kernel
 from tests.agree import nearly
 
 N = oc.dim("n", min=1, max=200)

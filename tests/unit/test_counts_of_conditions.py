@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 import offcut as oc
-from offcut.core.interpret.values import evaluate
 from offcut.costmodel.closed import added
+from tests.facade import evaluate
 
 HEAD = """program p
 size n in 0:5000

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
+from tests.facade import app
 
 GEMM = """\
 program gemm

@@ -6,7 +6,7 @@ import pytest
 from examples.images.__main__ import LEAST_FILLED
 from examples.images.network import Weights, drawn, graph
 from examples.images.reference import scores
-from offcut.graph import Model, compiled
+from tests.facade import Model, compiled
 
 
 @pytest.fixture(scope="module")

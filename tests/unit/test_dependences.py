@@ -8,8 +8,9 @@ import pytest
 
 from offcut import parse
 from offcut.core.memo import forget
-from offcut.polyhedral import at_most_operations, carried_by, dependences
+from offcut.polyhedral import at_most_operations, carried_by
 from offcut.polyhedral.limit import operations
+from tests.facade import dependences
 
 HEAD = """\
 size n in 0:100

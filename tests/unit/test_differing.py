@@ -13,13 +13,10 @@ from conftest import slow
 
 import offcut as oc
 import offcut.ir as ir
-from offcut import ops
-from offcut.backends.target import Options
-from offcut.core.dtypes import numpy_dtype
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Kind, Program
-from offcut.proof.by_instances.differing import difference
+from offcut import Program, ops
+from offcut.ir import Kind
 from offcut.proof.by_instances.pairing import NOT_TOLD
+from tests.facade import Options, difference, evaluate, numpy_dtype
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 CASCADE_LAKE = oc.target("cpu", machine="cascade-lake")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import offcut as oc
-from offcut.backends.requested import requested
 from offcut.tuning.distribution import POINTS, distribution, read_sizes
 from tests.agree import nearly
+from tests.facade import requested
 
 n, m = oc.dim("n", min=1, max=4096), oc.dim("m", min=8, max=4096, multiple_of=8)
 

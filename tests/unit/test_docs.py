@@ -12,7 +12,7 @@ import pytest
 
 import offcut as oc
 from examples.sentences import weights
-from offcut.partition import STRATEGIES
+from tests.facade import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
-from offcut.schedule import Schedule
-from offcut.search import Outcome, Record
+from offcut import Outcome, Record, Schedule
 from offcut.tuning.drift import Anchor
 from offcut.tuning.measuring.interleaved import rankable
-from offcut.tuning.problem import Limits, Measured, Time
 from tests.agree import nearly
+from tests.facade import Limits, Measured, Time
 
 SCHEDULE = Schedule("C", ())
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.dtypes import DTYPES, dtype_named, numpy_dtype
-from offcut.graph import Builder
+from offcut.core.dtypes import dtype_named
+from tests.facade import DTYPES, Builder, numpy_dtype
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -8,15 +8,14 @@ from dataclasses import replace
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Var
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Size
+from offcut.ir import Compare, Expr, Size, Var
 from offcut.partition.strategies.axis_proof import _owned, _run
 from offcut.partition.strategies.catalog import segments, strategy_named
 from offcut.polyhedral import Space
 from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import Strip, X
+from tests.facade import evaluate
 
 EXTENT = Var("e")
 SIZES = (Size("e"),)

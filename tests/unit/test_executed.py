@@ -12,18 +12,18 @@ import pytest
 from conftest import slow
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
+from offcut import Cost, Program
 from offcut.core.interpret.interpreter import _Machine, poisoned
-from offcut.core.interpret.values import evaluate, lane_of
-from offcut.core.program import Form, Program, Store, Tile, walk
+from offcut.core.interpret.values import lane_of
 from offcut.core.tile_limits import limits
-from offcut.costmodel import Cost, Machine, processor
+from offcut.costmodel import Machine
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.operations import operations
-from offcut.partition import STRATEGIES
+from offcut.ir import Form, Store, Tile, walk
 from offcut.partition.strategies.catalog import strategy_named
 from tests.agree import nearly
+from tests.facade import STRATEGIES, evaluate, processor, requested, stand_ins
 
 MACHINES = ("zen5", "cascade-lake", "avx2", "neoverse-n1", "zen4", "sapphire-rapids")
 

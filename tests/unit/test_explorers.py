@@ -15,11 +15,12 @@ from random import Random
 
 import pytest
 
+from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
-from offcut.schedule import Schedule
-from offcut.search import Expected, Sizes, Space, Times
-from offcut.search.explorers import EXPLORERS, Explorer, Judge, Seen, explorer_named
+from offcut.search import Sizes, Times
+from offcut.search.explorers import EXPLORERS, Explorer, Judge
 from offcut.search.explorers.beam import grain
+from tests.facade import Expected, Seen, Space, explorer_named
 from tests.spaces import planted, space, with_planted
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import islpy as isl
 import pytest
 
-from offcut import parse
-from offcut.core.expr import Load
-from offcut.core.program import Program
+from offcut import Program, parse
 from offcut.errors import PartitionError
+from offcut.ir import Load
 from offcut.polyhedral.flow import Flows, Statement
 from offcut.polyhedral.orders import last_writes, time_depth, time_text
 from offcut.polyhedral.reading import read_statements

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 import offcut as oc
-from offcut.kernel import Kernel
+from offcut import Kernel
 from tests.agree import nearly
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.program import Alloc, Choose, For, Stmt, Tile, blocks
-from offcut.core.text.printer import format_expr
-from offcut.describe.computation import Computation, computation
+from offcut.describe.computation import computation
+from offcut.ir import Alloc, Choose, For, Stmt, Tile, blocks
 from offcut.partition import Shared, fused, turned, with_scratch, with_shared
 from tests.agree import agree
+from tests.facade import Computation, format_expr
 
 
 def described(*outputs: oc.Tensor) -> Computation:

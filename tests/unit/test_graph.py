@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from offcut.core.expr import Binary, Const, Var
-from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError, ParseError
-from offcut.graph import Bound, Builder, compiled, extents, interpreted, parse_graph
+from offcut.graph import extents
+from offcut.ir import Binary, Const, Size, Var
 from tests.agree import agree, of_peer
 from tests.compiled import floats
+from tests.facade import Bound, Builder, compiled, interpreted, parse_graph
 from tests.operators import near
 
 TEXT = """\

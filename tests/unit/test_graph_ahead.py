@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from offcut.backends.cpu.target import Cpu
 from offcut.errors import TargetError
-from offcut.graph import Bound, Builder, compiled, interpreted
 from offcut.graph.models.compiling.ahead import Ahead, Compilation, _waiting, helper_in_advance
 from tests.agree import agree, of_peer
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Cpu, compiled, interpreted
 from tests.graphs import arrays
 
 WIDTHS = (8, 12, 20, 24)

@@ -8,10 +8,10 @@ from math import inf
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Var
-from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import combined
 from offcut.graph.sizes.spread import of_floors
+from offcut.ir import Binary, Expr, Var
+from tests.facade import evaluate
 
 H = Var("h")
 

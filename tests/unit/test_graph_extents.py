@@ -5,12 +5,10 @@ import random
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Var
-from offcut.core.interpret.values import evaluate
-from offcut.core.text.expressions import parse_expr
-from offcut.core.text.printer import format_expr
 from offcut.graph.sizes import extents
 from offcut.graph.sizes.extents import normal
+from offcut.ir import Binary, Expr, Var
+from tests.facade import evaluate, format_expr, parse_expr
 
 SIZES = [{"n": n, "m": m} for n, m in ((0, 0), (1, 5), (4, 1), (7, 3), (12, 8), (13, 2), (29, 31))]
 

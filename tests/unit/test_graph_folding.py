@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from offcut.core.program import Kind
-from offcut.graph import Bound, Builder, compiled, interpreted
+from offcut.ir import Kind
 from tests.compiled import floats
+from tests.facade import Bound, Builder, compiled, interpreted
 from tests.graphs import arrays
 from tests.operators import near
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offcut.backends.cpu.target import Cpu
 from offcut.backends.host import cache
-from offcut.graph import Bound, Builder, compiled, interpreted
 from offcut.graph.models import model as models
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Cpu, compiled, interpreted
 from tests.graphs import arrays
 from tests.operators import near
 

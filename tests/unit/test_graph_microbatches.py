@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Tensor
 from offcut.core import index as ix
-from offcut.core.expr import Expr
-from offcut.costmodel import load
-from offcut.describe.tensor import Tensor
 from offcut.errors import InternalError
-from offcut.graph import Bound, Builder, Model, compiled, interpreted
 from offcut.graph.fusion.parallel import Coupling, parallel_axes
 from offcut.graph.models.batches.arena_plan import packed
 from offcut.graph.models.batches.microbatches import MicroBatches
 from offcut.graph.models.batches.parts import Part, Parts, parse_parts
 from offcut.graph.models.compiling.batch_strides import couplings
 from offcut.graph.sizes.extents import product
+from offcut.ir import Expr
+from tests.facade import Bound, Builder, Model, compiled, interpreted, load_machine
 from tests.graphs import arrays, drawn
 from tests.machines import host_with_memories_of
 from tests.operators import near
@@ -209,7 +208,7 @@ def running(model: Model, machine: Any = None, parts: Parts = True) -> Model:
     """The model as it would run on a machine with such memories."""
     batches = batches_of(model, parts)
     if machine is not None:
-        batches.machine = load(machine) if isinstance(machine, str) else machine
+        batches.machine = load_machine(machine) if isinstance(machine, str) else machine
     model._shared = model._shared._replace(batches=batches)
     return model
 
@@ -220,7 +219,7 @@ def chosen(model: Model, machine: Any, **sizes: int) -> tuple[Part, ...]:
 
 
 def test_images_that_no_cache_holds_run_a_few_at_a_time_and_others_at_once() -> None:
-    model, zen = images_model(512), load("zen4")
+    model, zen = images_model(512), load_machine("zen4")
     (part,) = chosen(model, zen, b=64, h=64, w=64)
     assert part.count in (1, 2)
     assert chosen(model, zen, b=1, h=64, w=64) == ()

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from offcut.core.dtypes import numpy_dtype
-from offcut.graph import Bound, Builder, Model, compiled, interpreted
-from offcut.schedule import Nest, Together
 from tests.agree import agree, of_peer
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Model, Nest, Together, compiled, interpreted, numpy_dtype
 from tests.graphs import arrays
 from tests.machines import host_with_memories_of
 

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary
-from offcut.core.program import Kind
 from offcut.describe.request import lent
 from offcut.errors import CallError, DescribeError
-from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted, parse_graph
+from offcut.ir import Binary, Kind
 from tests.agree import nearly
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Model, Ref, compiled, interpreted, parse_graph
 from tests.graphs import arrays, drawn
 from tests.operators import near
 

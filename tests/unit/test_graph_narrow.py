@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from offcut.graph import Bound, Builder, Model, compiled, interpreted
-from offcut.kernel import Kernel
+from offcut import Kernel
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Model, compiled, interpreted
 from tests.graphs import arrays
 from tests.operators import near
 
@@ -51,7 +51,7 @@ def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, strid
 
 
 def test_groups_that_fill_vectors_stay_products() -> None:
-    assert "@microkernel" in str(second(compiled(grouped(64, 16), threads=1)).loops)
+    assert "@cover(" in str(second(compiled(grouped(64, 16), threads=1)).loops)
 
 
 def test_other_images_change_nothing() -> None:

@@ -10,10 +10,10 @@ import pytest
 from conftest import slow
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary
 from offcut.errors import DescribeError, InternalError
-from offcut.graph import Bound, Builder, Model, Ref, compiled, interpreted
+from offcut.ir import Binary
 from tests.compiled import floats
+from tests.facade import Bound, Builder, Model, Ref, compiled, interpreted
 from tests.graphs import arrays
 from tests.operators import near
 

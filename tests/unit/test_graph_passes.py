@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from offcut.core.expr import Binary
-from offcut.graph import Bound, Builder, compiled, interpreted
 from offcut.graph.passes import (
     DEFAULT,
     drop_dead,
@@ -14,6 +12,8 @@ from offcut.graph.passes import (
     share_equal,
     sink_reshapes,
 )
+from offcut.ir import Binary
+from tests.facade import Bound, Builder, compiled, interpreted
 from tests.graphs import arrays, drawn
 from tests.operators import near
 

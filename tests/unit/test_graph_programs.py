@@ -11,9 +11,9 @@ from compiled import Array, floats
 
 import offcut as oc
 from offcut.core import index as ix
-from offcut.core.program import Tile, walk
-from offcut.graph import Builder, compiled, interpreted, parse_graph
+from offcut.ir import Tile, walk
 from tests.agree import agree, of_peer
+from tests.facade import Builder, compiled, interpreted, parse_graph
 
 WIDTH = 8
 ELMAN = oc.parse("""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from offcut.graph import Builder, Ref, compiled, interpreted
 from offcut.graph.special import gamma, inverses, tails
 from tests.agree import agree
+from tests.facade import Builder, Ref, compiled, interpreted
 
 FORMULAS: dict[str, tuple[Callable[..., Ref], Callable[[Any], Any]]] = {
     "the rest of the error function": (tails.complementary_error, special.erfc),

@@ -10,8 +10,8 @@ import pytest
 from offcut.backends.interpret.target import Interpret
 from offcut.backends.target import Planned
 from offcut.errors import DescribeError, TargetError
-from offcut.graph import Bound, Builder, compiled, interpreted
 from tests.agree import agree, of_peer
+from tests.facade import Bound, Builder, compiled, interpreted
 
 
 class Integers(Interpret):

@@ -5,14 +5,9 @@ import pytest
 
 from offcut.errors import DescribeError
 from offcut.graph import (
-    Bound,
-    Builder,
     Rule,
-    compiled,
-    interpreted,
     joined_convolutions,
     joined_products,
-    parse_graph,
     parts_of_one,
     rule,
     substituted,
@@ -22,6 +17,7 @@ from offcut.graph.passes import improved
 from offcut.graph.substitution import rules
 from offcut.graph.substitution.matching import applied, matches
 from offcut.graph.substitution.substitute import TIDIED
+from tests.facade import Bound, Builder, compiled, interpreted, parse_graph
 from tests.operators import near
 
 BEFORE = """\

@@ -4,7 +4,7 @@ import pytest
 
 from offcut import parse
 from offcut.core.independent import independent
-from offcut.core.program import For
+from offcut.ir import For
 
 HEAD = """\
 size n in 0:100

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Load, Var, variables
-from offcut.core.interpret.values import evaluate
-from offcut.core.text.expressions import parse_expr
-from offcut.core.text.printer import format_expr
+from offcut.core.expr import variables
+from offcut.ir import Binary, Compare, Const, Expr, Load, Var
+from tests.facade import evaluate, format_expr, parse_expr
 
 NAMES = ("n", "m", "i")
 n, m, i = map(Var, NAMES)

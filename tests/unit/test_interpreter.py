@@ -9,16 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
-from offcut import parse
-from offcut.core.dtypes import NUMBERS, UNSIGNED, numpy_dtype
-from offcut.core.expr import Binary, Cast, Compare, Expr, Logic, Select, Var
-from offcut.core.index import const
+from offcut import Program, parse
 from offcut.core.interpret import interpreter
 from offcut.core.interpret.interpreter import run
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Buffer, Choose, Kind, Program, Store, Tile, TileAxis
-from offcut.core.text.printer import format_expr
 from offcut.errors import CallError, InternalError
+from offcut.ir import (
+    Binary,
+    Buffer,
+    Cast,
+    Choose,
+    Compare,
+    Expr,
+    Kind,
+    Logic,
+    Select,
+    Store,
+    Tile,
+    TileAxis,
+    Var,
+)
+from tests.facade import NUMBERS, UNSIGNED, const, evaluate, format_expr, numpy_dtype
 
 # Every way a size can sit against a tile of 4.
 SIZES = [0, 1, 3, 4, 5, 12, 17]

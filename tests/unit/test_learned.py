@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from offcut.costmodel.learned import Pair, Rows, Settings, learned, ordered
+from offcut.costmodel.learned import Settings, learned, ordered
 from offcut.costmodel.learned.ensemble import parts
 from offcut.costmodel.learned.familiar import familiar
 from offcut.costmodel.learned.metrics import coverage, pairwise_accuracy
@@ -18,6 +18,7 @@ from offcut.costmodel.learned.objective import LEVEL, TEMPERATURE, gradient
 from offcut.costmodel.learned.rows import beside
 from offcut.costmodel.learned.trees import Trees
 from tests.agree import agree, nearly, of_peer
+from tests.facade import Pair, Rows
 
 QUICK = Settings(rounds=40, depth=3)
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from offcut import Schedule
 from offcut.costmodel.learned import FEATURES, Case, check_names, described, features_found
 from offcut.errors import DescribeError
-from offcut.schedule import Nest, Schedule
-from offcut.tuning.learning.cases import Cases
-from offcut.tuning.problem import Problem
 from tests import spaces
 from tests.agree import nearly
+from tests.facade import Cases, Nest, Problem
 
 SIZES = (1, 20, 64)
 

@@ -19,7 +19,7 @@ import pytest
 import offcut as oc
 from offcut.search.pool import Pool
 from offcut.search.pool.worker import _own_host
-from offcut.tuning.problem import Limits
+from tests.facade import Limits
 from tests.workers import certificates_in, listens_at, worker_process
 
 QUICK = Limits(budget=0.02, noise=math.inf)

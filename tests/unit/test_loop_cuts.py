@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.costmodel import Machine, processor
+from offcut import Schedule
+from offcut.costmodel import Machine
 from offcut.errors import PartitionError
-from offcut.schedule import Cut, Schedule, Separate
-from offcut.search import Space
+from offcut.schedule import Cut, Separate
 from offcut.search.loops import LoopCuts
+from tests.facade import Space, processor
 
 SWEEP = oc.parse("""\
 program sweep

@@ -18,9 +18,9 @@ from offcut.backends.cpu.microkernels import fma
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
-from offcut.costmodel import load, processor, shipped
 from offcut.costmodel.description import SHIPPED
 from tests.agree import agree, exact_matmul, nearly
+from tests.facade import load_machine, processor, shipped
 
 MICROKERNELS = {
     "cascade-lake": {"fma", "vnni"},
@@ -35,7 +35,7 @@ ACCELERATORS = ("gemmini", "h200", "vta", "vta-osdi18")
 
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_a_shipped_machine_is_planned_for_with_its_own_microkernels(name: str) -> None:
-    machine = load(name)
+    machine = load_machine(name)
     host = isa.described(machine)
     assert machine.name == name
     assert not host.here
@@ -66,7 +66,7 @@ def test_every_table_that_a_file_states_says_where_its_numbers_are_from(name: st
 
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_every_number_of_a_core_says_where_it_is_from(name: str) -> None:
-    core = load(name).core
+    core = load_machine(name).core
     numbers = {field.name for field in fields(core)} - {"source"}
     assert numbers <= set(re.findall(r"\w+", core.source))
 
@@ -74,14 +74,14 @@ def test_every_number_of_a_core_says_where_it_is_from(name: str) -> None:
 def test_a_file_of_two_lines_is_like_another_machine(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\nlike = "neoverse-n1"\n[core]\nhertz = 3.0e9\n')
-    mine, n1 = load(path), load("neoverse-n1")
+    mine, n1 = load_machine(path), load_machine("neoverse-n1")
     source = f"hertz: it is not said; the rest: {n1.core.source}"
     assert mine == replace(n1, name="mine", core=replace(n1.core, hertz=3.0e9, source=source))
-    assert load(str(path)) == mine
+    assert load_machine(str(path)) == mine
 
 
 def test_the_rows_that_a_set_of_l1_holds() -> None:
-    n1 = load("neoverse-n1")
+    n1 = load_machine("neoverse-n1")
     assert n1.memory[0].bytes == 65536
     assert n1.memory[0].ways == 4
     assert [n1.rows_in_l1(row) for row in (16384, 8192, 3072, 3076)] == [3, 6, 48, 12288]
@@ -107,7 +107,7 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
     caches = {(0, "size"): 40960, (2, "ways_of_associativity"): 20}
     monkeypatch.setattr(isa, "_cache_fact", lambda index, fact: caches.get((index, fact)))
     for name in ("cascade-lake", "sapphire-rapids", "zen4", "zen5", "avx2", "neoverse-n1"):
-        machine = load(name)
+        machine = load_machine(name)
         features = frozenset(map(in_llvm, machine.features)) | {"sahf", "rdpid"}
         isa.own_machine.cache_clear()
         found = isa.own_machine(machine.architecture, features)
@@ -122,7 +122,7 @@ def test_the_host_may_be_described_as_a_shipped_machine(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OFFCUT_MACHINE", raising=False)
-    machine, own = processor(load(name)), isa.host()
+    machine, own = processor(load_machine(name)), isa.host()
     if own.machine.architecture != "x86_64":
         pytest.skip("the descriptions are of x86-64")
     monkeypatch.setenv("OFFCUT_MACHINE", name)
@@ -169,13 +169,13 @@ SKYLAKE = "avx2 fma f16c bmi bmi2 lzcnt movbe avx512f avx512dq avx512cd avx512bw
     ],
 )
 def test_a_host_is_described_by_registers_that_it_has(features: str, name: str) -> None:
-    shared = frozenset(map(in_llvm, load("avx2").features[:18]))
+    shared = frozenset(map(in_llvm, load_machine("avx2").features[:18]))
     assert isa.nearest("x86_64", shared | frozenset(features.split())).name == name
 
 
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_the_units_of_a_processor_are_what_its_ports_and_registers_say(name: str) -> None:
-    machine = load(name)
+    machine = load_machine(name)
     host = isa.described(machine)
     for unit in machine.unit:
         assert {in_llvm(one) for one in unit.needs} <= host.features
@@ -188,7 +188,7 @@ def test_the_units_of_a_processor_are_what_its_ports_and_registers_say(name: str
 
 @pytest.mark.parametrize("name", [*MICROKERNELS, *ACCELERATORS])
 def test_memories_of_a_machine_are_ordered_as_they_lie(name: str) -> None:
-    machine = load(name)
+    machine = load_machine(name)
     for unit in machine.unit:
         assert unit.multiply_adds % (unit.rows * unit.columns * unit.terms) == 0 or (
             unit.rows * unit.columns * unit.terms % unit.multiply_adds == 0
@@ -202,7 +202,7 @@ def test_memories_of_a_machine_are_ordered_as_they_lie(name: str) -> None:
 
 
 def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
-    machine = load("h200")
+    machine = load_machine("h200")
     unit = next(unit for unit in machine.unit if "bfloat16" in unit.of)
     assert 2 * unit.multiply_adds * machine.cores * machine.hertz == nearly(989e12, rel=1e-3)
     bandwidth = machine.dram.bytes_per_cycle * machine.cores * machine.hertz
@@ -211,7 +211,7 @@ def test_the_peak_of_the_h200_is_that_of_its_data_sheet() -> None:
 
 def test_all_machines_take_their_energies_from_one_table() -> None:
     """Horowitz: of 32 bits, 5 pJ in an SRAM of 8 KB and 640 in DRAM."""
-    energies = [load(name).energy for name in shipped()]
+    energies = [load_machine(name).energy for name in shipped()]
     assert len({repr(energy) for energy in energies}) == 1
     energy = energies[0]
     assert (energy.add.float32, energy.multiply.float32) == (0.9, 3.7)
@@ -226,10 +226,10 @@ def test_a_level_takes_what_it_does_not_state_from_the_level_of_its_name(tmp_pat
         'name = "mine"\nlike = "zen4"\n[[memory]]\nname = "L1"\n[[memory]]\nname = "L2"\nbytes = 524288\nsource = "so"\n'
         '[[memory]]\nname = "L3"\n[energy]\nlike = "vta"\n[threads]\nlike = "cascade-lake"\nchunk = 64\nsource = "so"\n'
     )
-    mine, zen4 = load(path), load("zen4")
+    mine, zen4 = load_machine(path), load_machine("zen4")
     assert mine.memory[1] == replace(zen4.memory[1], bytes=524288, source="so")
     assert (mine.memory[0], mine.memory[2]) == (zen4.memory[0], zen4.memory[2])
-    assert mine.threads == replace(load("cascade-lake").threads, chunk=64, source="so")
+    assert mine.threads == replace(load_machine("cascade-lake").threads, chunk=64, source="so")
     assert mine.energy == zen4.energy
 
 
@@ -241,7 +241,7 @@ def test_an_unknown_architecture_has_the_portable_set_and_some_description() -> 
 
 def neon_here() -> tuple[isa.Isa, isa.Host]:
     """The instruction set of Neoverse N1, and this host, to run its LLVM IR on."""
-    return isa.described(load("neoverse-n1")).isa, isa.host()
+    return isa.described(load_machine("neoverse-n1")).isa, isa.host()
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 4), (8, 3), (14, 2)])
@@ -249,7 +249,7 @@ def neon_here() -> tuple[isa.Isa, isa.Host]:
 def test_a_tile_of_four_lanes_and_32_registers_is_code_for_its_machine(
     dtype: str, shape: tuple[int, int]
 ) -> None:
-    host = isa.described(load("neoverse-n1"))
+    host = isa.described(load_machine("neoverse-n1"))
     text = fma.tiles(host.isa, dtype, Variant(True, True), [shape])
     lanes = host.isa.lanes(dtype)
     assert f"<{lanes} x {LLVM_TYPE[dtype]}>" in text
@@ -298,7 +298,7 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
 
 
 def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
-    spelled = isa.described(load("sapphire-rapids")).feature_string.split(",")
+    spelled = isa.described(load_machine("sapphire-rapids")).feature_string.split(",")
     assert all(one.startswith("+") for one in spelled)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import DescribeError
-from offcut.graph import Builder
+from tests.facade import Builder
 
 
 def test_a_misspelt_name_of_the_package_is_told_the_nearest() -> None:

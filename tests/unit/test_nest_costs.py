@@ -9,20 +9,26 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
-from offcut.backends.target import Target
-from offcut.costmodel import Cost, Machine, processor
+from offcut import Cost, Schedule, Target, Tensor
+from offcut.costmodel import Machine
 from offcut.costmodel.nests import Calls, SchedulePrices
 from offcut.costmodel.nests.runs import tiles_of
-from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
-from offcut.partition import STRATEGIES, AxisCut, Strategy
-from offcut.schedule import Nest, Schedule, Together
+from offcut.partition import AxisCut
 from offcut.search import Price
-from offcut.search.shared import nests_of
 from offcut.tuning.pricing.predicting import price_of
-from offcut.tuning.problem import Problem
 from tests.agree import nearly
+from tests.facade import (
+    STRATEGIES,
+    Nest,
+    Problem,
+    Strategy,
+    Together,
+    nests_of,
+    processor,
+    requested,
+    stand_ins,
+)
 from tests.spaces import space_of
 
 Program = tuple[list[Tensor], Tensor, list[str]]

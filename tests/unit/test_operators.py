@@ -9,11 +9,11 @@ import pytest
 from conftest import slow
 
 from offcut.backends.cpu.machine.isa import host
-from offcut.core.dtypes import numpy_dtype
 from offcut.experiment.contraction import draw, make_problem, parse_contraction
 from offcut.experiment.operators import Attention, Convolution, Dequantized, LayerNorm, Softmax
 from offcut.experiment.ours import Ours, Task
 from offcut.experiment.peers import load_peers
+from tests.facade import numpy_dtype
 
 DENSE = parse_contraction("mk,kn->mn")
 SIZES = {"m": 5, "k": 70, "n": 48}

@@ -15,10 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
+from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
-from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Records, Space
 from offcut.search.explorers import EXPLORERS
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table, oracle
@@ -29,9 +27,9 @@ from offcut.tuning.oracle.replay import replayed
 from offcut.tuning.oracle.shown import facts
 from offcut.tuning.oracle.space import alone, narrowed, part_of
 from offcut.tuning.pricing.predicting import key_of, price_of
-from offcut.tuning.problem import Measured, Problem, Time
 from tests import spaces
 from tests.agree import nearly
+from tests.facade import Expected, Measured, Problem, Space, Time, app
 
 SIZES = (({"n": 1}, 0.75), ({"n": 64}, 0.25))
 SPACE = spaces.space("elementwise", 1)

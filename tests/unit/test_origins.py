@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.costmodel import load, of_plain, plain, shipped
+from offcut import Outcome, Record, Records
+from offcut.costmodel import of_plain, plain
 from offcut.errors import OffcutError
-from offcut.search import Outcome, Place, ProgramText, Record, Records
-from offcut.tuning.problem import Problem
+from offcut.search import Place, ProgramText
 from tests import spaces
+from tests.facade import Problem, load_machine, shipped
 
 PROGRAM = ProgramText("p", "program C\n", {"n": "n_1"})
 PLACE = Place("m", "cpu", {"name": "mine", "core": {"count": 2}}, 2, True, ("theirs",))
@@ -110,9 +111,9 @@ def test_a_line_that_is_none_is_refused_by_its_number(
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_machine_is_what_its_fields_describe(name: str) -> None:
-    said = json.loads(json.dumps(plain(load(name))))
+    said = json.loads(json.dumps(plain(load_machine(name))))
 
-    assert of_plain(said) == load(name)
+    assert of_plain(said) == load_machine(name)
 
 
 @pytest.mark.parametrize("name", spaces.PROGRAMS)

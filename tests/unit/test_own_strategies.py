@@ -19,11 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import offcut as oc
+from offcut import Take, TiledAxis
 from offcut.core import index as ix
-from offcut.core.interpret.values import evaluate
-from offcut.partition import STRATEGIES, Strategy, segments, strategy_named
+from offcut.partition import segments, strategy_named
 from offcut.partition.strategies.catalog import runs
-from offcut.partition.strategies.tiled_axis import EXTENT, Take, Takes, TiledAxis
+from offcut.partition.strategies.tiled_axis import EXTENT, Takes
+from tests.facade import STRATEGIES, Strategy, evaluate
 
 Function = Callable[..., Iterator[Take]]
 ROOT = Path(__file__).parents[2]

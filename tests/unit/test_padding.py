@@ -9,8 +9,8 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa
-from offcut.core.program import Tile, walk
 from offcut.errors import DescribeError, ParseError, PartitionError
+from offcut.ir import Tile, walk
 from offcut.proof.forms import zeros
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
@@ -220,7 +220,7 @@ def test_rows_and_loops_of_the_padding_are_left_out() -> None:
     assert {line.strip() for line in loops if "for r in" in line} == {
         "for r in max(0, 1 - y):min(3, h - y + 1)"
     }
-    tiles = [line for line in loops if "@microkernel" in line]
+    tiles = [line for line in loops if "@cover(" in line]
     assert tiles
     assert all("where x >= 1 - s and x < w - s + 1" in line for line in tiles)
 

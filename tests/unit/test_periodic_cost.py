@@ -8,9 +8,9 @@ from math import log2
 import pytest
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Size
+from offcut.ir import Size
 from tests.agree import nearly
+from tests.facade import evaluate
 
 LARGE = 10**6
 

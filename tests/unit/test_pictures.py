@@ -12,12 +12,11 @@ import pytest
 from conftest import points
 
 import offcut as oc
-from offcut.core.expr import Expr
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, Choose, For, Form, If, Let, Stmt, Store, Tile
-from offcut.partition import Partition
+from offcut import Partition
+from offcut.ir import Alloc, Choose, Expr, For, Form, If, Let, Stmt, Store, Tile
 from offcut.partition.pieces import Piece
 from offcut.partition.show.tile_shapes import tiles
+from tests.facade import evaluate
 
 T = 4
 SIZES = (0, 1, T - 1, T, T + 1, 3 * T, 3 * T + 5)

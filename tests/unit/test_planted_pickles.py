@@ -63,7 +63,7 @@ def inputs_of_a_run(data: bytes, folder: Path) -> None:
     (folder / "x.npy").write_bytes(data)
     (folder / "m.onnx").write_bytes(b"")
     done = CliRunner().invoke(
-        facade.command, ["run", str(folder / "m.onnx"), "--input", f"x={folder}/x.npy"]
+        facade.app, ["run", str(folder / "m.onnx"), "--input", f"x={folder}/x.npy"]
     )
     assert done.exit_code != 0
 

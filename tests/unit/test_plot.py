@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import offcut as oc
+from offcut import Partition
 from offcut.errors import CallError, OffcutError, PartitionError
-from offcut.partition import Partition
 from offcut.partition.show.plot import plot
 from offcut.partition.show.rectangles import minus, outline, points, strips_of
 from offcut.partition.show.tile_shapes import tiles

@@ -15,16 +15,12 @@ from planted_target import Planted
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
-from offcut.cli import app
+from offcut import Outcome, Schedule
 from offcut.errors import OffcutError, TargetError
-from offcut.schedule import Schedule
-from offcut.search import Outcome, Space
-from offcut.search.explorers import Seen
 from offcut.search.pool import Pool
 from offcut.search.pool.worker import serve
 from offcut.tuning.pooling.pooled import pooled
-from offcut.tuning.problem import Limits, Measured, Problem
+from tests.facade import Limits, Measured, Problem, Seen, Space, app, requested, stand_ins
 from tests.spaces import space_of
 from tests.workers import worker_process
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from offcut import Outcome, Schedule
 from offcut.errors import BusyError, InternalError, OffcutError, TargetError
-from offcut.schedule import Schedule
-from offcut.search import Outcome
 from offcut.search.pool import Device, Landed, Pool
 from offcut.tuning.pooling import remote
 from offcut.tuning.pooling.pooled import REQUEUES, Parcel, PooledBench
-from offcut.tuning.problem import DEFAULT, Measured, Problem
+from offcut.tuning.problem import DEFAULT
 from tests import spaces
+from tests.facade import Measured, Problem
 
 BUSY = BusyError("tune", "cannot rank", because="other work")
 SIZES = (({"n": 1}, 1.0),)

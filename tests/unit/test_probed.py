@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from offcut.backends.cpu.machine import isa
-from offcut.costmodel import load
 from offcut.errors import BusyError, TargetError
 from offcut.experiment.loops import CLOCK_STEPS, clock_loop
 from offcut.experiment.probe import Measured, Reading
 from offcut.experiment.probed import check_idle, check_path, complaints, described, written
+from tests.facade import load_machine
 
 DAY = date(2026, 2, 3)
 
@@ -25,7 +25,7 @@ def sure(value: float) -> Reading:
 
 def zen4() -> Measured:
     """A Zen 4 that was measured, all but one of its units and its third cache."""
-    machine = load("zen4")
+    machine = load_machine("zen4")
     return Measured(
         cpu='AMD EPYC "Genoa" 9V74',
         host=isa.described(machine),
@@ -42,7 +42,7 @@ def zen4() -> Measured:
 def test_a_description_reads_back_as_it_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     written(described(zen4(), "mine", DAY), path)
-    found, like = load(path), load("zen4")
+    found, like = load_machine(path), load_machine("zen4")
     by = "measured by offcut target probe on 2026-02-03"
     assert (found.name, found.title) == ("mine", 'AMD EPYC "Genoa" 9V74')
     assert set(found.features) == set(like.features)

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 import sympy
 
-from offcut.core.sizes import dim, quotient, with_sizes
+from offcut import dim
+from offcut.core.sizes import quotient, with_sizes
 
 N, M = dim("n"), dim("m", max=9, multiple_of=3)
 HALF = (N - 1) // 2

@@ -9,12 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Logic, Var
-from offcut.core.interpret.values import evaluate
-from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, walk
 from offcut.core.ranges import Known, Range, nest
-from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_stmt
+from offcut.ir import Buffer, Compare, Expr, For, If, Kind, Logic, Stmt, Store, Var, walk
+from tests.facade import evaluate, parse_expr
 
 N, M = 6, 4
 AXES = [("i", Var("n")), ("j", Var("m"))]

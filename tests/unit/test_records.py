@@ -18,11 +18,12 @@ from typing import Any
 import pytest
 
 import offcut as oc
-from offcut.costmodel import load
+from offcut import Outcome, Record, Records
 from offcut.errors import OffcutError
-from offcut.search import Outcome, Record, Records, place_of
+from offcut.search import place_of
 from offcut.search.settled import settled_in
 from offcut.search.verdict import BEST, DEFAULT
+from tests.facade import load_machine
 
 OK = Record("p", "schedule C", "m", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, created=1.5)
 REFUSED = Record("p", "schedule D", "m", "1", {}, Outcome.REFUSED, because='no,\n"never"\r\n é\x00')
@@ -74,11 +75,11 @@ def test_the_face_has_them(records: Records) -> None:
 
 
 def test_a_place_is_told_by_all_that_times_depend_on() -> None:
-    here, there = load("cascade-lake"), load("zen4")
+    here, there = load_machine("cascade-lake"), load_machine("zen4")
     names = [place_of("cpu", here, 1), place_of("cpu", here, 2), place_of("cpu", there, 1)]
 
     assert len({*names, place_of("gpu", here, 1)}) == 4
-    assert names[0] == place_of("cpu", load("cascade-lake"), 1)
+    assert names[0] == place_of("cpu", load_machine("cascade-lake"), 1)
 
 
 def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

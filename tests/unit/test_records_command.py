@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from offcut.cli import app
-from offcut.search import Outcome, Record, Records, Trial
+from offcut import Outcome, Record, Records
+from offcut.search import Trial
+from tests.facade import app
 
 OK = Record("abc1", "schedule C", "here", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, explorer="beam")
 OTHER = replace(OK, schedule="schedule C\nmark rows")

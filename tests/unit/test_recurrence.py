@@ -10,8 +10,8 @@ import pytest
 
 import offcut as oc
 from offcut import Tensor
-from offcut.core.program import Kind
 from offcut.describe import recurrence as module
+from offcut.ir import Kind
 from tests.agree import agree, computed
 
 n, m, steps = oc.dim("n", max=64), oc.dim("m", max=64), oc.dim("steps", max=9)

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import offcut as oc
 import offcut.ir as ir
 from offcut import reduce
-from offcut.cli import app
-from offcut.core.shrinking import normal, reduced, simpler_programs
-from offcut.reduce import Failure, Request, failure, simpler, simpler_cuts, smaller
+from offcut.core.shrinking import reduced, simpler_programs
+from offcut.reduce import Failure, Request, failure, smaller
+from tests.facade import app, normal, simpler, simpler_cuts
 
 run = CliRunner().invoke
 STENCIL = """\

@@ -12,14 +12,13 @@ import pytest
 from compiled import Array
 
 import offcut as oc
-from offcut.backends.requested import requested
+from offcut import Outcome
 from offcut.core.interpret.interpreter import TooLong, run
-from offcut.core.program import Kind
-from offcut.search import Outcome
+from offcut.ir import Kind
 from offcut.tuning.measuring import checking, reference
 from offcut.tuning.measuring.operands import Draw, drawn, with_constants
-from offcut.tuning.problem import Problem
 from tests.agree import agree, exact_matmul
+from tests.facade import Problem, requested
 
 SIZES = ({"n": 5}, {"n": 37})
 N = oc.dim("n", min=1, max=512)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.costmodel import load, roofline, shipped
+from offcut.costmodel import roofline
 from tests.agree import nearly
+from tests.facade import load_machine, shipped
 
 
 def test_the_roofline_of_cascade_lake_by_hand() -> None:
     """At 2.1 GHz: 32 multiply–adds a cycle are 134.4 GFLOP/s, 24 bytes of L2 are 50.4 GB/s."""
-    machine = load("cascade-lake")
+    machine = load_machine("cascade-lake")
     roof = roofline(machine, machine.unit[:1])
     assert [peak for _, peak in roof.peaks] == nearly([134.4e9])
     assert dict(roof.bandwidths)["L2"] == nearly(50.4e9)
@@ -22,7 +23,7 @@ def test_the_roofline_of_cascade_lake_by_hand() -> None:
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_memory_stops_binding_at_its_ridge(name: str) -> None:
-    machine = load(name)
+    machine = load_machine(name)
     roof = roofline(machine, machine.unit)
     peak = max(peak for _, peak in roof.peaks)
     for _, bandwidth in roof.bandwidths:

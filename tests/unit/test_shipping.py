@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.backends.requested import requested, stand_ins
+from offcut import Outcome, Record, Records
 from offcut.experiment.programs import Judged, programs
-from offcut.search import Outcome, Record, Records, settled
+from offcut.search import settled
 from offcut.search.settled import settled_before
 from offcut.search.transfer import record_of
 from offcut.search.verdict import BEST, DEFAULT, plans_alike
 from offcut.tuning.distribution import distribution
 from offcut.tuning.shipping import ship
+from tests.facade import requested, stand_ins
 
 CPU = oc.target("cpu", machine="cascade-lake")
 OPTIONS = CPU.options("tune", threads=1)

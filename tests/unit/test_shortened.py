@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from offcut.core.interpret.values import evaluate
-from offcut.core.text.expressions import parse_expr
 from offcut.costmodel import shortened
 from tests.agree import nearly
+from tests.facade import evaluate, parse_expr
 
 SIZES = ("n", "m")
 

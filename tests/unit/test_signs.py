@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Var
-from offcut.core.interpret.values import evaluate
+from offcut.ir import Binary, Compare, Const, Expr, Var
 from offcut.polyhedral.signs import Ranges, holds_by_form
+from tests.facade import evaluate
 
 N, M, T = (Var(name) for name in "nmt")
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import offcut as oc
+from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
-from offcut.schedule import Mark, Nest, Schedule, Together
-from offcut.search import Space
+from offcut.schedule import Mark
 from tests import spaces
 from tests.agree import agree, of_peer
+from tests.facade import Nest, Space, Together
 from tests.spaces import PROGRAMS, space
 
 NAMES = list(PROGRAMS)
@@ -180,7 +181,7 @@ def test_points_are_refused_by_their_line_or_compute_what_is_asked(name: str) ->
 
 def space_here(name: str) -> Space:
     """The space of a program for the machine that the tests run on."""
-    from offcut.backends.requested import requested, stand_ins
+    from tests.facade import requested, stand_ins
     from tests.spaces import space_of
 
     output, constants, _ = PROGRAMS[name]

@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var
-from offcut.core.interpret.values import evaluate
+from offcut.ir import Expr, Var
 from offcut.polyhedral import BACK, NEXT, SAME, Spacing, row_spacing, spacing
+from tests.facade import evaluate
 
 i, r = Var("i"), Var("r")
 

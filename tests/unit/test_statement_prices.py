@@ -5,22 +5,20 @@ from __future__ import annotations
 import pytest
 
 import offcut as oc
-from offcut.backends.requested import requested
-from offcut.core.expr import Expr
-from offcut.core.program import For, Store
-from offcut.core.program import walk as statements
-from offcut.costmodel import Inside, Machine, StatementPrices, load, processor
-from offcut.schedule import Schedule
+from offcut import Schedule
+from offcut.costmodel import Inside, Machine, StatementPrices
+from offcut.ir import Expr, For, Store
+from offcut.ir import walk as statements
 from offcut.tuning.pricing.predicting import price_of
-from offcut.tuning.problem import Problem
 from tests.agree import nearly
+from tests.facade import Problem, load_machine, processor, requested
 from tests.spaces import space_of
 
 LANES = Inside("j")
 
 
 def machine() -> Machine:
-    return processor(load("cascade-lake"))
+    return processor(load_machine("cascade-lake"))
 
 
 def prices() -> StatementPrices:

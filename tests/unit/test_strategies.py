@@ -13,10 +13,10 @@ import sympy
 from conftest import edge_sizes, points
 
 import offcut as oc
-from offcut.core.program import Form, Role
-from offcut.core.sizes import assume, dim
+from offcut import Partition, assume, dim
 from offcut.describe.computation import computation
-from offcut.partition import Partition, cut
+from offcut.ir import Form, Role
+from offcut.partition import cut
 from tests.agree import agree, exact_matmul
 
 ALWAYS = ["guard", "cut", "mask", "pad", "shift", "ladder", "balance"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from offcut.cli import app, take_extents
+from offcut.cli import take_extents
 from offcut.core.extras import is_installed
 from offcut.errors import DescribeError
 from offcut.experiment import plots
@@ -20,6 +20,7 @@ from offcut.experiment.ours import strategies
 from offcut.experiment.peers import load_peers
 from offcut.experiment.reference import Reference
 from offcut.experiment.sizes import points_of, read_axes, sample, sizes_of
+from tests.facade import app
 
 
 @pytest.mark.parametrize(

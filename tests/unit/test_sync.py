@@ -148,19 +148,19 @@ local S: int8[n, 4]
 local Y: int8[n, 4]
 output C: int8[n, 4]
 let t in 0:64 = (n + 15)//16
-let q in 0:17 = n//max(t, 1)
-for i in 0:t
-  alloc A_in[q*i +: 2, 0 +: 4] in inputs depth 2
-    tile r in q*i +: 2, k in 0 +: 4  @by(load)
-      A_in[r, k] = A[r, k]
-    alloc S[q*i +: 2, 0 +: 4] in accumulators depth 2
-      tile r in q*i +: 2, k in 0 +: 4
-        S[r, k] = A_in[r, k]
-      alloc Y[q*i +: 2, 0 +: 4] in accumulators inplace S
-        tile r in q*i +: 2, k in 0 +: 4
-          Y[r, k] = min(S[r, k], 9)
-        tile r in q*i +: 2, k in 0 +: 4  @by(store)
-          C[r, k] = Y[r, k]
+  let q in 0:17 = n//max(t, 1)
+    for i in 0:t
+      alloc A_in[q*i +: 2, 0 +: 4] in inputs depth 2
+        tile r in q*i +: 2, k in 0 +: 4  @by(load)
+          A_in[r, k] = A[r, k]
+        alloc S[q*i +: 2, 0 +: 4] in accumulators depth 2
+          tile r in q*i +: 2, k in 0 +: 4
+            S[r, k] = A_in[r, k]
+          alloc Y[q*i +: 2, 0 +: 4] in accumulators inplace S
+            tile r in q*i +: 2, k in 0 +: 4
+              Y[r, k] = min(S[r, k], 9)
+            tile r in q*i +: 2, k in 0 +: 4  @by(store)
+              C[r, k] = Y[r, k]
 """
 TWO = """program two
 size n in 0:4097
@@ -448,7 +448,11 @@ class Drawn:
             f"  alloc S[k +: 1, 0 +: 4] in shared depth {depth}",
             f"    tile i in 0 +: {2 if twice else 4}  @by(load)  @async",
             "      S[k, i] = A[k, i]",
-            *(["    tile i in 2 +: 2  @by(load)  @async", "      S[k, i] = B[k, i]"] if twice else []),
+            *(
+                ["    tile i in 2 +: 2  @by(load)  @async", "      S[k, i] = B[k, i]"]
+                if twice
+                else []
+            ),
             "    for g in 0:2  @warpgroup",
             f"      alloc Z[k +: 1, 2*g +: 2] in shared depth {slices}",
             "        tile i in 2*g +: 2",
@@ -456,7 +460,12 @@ class Drawn:
             "        tile i in 2*g +: 2  @by(store)  @async",
             "          C[k, i] = Z[k, i]",
         ]
-        head = ["program drawn", "size n in 0:9", "input A: float32[n, 4]", "input B: float32[n, 4]"]
+        head = [
+            "program drawn",
+            "size n in 0:9",
+            "input A: float32[n, 4]",
+            "input B: float32[n, 4]",
+        ]
         head += ["local S: float32[n, 4]", "local Z: float32[n, 4]", "output C: float32[n, 4]"]
         return "\n".join([*head, *outer, *(pad + line for line in body)])
 

@@ -12,10 +12,10 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.cli import app
-from offcut.costmodel import description, load, shipped
+from offcut.costmodel import description
 from offcut.experiment import limits, probe, sheet
 from offcut.experiment.machine import Machine, describe
+from tests.facade import app, load_machine, shipped
 
 run = CliRunner().invoke
 
@@ -58,7 +58,7 @@ def test_list_names_targets_and_machines() -> None:
 @pytest.mark.parametrize("name", shipped())
 def test_show_says_every_level_with_its_ridges_and_every_source(name: str) -> None:
     done = run(app, ["target", "show", name])
-    machine = load(name)
+    machine = load_machine(name)
     assert done.exit_code == 0
     assert done.output.startswith(f"{name}: {machine.title} ({machine.architecture})")
     rows = [line.split() for line in done.output.splitlines() if line.strip()]
@@ -87,7 +87,7 @@ def test_show_names_the_rows_whose_prediction_misses_what_was_measured(tmp_path:
     path.write_text('name = "mine"\nlike = "cascade-lake"\n' + "".join(tables))
     kernel = next(
         family.microkernel
-        for family in families(isa.described(load(path)))
+        for family in families(isa.described(load_machine(path)))
         if family.microkernel.name == "fma_float32_avx512"
     )
     ratio = 32 / kernel.tile(1, 32).cycles / 2.0
@@ -109,12 +109,12 @@ def test_units_whose_features_are_hidden_are_not_shown(monkeypatch: pytest.Monke
     assert sheet.units_of(oc.target("cpu").machine)
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "avx512f,avx2")
     assert sheet.units_of(oc.target("cpu").machine) == ()
-    assert len(sheet.units_of(load("sapphire-rapids"))) == 5
+    assert len(sheet.units_of(load_machine("sapphire-rapids"))) == 5
 
 
 @pytest.mark.parametrize("name", ["cascade-lake", "sapphire-rapids", "zen4", "avx2"])
 def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> None:
-    host = isa.described(load(name))
+    host = isa.described(load_machine(name))
     for family in families(host):
         kernel = family.microkernel
         shape = kernel.tile(kernel.max_rows, kernel.columns_for(kernel.max_rows))
@@ -181,4 +181,4 @@ def test_probe_without_a_file_prints_the_description_alone_on_the_output(tmp_pat
     assert done.exit_code == 0
     path = tmp_path / "printed.toml"
     path.write_text(done.stdout)
-    assert load(path).name == "host"
+    assert load_machine(path).name == "host"

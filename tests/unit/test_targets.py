@@ -14,9 +14,10 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels import amx
 from offcut.backends.target import Planned, python_callable
-from offcut.costmodel import Accelerator, Machine, accelerator, device, load
+from offcut.costmodel import Accelerator, Machine, accelerator, device
 from offcut.costmodel import machine as schema
 from tests.agree import agree, exact_matmul
+from tests.facade import load_machine
 
 n = oc.dim("n", min=1, max=4096)
 A, W = oc.placeholder((n, 96), name="A"), oc.placeholder((96, 80), name="W")
@@ -48,7 +49,7 @@ def test_a_plug_in_is_listed_and_gets_the_machine(
         *("accelerator", "another", "cpu", "gemmini"),
         *("interpret", "vta", "vta-osdi18"),
     )
-    assert oc.target("another", machine="zen4").machine == load("zen4")
+    assert oc.target("another", machine="zen4").machine == load_machine("zen4")
     assert oc.target("another").machine == oc.target("cpu").machine
 
 
@@ -66,7 +67,7 @@ def test_a_target_may_hold_a_machine_of_its_own(
         "target = Held\n"
     )
     plugged(tmp_path, monkeypatch, "held", text)
-    assert oc.target("held", machine="zen4").machine == load("zen4")
+    assert oc.target("held", machine="zen4").machine == load_machine("zen4")
 
 
 @pytest.mark.parametrize(
@@ -142,11 +143,11 @@ def test_a_constant_of_which_a_name_says_too_little_is_refused(name: str, text: 
 
 
 def test_a_machine_whose_features_are_here_runs_its_code() -> None:
-    runs = [name for name in MACHINES if not isa.described(load(name)).lacking]
+    runs = [name for name in MACHINES if not isa.described(load_machine(name)).lacking]
     rng = np.random.default_rng(0)
     x, w = (rng.standard_normal(s, dtype=np.float32) for s in ((45, 96), (96, 80)))
     for name in runs:
-        if "amx_tile" in load(name).features and not amx.permitted():
+        if "amx_tile" in load_machine(name).features and not amx.permitted():
             continue
         kernel = oc.compile(C, inputs=[A, W], target=oc.target("cpu", machine=name))
         agree(kernel(x, w), exact_matmul(x, w))
@@ -198,7 +199,7 @@ class Adding(oc.Target):
     """A target whose code depends on what it holds, and on the class."""
 
     name = "adding"
-    machine = load("cascade-lake")
+    machine = load_machine("cascade-lake")
     factor = 1.0
 
     def __init__(self, term: float) -> None:
@@ -210,7 +211,7 @@ class Adding(oc.Target):
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return str(self.term * self.factor).encode()
 
-    def load(self, lowered: bytes, signature: Any, options: Any) -> Any:
+    def load_machine(self, lowered: bytes, signature: Any, options: Any) -> Any:
         def bound(constants: Any) -> Any:
             return python_callable(signature, lambda inputs, sizes: [inputs[0] + float(lowered)])
 

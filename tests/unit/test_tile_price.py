@@ -7,9 +7,9 @@ import pytest
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.core import index as ix
-from offcut.core.interpret.values import evaluate
 from offcut.costmodel import tile_price
 from tests.agree import nearly
+from tests.facade import evaluate
 
 kernel = families(isa.host())[0].microkernel
 

@@ -12,16 +12,16 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
-from offcut.costmodel.learned import FEATURES, Pair, Rows, Settings, described, library
+from offcut import Schedule
+from offcut.costmodel.learned import FEATURES, Settings, described, library
 from offcut.errors import DescribeError, TargetError
-from offcut.schedule import Schedule
 from offcut.search import Origin, Place, ProgramText
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.learning.training import training_set
 from tests import planted_times as planted
 from tests.agree import agree, nearly
+from tests.facade import Pair, Rows, app
 
 run = CliRunner().invoke
 

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
-from offcut.cli import app
 from offcut.tuning.campaign import LAST_RUN
 from offcut.tuning.measuring.candidate import Bench
+from tests.facade import app
 
 SCALED = """\
 program scaled

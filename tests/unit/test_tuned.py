@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.requested import requested
+from offcut import Outcome, Record, Records
 from offcut.backends.tuned import tuned
 from offcut.errors import InternalError, PartitionError
-from offcut.search import Outcome, Record, Records, settled
+from offcut.search import settled
 from offcut.search.settled import kind_of
 from offcut.search.verdict import BEST, DEFAULT
+from tests.facade import requested
 
 ROOT = Path(__file__).parents[2]
 n = oc.dim("n", min=1, max=64)
@@ -98,7 +99,7 @@ def test_a_kernel_that_was_tuned_stays_so_when_it_is_pickled_or_given_other_cons
 def test_tuning_is_found_by_itself(records: Records) -> None:
     from math import inf
 
-    from offcut.tuning.measuring.candidate import Limits
+    from tests.facade import Limits
 
     def few(space: Any, seen: Any, rng: Any, count: int) -> Any:
         return space.neighbours(space.first)[:1]

@@ -22,21 +22,28 @@ from conftest import slow
 from planted_target import Planted
 
 import offcut as oc
-from offcut.core.interpret.values import evaluate
-from offcut.core.text.expressions import parse_expr
-from offcut.core.text.printer import format_expr
+from offcut import Outcome, Records, Schedule
 from offcut.errors import DescribeError, TargetError
-from offcut.schedule import Nest, Schedule
-from offcut.search import Expected, Outcome, Records, Space
-from offcut.search.explorers import Seen, explorer_named
 from offcut.tuning.alternatives import composed, lines
 from offcut.tuning.campaign import LAST_RUN, Campaign, Progress
-from offcut.tuning.measuring.candidate import Limits
 from offcut.tuning.pricing.predicting import key_of, price_of
-from offcut.tuning.problem import Measured, Problem, Time
 from offcut.tuning.progress import EVERY, Lines, line, shown
 from tests import spaces
 from tests.agree import agree, exact_matmul, nearly
+from tests.facade import (
+    Expected,
+    Limits,
+    Measured,
+    Nest,
+    Problem,
+    Seen,
+    Space,
+    Time,
+    evaluate,
+    explorer_named,
+    format_expr,
+    parse_expr,
+)
 
 ROOT = Path(__file__).parents[2]
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))

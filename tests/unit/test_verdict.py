@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, Record, Records
-from offcut.search.explorers import explorer_named
+from offcut import Outcome, Record, Records, Schedule
 from offcut.search.verdict import BEST, DEFAULT, Verdict, last_word, plans_alike, verdicts_of
 from offcut.tuning.campaign import Campaign
 from offcut.tuning.pricing.predicting import key_of, price_of
-from offcut.tuning.problem import Measured, Problem, Time
 from tests import spaces
 from tests.agree import nearly
+from tests.facade import Expected, Measured, Problem, Time, explorer_named
 
 NOON = 1_700_000_000.0
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))

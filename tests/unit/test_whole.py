@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.core.integers import whole
-from offcut.graph import Builder, compiled
+from tests.facade import Builder, compiled
 
 
 @pytest.mark.parametrize("number", [3, np.int64(3), np.uint8(3), np.array(3)])

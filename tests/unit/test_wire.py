@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu.target import Cpu
-from offcut.backends.requested import requested, stand_ins
-from offcut.backends.target import Target
+from offcut import Target
 from offcut.errors import OffcutError
 from offcut.tuning.pooling import wire
-from offcut.tuning.problem import Limits, Problem
 from tests import spaces
+from tests.facade import Cpu, Limits, Problem, requested, stand_ins
 
 LIMITS = Limits(budget=0.5)
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))

@@ -7,10 +7,9 @@ import pytest
 import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Select, Var, real
-from offcut.core.program import Size
 from offcut.costmodel import worth
-from offcut.schedule import Nest, Together
+from offcut.ir import Expr, Select, Size, Var
+from tests.facade import Nest, Together, real
 
 N = Var("n")
 SIZES = (Size("n", 0, 4096),)

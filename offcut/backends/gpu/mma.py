@@ -13,7 +13,7 @@ from offcut.core.layout import Digit, Layout
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.intrinsic import declare
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
@@ -49,6 +49,10 @@ C = _fragment(
 """Of C[i, j]: lane ``4 * (i % 8) + j // 2``, element ``j % 2 + 2 * (i // 8)``."""
 
 
+REGISTERS = ("registers",)
+_FRAGMENTS = (("A", A), ("B", B), ("C", C))
+
+
 def microkernel(dtype: str) -> Microkernel:
     """``C[i, j] = sum over p of float32(A[i, p]) * float32(B[p, j])``, of bfloat16 or float16."""
     a = placeholder((ROWS, DEPTH), dtype, name="A")
@@ -62,12 +66,11 @@ def microkernel(dtype: str) -> Microkernel:
     return Microkernel(
         name=f"mma_m16n8k16_{dtype}",
         computes=product,
-        rows="i",
-        columns="j",
-        tiles=(TileShape(ROWS, COLUMNS, _CYCLES / DEPTH, 0.0),),
-        predicates=frozenset(),
-        panel=COLUMNS,
-        layouts=(("A", A), ("B", B), ("C", C)),
+        tiles=(TileShape((ROWS, COLUMNS), _CYCLES / DEPTH, 0.0),),
+        repeats=frozenset({"p"}),
+        operands={name: Place(REGISTERS, layout, "fragment") for name, layout in _FRAGMENTS},
+        accumulate="adds",
+        reset=f"zero_m{ROWS}n{COLUMNS}",
         unit="warp",
         ascending=False,
     )

@@ -15,14 +15,14 @@ _SERIES = (
 
 
 def complementary_error(make: Make, x: Ref) -> Ref:
-    """``1 - erf(x)``, of which the digits of small results are kept: ``t * exp(P(t) - x**2)``, and 2 less that below 0."""
+    """The complementary error function, of which the digits of small results are kept: ``t * exp(P(t) - x**2)``, and 2 less that below 0."""
     t, series = _approximated(make, x)
     found = make("multiply", t, make("exp", make("subtract", series, make("square", x))))
     return make("where", make("less", x, 0.0), make("subtract", 2.0, found), found)
 
 
 def scaled_complementary_error(make: Make, x: Ref) -> Ref:
-    """``exp(x**2) * (1 - erf(x))``: ``t * exp(P(t))``, and ``2 * exp(x**2)`` less that below 0."""
+    """It times ``exp(x**2)``: ``t * exp(P(t))``, and ``2 * exp(x**2)`` less that below 0."""
     t, series = _approximated(make, x)
     found = make("multiply", t, make("exp", series))
     whole = make("multiply", make("exp", make("square", x)), 2.0)

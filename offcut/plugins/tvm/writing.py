@@ -17,7 +17,10 @@ from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Re
 _KINDS = {unit: kind for kind, unit in UNITS.items()}
 _CONSTANT = ("lane", "unroll")
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
-_CALLS = {row.name: getattr(tirx, "abs" if name == "fabs" else name) for name, row in CALLS.items()}
+_CALLS = {
+    row.name: getattr(tirx, "abs" if name == "fabs" else name, None) for name, row in CALLS.items()
+}
+"""Of the functions that TVM has, the calls; those that this TVM lacks are None."""
 
 
 def write(reading: Reading, program: ir.Program) -> Any:
@@ -151,14 +154,14 @@ class _Writer:
                     f"cannot write {format_expr(expr)}",
                     because="operations on bits are not written for TVM",
                 )
-            case ir.Binary(op, a, b) if op in _CALLS:
-                return _CALLS[op](of(a), of(b))
+            case ir.Binary(op, a, b) if call := _CALLS.get(op):
+                return call(of(a), of(b))
             case ir.Binary(op, a, b) | ir.Compare(op, a, b) if op in _PAIRS:
                 return _PAIRS[op](of(a), of(b))
             case ir.Unary("neg", a):
                 return tirx.Mul(of(a), tirx.const(-1, ir.dtype_of(a)))
-            case ir.Unary(op, a) if op in _CALLS:
-                return _CALLS[op](of(a))
+            case ir.Unary(op, a) if call := _CALLS.get(op):
+                return call(of(a))
             case ir.Cast(a, "bool"):
                 return tirx.NE(of(a), of(ir.Const(0, ir.dtype_of(a))))
             case ir.Cast(a, dtype):

@@ -297,7 +297,6 @@ class _Reader:
 
     def doer(self, sync: Sync, scope: _Scope) -> tuple[str, str]:
         """Who comes to a statement of synchronization, and the engine whose groups it waits for."""
-        around = self.runner(None, scope)
         match sync.action:
             case Action.ARRIVE | Action.WAIT:
                 token = next((t for t in self.program.tokens if t.name == sync.name), None)

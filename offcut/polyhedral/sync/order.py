@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 
 import islpy as isl
 
 from offcut.core import index as ix
+from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Sync, Token
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Ends, Unit
@@ -146,13 +146,13 @@ class Order:
         fences = self.relations.union(self.syncs(Action.FENCE, kind))
         return ends.apply_range(self.following(fences))
 
-    @cached_property
+    @lazy_property
     def lanes_meet(self) -> isl.Map:
         """``{ x -> y }``: the next barrier among the lanes of an agent."""
         inner = [b for b in self.syncs(Action.BARRIER) if any(k[0] == b.unit for k in b.keys)]
         return self.following(self.relations.union(inner))
 
-    @cached_property
+    @lazy_property
     def all_meet(self) -> Mapping[str, isl.Map]:
         """By unit, ``{ x -> y' }``: the next barrier of all its agents, as any of them comes to it."""
         found: dict[str, isl.Map] = {}
@@ -170,7 +170,7 @@ class Order:
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
-    @cached_property
+    @lazy_property
     def matches(self) -> Mapping[str, Match]:
         """By the name of a token, which arrivals its waits are for; they are checked."""
         found = {}
@@ -299,7 +299,7 @@ class Order:
         same = [f"{s} = {s}'" for s in self.more]
         return some.apply(order.intersect(self.relations.map(same, self.more)))
 
-    @cached_property
+    @lazy_property
     def without_agent(self) -> isl.Map:
         """``{ [w, s] -> w }``."""
         dims, more = self.relations.dims, self.more
@@ -371,10 +371,7 @@ class Order:
     def unordered(self, pair: Pair) -> isl.Map:
         """``{ a -> b }``: of a pair, what nothing is shown to order."""
         one, other, relations = pair.one, pair.other, self.relations
-        if one.unit == other.unit:
-            left = self.without_own(pair)
-        else:
-            left = pair.map
+        left = self.without_own(pair) if one.unit == other.unit else pair.map
         if left.is_empty():
             return left
         by_token = bool(one.engine) and self.units[one.engine].ends is Ends.TOKEN

@@ -8,7 +8,6 @@ answer holds for more programs than were asked about.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 
 import islpy as isl
 
@@ -28,6 +27,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Size, Sync, Tile
 from offcut.core.sizes import MAX_SIZE
 from offcut.polyhedral.affine import Space
@@ -88,12 +88,12 @@ class Relations:
             found = found.union(self.of(event))
         return found
 
-    @cached_property
+    @lazy_property
     def nothing(self) -> isl.Set:
         """No instance."""
         return isl.Set(f"{self.space.parameters}{{ [{', '.join(self.dims)}] : false }}")
 
-    @cached_property
+    @lazy_property
     def no_pairs(self) -> isl.Map:
         """No pair of instances."""
         return self.map(("false",))
@@ -111,17 +111,17 @@ class Relations:
         ones, others = ", ".join(self.times), ", ".join(f"{name}'" for name in self.times)
         return self.map((*alike, f"{ones} {sign} {others}"), more)
 
-    @cached_property
+    @lazy_property
     def later(self) -> isl.Map:
         """``{ a -> b }``: b comes after a in the order of the text."""
         return self.order("<<", ())
 
-    @cached_property
+    @lazy_property
     def next_own(self) -> isl.Map:
         """``{ a -> b }``: the same agent, and b after a."""
         return self.order("<<", self.agents)
 
-    @cached_property
+    @lazy_property
     def own_since(self) -> isl.Map:
         """``{ a -> b }``: the same agent, and b is a or after it."""
         return self.order("<<=", self.agents)

@@ -377,9 +377,9 @@ class _Finder:
         in_order = self.units[engine].in_order
         for pair in self.pairs:
             same = (pair.one.engine, pair.one.unit) == (engine, unit) and pair.other.unit == unit
-            if same and pair.one.number not in self.at_once:
-                if not (in_order and pair.other.engine == engine):
-                    needed = needed.union(pair.map.intersect(relations.next_own))
+            follows = in_order and pair.other.engine == engine
+            if same and not follows and pair.one.number not in self.at_once:
+                needed = needed.union(pair.map.intersect(relations.next_own))
         if needed.is_empty():
             return
         latest = needed.coalesce().reverse().lexmax()

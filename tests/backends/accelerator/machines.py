@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offcut import Schedule
 from offcut.backends.accelerator.spec import Spec
-from offcut.costmodel import Accelerator, load
-from offcut.schedule import Nest, Schedule
+from offcut.costmodel import Accelerator
+from tests.facade import Nest, load_machine
 
 
 def shipped(name: str) -> Accelerator:
-    machine = load(name)
+    machine = load_machine(name)
     assert isinstance(machine, Accelerator)
     return machine
 

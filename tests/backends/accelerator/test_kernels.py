@@ -12,11 +12,11 @@ from conftest import slow
 from machines import shipped
 
 import offcut as oc
+from offcut import Kernel, Schedule
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.written import labels
-from offcut.kernel import Kernel
-from offcut.schedule import Nest, Schedule
 from tests.agree import nearly
+from tests.facade import Nest
 
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 

@@ -12,14 +12,12 @@ from accelerators import bytes_of, convolution, dense, pooling, residual
 from conftest import slow
 
 import offcut as oc
-from offcut import Tensor
-from offcut.backends.requested import Request, requested
-from offcut.backends.target import DEFAULT, Planned, Target
+from offcut import Kernel, Schedule, Target, Tensor
+from offcut.backends.target import DEFAULT, Planned
 from offcut.costmodel import Accelerator
-from offcut.kernel import Kernel
-from offcut.schedule import Schedule
 from tests.agree import nearly
 from tests.backends.accelerator.machines import shipped, without_threads
+from tests.facade import Request, requested
 
 PROGRAMS = {
     "dense": lambda: dense(70, 45),

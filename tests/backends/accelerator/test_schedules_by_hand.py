@@ -7,9 +7,8 @@ import pytest
 from accelerators import bytes_of, clipped
 
 import offcut as oc
-from offcut import Tensor
-from offcut.describe.microkernel import Microkernel
-from offcut.schedule import HandSchedule
+from offcut import Microkernel, Tensor
+from tests.facade import HandSchedule
 
 
 def block_of(words: int) -> Microkernel:

@@ -8,9 +8,9 @@ import pytest
 
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.spec import Spec
-from offcut.costmodel import load
 from offcut.errors import TargetError
 from tests.backends.accelerator.machines import shipped
+from tests.facade import load_machine
 
 MINE = 'name = "mine"\nlike = "vta"\n'
 MEMORIES = ("micro-ops", "inputs", "weights", "accumulators", "outputs")
@@ -19,7 +19,7 @@ MEMORIES = ("micro-ops", "inputs", "weights", "accumulators", "outputs")
 def spec_of(tmp_path: Path, text: str) -> Spec:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    return Spec.of(load(path))
+    return Spec.of(load_machine(path))
 
 
 def memories(**changes: str) -> str:
@@ -75,12 +75,12 @@ def test_a_bus_and_a_clock_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_machine_without_queues_has_no_spec() -> None:
     with pytest.raises(TargetError) as refused:
-        Spec.of(load("zen4"))
+        Spec.of(load_machine("zen4"))
     assert (
         str(refused.value)
         == f"""\
 target: cannot plan for machine='zen4'
-  because  {load("zen4").title} is no machine of queues: its description has no [control]
+  because  {load_machine("zen4").title} is no machine of queues: its description has no [control]
   help     oc.target("vta")"""
     )
 
@@ -215,7 +215,7 @@ def test_a_description_that_cannot_work_is_refused_with_its_line(name: str, tmp_
     path = tmp_path / "mine.toml"
     path.write_text(text)
     with pytest.raises(TargetError) as refused:
-        load(path)
+        load_machine(path)
     assert str(refused.value) == (
         f"target: cannot read the machine mine.toml\n  at       {path}{where}\n  because  {because}"
     )

@@ -60,6 +60,7 @@ class Emitter:
 
     def __post_init__(self) -> None:
         self.spec: Spec = self.nest.spec
+        self.sizes = self.nest.derived.complete(self.sizes, self.nest.used)
         self.room: dict[Region, int] = {}
         self.measured: set[tuple[int, Shape]] = set()
         self.known: dict[tuple[int, Shape], tuple[int, list[Instruction]]] = {}

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat, leaves
@@ -45,6 +46,9 @@ _MANY = 2**30
 """Virtual threads whose number is not known."""
 
 
+NEVER = Const(0, "bool")
+
+
 class TokensError(TargetError):
     """Virtual threads for whose tokens there is no room."""
 
@@ -65,10 +69,10 @@ class Touch:
 class Conditions:
     """When an instance of a leaf pops and pushes, as conditions on loops and sizes; in the order of an instruction's fields."""
 
-    pop_prev: Expr = Const(0, "bool")
-    pop_next: Expr = Const(0, "bool")
-    push_prev: Expr = Const(0, "bool")
-    push_next: Expr = Const(0, "bool")
+    pop_prev: Expr = NEVER
+    pop_next: Expr = NEVER
+    push_prev: Expr = NEVER
+    push_next: Expr = NEVER
 
     @property
     def fields(self) -> tuple[Expr, Expr, Expr, Expr]:
@@ -82,7 +86,7 @@ SILENT = Conditions()
 def agents(spec: Spec) -> sync.Agents:
     """The units of a machine of queues: each in its own order, tokens between neighbours."""
     names = [unit.value for unit in _UNITS]
-    ends = [*zip(names, names[1:], strict=False), *zip(names[1:], names, strict=False)]
+    ends = [*pairwise(names), *pairwise(names[::-1])]
     units = tuple(sync.Unit(name) for name in names)
     return sync.Agents(units, Unit.COMPUTE.value, frozenset(ends), spec.token_depth, blocks=True)
 

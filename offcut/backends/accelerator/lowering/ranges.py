@@ -43,8 +43,8 @@ class Ranges:
         """Note the stores of these nodes."""
         for node in nodes:
             match node:
-                case Repeat(name, lo, hi, body):
-                    self.note(body, (*loops, (name, lo, hi)))
+                case Repeat(body=body):
+                    self.note(body, (*loops, node.range))
                 case Guard(_, body):
                     self.note(body, loops)
                 case Leaf():

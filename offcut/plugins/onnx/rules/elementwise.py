@@ -320,9 +320,11 @@ ELEMENTWISE: Mapping[str, Operator] = {
     "ThresholdedRelu": _thresholded,
     "Where": _where,
     "Xor": binary("logical_xor"),
-    **{
-        row.onnx: (unary if row.arity == 1 else binary)(row.face)
-        for row in FUNCTIONS.values()
-        if row.onnx and row.face
-    },
 }
+
+OF_ROWS: Mapping[str, Operator] = {
+    row.onnx: (unary if row.arity == 1 else binary)(row.face)
+    for row in FUNCTIONS.values()
+    if row.onnx and row.face
+}
+"""Those that `offcut.core.functions` has a row for; they stand before rules that compose them of others."""

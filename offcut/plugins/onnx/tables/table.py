@@ -8,7 +8,7 @@ from offcut.plugins.onnx.images.resizing import RESIZING
 from offcut.plugins.onnx.images.sampling import SAMPLING
 from offcut.plugins.onnx.images.windows import WINDOWS
 from offcut.plugins.onnx.rules.attention import ATTENTION
-from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, Operator
+from offcut.plugins.onnx.rules.elementwise import ELEMENTWISE, OF_ROWS, Operator
 from offcut.plugins.onnx.rules.functions import FUNCTIONS
 from offcut.plugins.onnx.rules.indexing import INDEXING
 from offcut.plugins.onnx.rules.normalization import NORMALIZATION
@@ -36,4 +36,5 @@ TABLE: Mapping[str, Operator] = {
     **SHAPES,
     **SPECTRA,
     **WINDOWS,
+    **OF_ROWS,
 }

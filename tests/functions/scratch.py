@@ -1,0 +1,63 @@
+"""A copy of offcut whose table of functions has rows more, and what a process says that runs with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import offcut
+
+ROWS = """
+asinh = _Function(
+    "asinh",
+    "The inverse hyperbolic sine of `{x}`, within {ulp} ULP (float32).",
+    numpy="arcsinh",
+    cycles=40,
+    aten="asinh",
+    onnx="Asinh",
+    mlir="math.asinh",
+    tirx="asinh",
+    relax="asinh",
+)
+atan2 = _Function(
+    "atan2",
+    "The angle of the point (`{y}`, `{x}`), in radians, within {ulp} ULP (float32).",
+    arity=2,
+    numpy="arctan2",
+    range=(-3.1415927410125732, 3.1415927410125732),
+    aten="atan2",
+    mlir="math.atan2",
+    tirx="atan2",
+)
+"""
+"""Functions that offcut has not: of one element, which plugins compose of others, and of two."""
+
+
+def copied(folder: Path) -> Path:
+    """Return a folder to import offcut from: every file is this package's, but its table, which has `ROWS`."""
+    package = Path(offcut.__file__).parent
+    for inside in ("", "core"):
+        (folder / "offcut" / inside).mkdir(parents=True)
+        for one in (package / inside).iterdir():
+            if one.name not in ("core", "functions.py", "__pycache__"):
+                (folder / "offcut" / inside / one.name).symlink_to(one.resolve())
+    rows = (package / "core" / "functions.py").read_text() + ROWS
+    (folder / "offcut" / "core" / "functions.py").write_text(rows)
+    return folder
+
+
+def said(folder: Path, module: str, *arguments: str) -> str:
+    """Return what ``python -m module`` prints with the offcut of `folder`; AssertionError where it fails."""
+    root = Path(__file__).parents[2]
+    made = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env=os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{root}", "OFFCUT_CACHE": ""},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return made.stdout
