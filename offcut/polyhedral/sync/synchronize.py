@@ -316,8 +316,8 @@ class _Finder:
                     "sync",
                     f"cannot keep the order of {self.program.name} on units that run side by side",
                     at=f"{source} -> {target}",
-                    because=f"more tokens of {source} for {target} have to lie in their queue at once than it has room "
-                    f"for: {room}",
+                    because=f"more tokens of {source} for {target} have to lie in their queue at once than "
+                    "it has room for",
                 )
         self.tokens.append(Token(name, source, target, order.count(source, target), room))
 
