@@ -477,8 +477,8 @@ FAULTS = (
     Fault(
         "threads do not wait for what others write",
         "threaded",
-        "if self.steps and (tuple(body), position) in self.meets:",
-        "if False:",
+        "            elif self.steps:\n                self.meet()",
+        "            else:\n                pass",
     ),
     Fault(
         "the last thread's iterations are one short",
