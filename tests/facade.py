@@ -45,6 +45,7 @@ _NAMES = {
     "parse_expr": "core.text.expressions",
     # What is described, and what is asked to be compiled.
     "Computation": "describe.computation",
+    "Place": "describe.microkernel",
     "TileShape": "describe.microkernel",
     "Array": "describe.request",
     "Loaded": "backends.target",

@@ -220,6 +220,20 @@ class Layout:
             self.swizzle.check(prod(counts) * item_bytes, item_bytes)
         return counts
 
+    def check(self, shape: Sequence[int | None], item_bytes: int) -> None:
+        """Check that it has places for all elements of an operand, some of whose extents may be unknown (None).
+
+        Raises DescribeError, as `extents` does.
+        """
+        self.digits(len(shape))
+        for axis, extent in enumerate(shape):
+            if extent is None and (room := self.room(axis)) is not None:
+                because = f"its extent is not known, and there are places for {room}"
+                raise _refused(f"axis {axis}", because)
+        self.extents(
+            [self.multiple_of(at) if e is None else e for at, e in enumerate(shape)], item_bytes
+        )
+
     def laid(self, array: Array) -> Array:
         """Return the elements of `array` at their places, zero at the padding's."""
         counts = self.extents(array.shape, array.itemsize)
@@ -228,7 +242,7 @@ class Layout:
         whole = np.zeros(room, array.dtype)
         whole[tuple(map(slice, array.shape))] = array
         parts = whole.reshape([count for of in split for _, count in of])
-        return self._moved(parts.transpose(order).reshape(counts))
+        return self._moved(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
     def taken(self, stored: Array, shape: Sequence[int]) -> Array:
         """Return the elements of an operand of that shape from their places."""

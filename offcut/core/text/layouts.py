@@ -21,6 +21,9 @@ from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Expr
 from offcut.core.layout import ROWS, Digit, Layout, Swizzle, as_panels, order, panels, words
 from offcut.core.text.tokens import Tokens, read_lines
 from offcut.errors import DescribeError, ParseError
@@ -81,19 +84,19 @@ def is_layout(reader: Tokens) -> bool:
     return reader.token.text in _READERS
 
 
-def read_layout(reader: Tokens, rank: int | None = None) -> Layout:
+def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str = "int8") -> Layout:
     """Return the layout that stands here, and take it.
 
-    rank   axes of what lies so; None: any that the layout names
+    shape, dtype   of what lies so; None: of any axes that the layout names
 
-    Raises ParseError where it is none, or one of other axes.
+    Raises ParseError where it is none, or one that has no place for all elements.
     """
     if not is_layout(reader):
         raise reader.expected(f"a layout ({', '.join(_READERS)})")
     first = reader.advance()
     read, *help = _READERS[first.text]
     try:
-        layout = read(reader, rank)
+        layout = read(reader, None if shape is None else len(shape))
         if reader.accept("multiple"):
             given = dict(_bracketed(reader, lambda: _pair(reader)))
             axes = range(max(len(layout.multiple), *(axis + 1 for axis in given)))
@@ -101,8 +104,8 @@ def read_layout(reader: Tokens, rank: int | None = None) -> Layout:
             layout = replace(layout, multiple=multiple)
         if reader.accept("swizzle"):
             layout = replace(layout, swizzle=Swizzle(*_numbers(reader, 3, 3)))
-        if rank is not None:
-            layout.digits(rank)
+        if shape is not None:
+            layout.check([ix.literal(extent) for extent in shape], ITEM_BYTES[dtype])
     except DescribeError as refused:
         because = f"{refused.at}: {refused.because}" if refused.at else refused.because
         raise reader.refuse("cannot read a layout", because, *help, column=first.start) from None
