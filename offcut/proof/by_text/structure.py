@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.program import For, Program, Stmt, Tile, canonical, with_blocks
+from offcut.core.program import Alloc, For, Program, Stmt, Tile, canonical, with_blocks
 from offcut.core.walking import around, bound
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
@@ -46,6 +46,8 @@ def bare(program: Program) -> Program:
                 stmt = For(stmt.iter, stmt.lo, stmt.hi, stmt.body)
             case Tile():
                 stmt = Tile(stmt.axes, stmt.body, stmt.where, stmt.form)
+            case Alloc():
+                stmt = Alloc(stmt.buffer, stmt.axes, stmt.body)
             case _:
                 pass
         return with_blocks(stmt, lambda body: tuple(map(plain, body)))
