@@ -24,8 +24,8 @@ from offcut.backends.accelerator.lowering.derived import DerivedSizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
+from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, bounds_of, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
@@ -34,7 +34,6 @@ from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Alloc, Program, Stmt
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
-from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
 
@@ -170,7 +169,7 @@ class Lowered:
     place_of: Mapping[str, Place]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
-    end: Said
+    end: Conditions
     derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
 
@@ -232,9 +231,11 @@ def lowered(
     stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
-        tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
+        tokens = token_conditions(
+            program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
+        )
     work = [
-        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
+        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
     end = tokens[len(work)]
