@@ -45,6 +45,7 @@ _NAMES = {
     "parse_expr": "core.text.expressions",
     # What is described, and what is asked to be compiled.
     "Computation": "describe.computation",
+    "Place": "describe.microkernel",
     "TileShape": "describe.microkernel",
     "Array": "describe.request",
     "Loaded": "backends.target",
@@ -144,7 +145,6 @@ SOURCES = {
     "bf16_operand": "backends.cpu.microkernels.bf16_operand",
     "binding": "backends.host.binding",
     "call": "backends.host.call",
-    "covers": "backends.cpu.lowering.covers",
     "dots": "backends.cpu.microkernels.dots",
     "elements": "backends.llvm.elements",
     "entry": "backends.host.entry",
@@ -154,6 +154,7 @@ SOURCES = {
     "inside": "backends.inside",
     "interleave": "backends.cpu.lowering.interleave",
     "ir": "backends.llvm.ir",
+    "judge": "partition.judge",
     "layout": "backends.cpu.lowering.layout",
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",

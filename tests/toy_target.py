@@ -37,8 +37,8 @@ def _outer() -> Microkernel:
     a, b = oc.placeholder((m, k), name="A"), oc.placeholder((k, n), name="B")
     p = oc.reduce_axis(k, name="p")
     product = oc.compute((m, n), lambda i, j: oc.sum(a[i, p] * b[p, j], axis=p), name="C")
-    tiles = tuple(TileShape(rows, 4, cycles=4.0, startup=4.0) for rows in (1, 2, 3, 4))
-    return Microkernel("toy_outer", product, "i", "j", tiles, frozenset(), panel=4)
+    tiles = tuple(TileShape((rows, 4), cycles=4.0, startup=4.0) for rows in (1, 2, 3, 4))
+    return Microkernel("toy_outer", product, tiles)
 
 
 class Toy(Target):

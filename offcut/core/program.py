@@ -161,7 +161,7 @@ class Alloc:
     memory   the memory of the machine that holds the window; None: the buffer's `scope`
     depth    how many windows there are, which the iterations of the loop around take in turn
     inplace  the buffer in whose window it lies, element on element, which is read last as it is written
-    layout   where elements lie in the window; None: as rows
+    layout   where elements lie in the window; None: as the buffer's says
     """
 
     buffer: str

@@ -31,7 +31,7 @@ from typing import Any
 from offcut.core.dtypes import DTYPES, ITEM_BYTES
 from offcut.core.expr import Binary, Cast, Expr, Load, Reduce, Var
 from offcut.core.sizes import MAX_SIZE, Dim
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import Compute, Tensor
 from offcut.errors import DescribeError, TargetError
 
@@ -46,7 +46,6 @@ COPYING: Mapping[str, float] = {"tile": 0.0, "blas_gemm": 0.2}
 
 MOST_CYCLES = 1e12  # of a multiply–add, of an element's copy, or of a call
 ROWS, COLUMNS = 256, 4096  # of a tile, at most, whatever the sizes of a declaration allow
-_PANEL = 16  # columns: what cuts of columns are a multiple of
 _OP = "external_microkernel"
 
 
@@ -140,16 +139,23 @@ def declare(
         )
     if isinstance(address, Routine):
         _check_routine(name, address, convention, types)
-    axes = computes.definition.axes if computes.definition else ()
-    reduced = computes.definition.reduce_axes if computes.definition else ()
+    definition = computes.definition
+    assert definition is not None
+    operands = _operands(definition)
+    assert operands is not None
+    a, b = operands
+    names = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
+    _, last, depth = names
     return Microkernel(
         name=name,
         computes=computes,
-        rows=axes[0].name,
-        columns=axes[1].name,
         tiles=tiles_of(rows, columns, cycles, copying, startup),
-        predicates=frozenset(axis.name for axis in (*axes, *reduced)),
-        panel=min(_PANEL, columns),
+        predicates=frozenset(names),
+        operands={
+            a.buffer: Place(beside=depth),
+            b.buffer: Place(beside=last),
+            computes.name: Place(beside=last),
+        },
         lowering=_foreign(convention, types, address, measured, verified),
     )
 
@@ -159,7 +165,7 @@ def tiles_of(
 ) -> tuple[TileShape, ...]:
     """The tiles of a function of up to `rows` × `columns`, whose calls cost as `offcut.external_microkernel` says."""
     return tuple(
-        TileShape(height, columns, (cycles * height + copying) * columns, startup)
+        TileShape((height, columns), (cycles * height + copying) * columns, startup)
         for height in range(1, rows + 1)
     )
 

@@ -123,20 +123,14 @@ def decl_tensor_intrin(
         tuple(Operand(tensor) for tensor in definition.reads), (Operand(computation),)
     )
     three = _instructions(lowered, computation)
-    rows = definition.axes[-2].name if len(definition.axes) > 1 else ""
-    columns = definition.axes[-1].name if definition.axes else ""
-    shape = [int(extent) for extent in computation.shape]
-    tile = TileShape(shape[-2] if rows else 1, shape[-1] if columns else 1, cycles, startup)
+    tile = TileShape(tuple(int(extent) for extent in computation.shape), cycles, startup)
     names = [instruction.name for instruction in three]
     reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
     made = Microkernel(
         name=names[0],
         computes=computation,
-        rows=rows,
-        columns=columns,
         tiles=(tile,),
-        predicates=frozenset(),
-        panel=0,
+        accumulate="both" if update else "fresh",
         reset=reset,
         update=update,
     )

@@ -1,68 +1,183 @@
-"""Microkernels as data: what one computes, on which shapes and layouts, and what it costs."""
+"""Microkernels as data: what one computes, on which extents and layouts, and what it costs.
+
+    conv_rows   C[x, o] = sum over r, p of A[x + r, p] * B[r, p, o]      x 1..14, o 16, r 3, p any
+    load_inp    C[i, p] = A[i, p]                                        A in main memory, C in inputs
+
+Any number of axes may be reduced; a copy is a microkernel too. The judge of covers
+(`offcut.partition.judge`) compares a tile with this record and with nothing else: names of axes and
+of arrays say nothing to it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from offcut.core.expr import Load, loads, variables
+from offcut.core.expr import Load, Reduce, loads, variables
 from offcut.core.layout import Layout
-from offcut.describe.tensor import Tensor
+from offcut.core.sizes import MAX_SIZE, Dim
+from offcut.describe.tensor import Compute, Tensor
+from offcut.describe.value import Axis
 from offcut.errors import DescribeError
+
+CORE = "core"
+"""The unit of a microkernel that is a function: what runs the loops around calls it."""
+LOOP_UNITS = ("cluster", "block", "warpgroup", "warp", "lane", "thread")
+"""Units that run the iterations of a loop, the largest first. What one of them runs together stands in a
+loop that is bound to it; any other unit takes its tiles from a queue."""
+_FORMS = ("plain", "fragment", "descriptor", "immediate")
+_WORDS: Mapping[str, tuple[str | None, ...]] = {
+    "accumulate": ("fresh", "adds", "both"),
+    "issue": ("sync", "async"),
+    "wait": (None, "group", "token"),
+}
+
+_LOOPS_AROUND_TERMS = 2
+"""Loops around the terms that a function of the CPU runs as well, where it repeats them."""
+_UNPACKED_COLUMNS = 16
+"""What cuts of columns are a multiple of, at most, where nothing is packed by columns."""
+
+_Value = TypeVar("_Value")
+
+
+class _Fields(dict[str, _Value]):
+    """A mapping that is never changed, so that a record of it can be hashed."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """The extents that an axis may have: from `least` to `most`, multiples of `multiple_of`, in elements."""
+
+    least: int = 1
+    most: int = MAX_SIZE
+    multiple_of: int = 1
+
+    def __contains__(self, extent: int) -> bool:
+        return self.least <= extent <= self.most and extent % self.multiple_of == 0
+
+    @property
+    def only(self) -> int | None:
+        """The one extent that there is; None where there are several."""
+        return self.least if self.least == self.most else None
+
+    def __str__(self) -> str:
+        if self.only is not None:
+            return str(self.only)
+        ends = (
+            f"from {self.least} to {self.most}"
+            if self.most < MAX_SIZE
+            else f"at least {self.least}"
+        )
+        return ends if self.multiple_of == 1 else f"{ends}, multiples of {self.multiple_of}"
+
+
+Bound: TypeAlias = int | tuple[int, int] | Extents
+
+
+def multiples(of: int, most: int = MAX_SIZE) -> Extents:
+    """Return the extents ``of, 2*of, …`` up to `most`, for `Microkernel.bounds`."""
+    return Extents(of, most, of)
 
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """One register tile: `rows` by at most `columns`, in elements.
+    """A tile that a microkernel computes at once.
 
-    cycles   predicted cycles per step of the reduction, operands in the nearest cache
+    extents  elements along each axis of the result; along an axis with a predicate, at most
+    cycles   predicted cycles per step of the reduction, operands in the nearest cache; of the whole tile
+             where nothing is reduced
     startup  predicted cycles per tile: the call, the first loads, the stores
     """
 
-    rows: int
-    columns: int
+    extents: tuple[int, ...]
     cycles: float
     startup: float
+
+    @property
+    def rows(self) -> int:
+        """Elements along the axis before the last one."""
+        return self.extents[-2] if len(self.extents) > 1 else 1
+
+    @property
+    def columns(self) -> int:
+        """Elements along the last axis."""
+        return self.extents[-1] if self.extents else 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of the result."""
+        count = 1
+        for extent in self.extents:
+            count *= extent
+        return count
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an operand of a microkernel lies, and how it is handed over.
+
+    memories  names of the memories that it may lie in; none: any memory that has addresses
+    layout    where its elements lie; None: as those of an array do, at a stride along each axis
+    by        "plain": an address and strides; "fragment": registers of the lanes that run it;
+              "descriptor": a word that says address and layout; "immediate": a constant of the
+              instruction, of an operand without axes
+    beside    the axis along which its elements lie next to each other; "": along none in particular
+    """
+
+    memories: tuple[str, ...] = ()
+    layout: Layout | None = None
+    by: str = "plain"
+    beside: str = ""
+
+
+_ANYWHERE = Place()
 
 
 @dataclass(frozen=True, slots=True)
 class Microkernel:
-    """A fixed-shape inner kernel.
+    """A fixed-shape inner kernel: an instruction, or a function, on tiles.
 
-    computes    a tensor expression over bounded sizes; matching compares access relations with it
-    rows        the axis of `computes` that `TileShape.rows` bounds
-    columns     likewise; unit stride in every operand that has it, or packed in panels
-    tiles       the register tiles there are; any smaller number of columns is a predicated one
-    predicates  axes along which a lane may be off: it reads nothing and writes nothing
-    panel       what cuts of the columns are a multiple of, in columns
-    layouts     where the elements of operands lie, by name; the others are read as arrays lie. That of
-                the columns' operand, which the rows' may not have, is what it is packed in
-    unit        what runs it: a core of the CPU, a warp, a matrix unit
-    features    what the hardware must have
+    computes    a tensor expression of any number of axes; a tile is compared with its accesses
+    tiles       the tiles there are: `TileShape`, or (extents, cycles, startup)
+    bounds      the extents of each axis, of reductions too: a literal, (least, most), or `multiples`; of
+                an axis that is not named, those of the tiles, or of `computes`
+    predicates  axes along which an instance may be off: it reads nothing and writes nothing
+    repeats     axes along which one issue takes several of its tiles, or of its terms, one after the other
+    operands    where operands, and the result, lie, by name; the others lie anywhere, at any strides
+    accumulate  "fresh": it starts its reduction itself; "adds": it adds to what is there; "both"
     reset       the instruction that starts its reduction, where that is one of its own
-    update      likewise the one that adds a step to what was started
+    update      the one that adds to what was started, where that is one of its own
+    unit        what runs it: a core of the CPU, a warp, the queue of a matrix unit
+    features    what the hardware must have
+    issue       "sync": it has ended when the next statement begins; "async": where it is waited for
+    wait        how its end is waited for: "group", "token"; None: it is not
     ascending   whether an element is what adding its terms one after the other gives
-    repeats     whether one call takes more columns than a tile has, as tiles side by side
-    turns       loops around the terms of a sum that one call runs as well, at most
     lowering    how a function that is not the back end's is called; None: the back end knows
+
+    Raises DescribeError for what is no declaration.
     """
 
     name: str
     computes: Tensor
-    rows: str
-    columns: str
     tiles: tuple[TileShape, ...]
-    predicates: frozenset[str]
-    panel: int
-    layouts: tuple[tuple[str, Layout], ...] = ()
-    unit: str = "core"
-    features: frozenset[str] = frozenset()
+    _: KW_ONLY
+    bounds: Mapping[str, Bound] = field(default_factory=_Fields)
+    predicates: frozenset[str] = frozenset()
+    repeats: frozenset[str] = frozenset()
+    operands: Mapping[str, Place] = field(default_factory=_Fields)
+    accumulate: str = "both"
     reset: str | None = None
     update: str | None = None
+    unit: str = CORE
+    features: frozenset[str] = frozenset()
+    issue: str = "sync"
+    wait: str | None = None
     ascending: bool = True
-    repeats: bool = False
-    turns: int = 0
     lowering: Any = None
 
     def __post_init__(self) -> None:
@@ -70,29 +185,177 @@ class Microkernel:
         if definition is None:
             because = f"it computes {self.computes!r}, and no tensor that compute defines"
             raise self._refused(because)
-        axes = [axis.name for axis in definition.axes]
-        for what, name in (("rows", self.rows), ("columns", self.columns)):
-            if name and name not in axes:
-                raise self._refused(f"{what} is {name!r}, and its axes are {', '.join(axes)}")
-        if self.rows and self.rows == self.columns:
-            raise self._refused(f"{self.rows} is its rows and its columns")
-        known = {*axes, *(axis.name for axis in definition.reduce_axes)}
-        if unknown := sorted(self.predicates - known):
-            because = f"its predicates have {', '.join(unknown)}, which is no axis of it"
-            raise self._refused(because)
-        if not self.tiles:
+        axes = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
+        tensors = {tensor.name: tensor for tensor in (*definition.reads, self.computes)}
+        for what, known in (
+            ("predicates", axes),
+            ("repeats", axes),
+            ("bounds", axes),
+            ("operands", list(tensors)),
+        ):
+            if unknown := sorted(set(getattr(self, what)) - set(known)):
+                kind = "operand" if what == "operands" else "axis"
+                because = f"its {what} have {', '.join(unknown)}, which is no {kind} of it"
+                raise self._refused(because, f"it has {', '.join(known)}")
+        for what, words in _WORDS.items():
+            if getattr(self, what) not in words:
+                because = f"{what} is {getattr(self, what)!r}"
+                raise self._refused(because, *(f"{what}={word!r}" for word in words))
+        for operand, place in self.operands.items():
+            self._check_place(tensors[operand], place, axes)
+        tiles = tuple(self._tile(tile, len(definition.axes)) for tile in self.tiles)
+        if not tiles:
             raise self._refused("it has no tiles")
-        for tile in self.tiles:
-            whole = tile.rows >= 1 and tile.columns >= 1
-            if not (whole and 0 <= tile.cycles < inf and 0 <= tile.startup < inf):
-                raise self._refused(f"{tile} has no instances, or takes no time that there is")
+        ends = zip(*(tile.extents for tile in tiles), strict=True)
+        own = dict(zip(axes, (Extents(min(e), max(e)) for e in ends), strict=False))
+        bounds = {
+            axis.name: self._extents(axis, self.bounds.get(axis.name, own.get(axis.name)))
+            for axis in (*definition.axes, *definition.reduce_axes)
+        }
+        for what, value in (
+            ("tiles", tiles),
+            ("bounds", _Fields(bounds)),
+            ("predicates", frozenset(self.predicates)),
+            ("repeats", frozenset(self.repeats)),
+            ("operands", _Fields(self.operands)),
+        ):
+            object.__setattr__(self, what, value)
 
-    def _refused(self, because: str) -> DescribeError:
-        return DescribeError("microkernel", f"cannot declare {self.name or 'one'}", because=because)
+    def _refused(self, because: str, *help_: str) -> DescribeError:
+        what = f"cannot declare {self.name or 'one'}"
+        return DescribeError("microkernel", what, because=because, help=help_)
+
+    def _check_place(self, tensor: Tensor, place: Place, axes: Collection[str]) -> None:
+        operand, rank = tensor.name, len(tensor.shape)
+        if not isinstance(place, Place):
+            raise self._refused(
+                f"{operand} lies in {place!r}", f"operands={{{operand!r}: Place()}}"
+            )
+        if place.by not in _FORMS:
+            forms = (f"by={form!r}" for form in _FORMS)
+            raise self._refused(f"{operand} is handed over by {place.by!r}", *forms)
+        if isinstance(place.memories, str):
+            named = f"memories=({place.memories!r},)"
+            raise self._refused(f"the memories of {operand} are {place.memories!r}", named)
+        if place.beside and place.beside not in axes:
+            because = f"{operand} lies side by side along {place.beside}, which is no axis of it"
+            raise self._refused(because)
+        if place.layout is not None and len(place.layout.multiple) != rank:
+            has = len(place.layout.multiple)
+            raise self._refused(f"{operand} has {rank} axes, and its layout {has}")
+        if place.by == "immediate" and rank:
+            because = f"{operand} has {rank} axes, and is a constant of the instruction"
+            raise self._refused(because)
+
+    def _tile(self, given: Any, rank: int) -> TileShape:
+        tile = TileShape(*given) if isinstance(given, tuple) and len(given) == 3 else given
+        if not isinstance(tile, TileShape) or not isinstance(tile.extents, tuple):
+            help_ = "TileShape((4, 8), cycles=4.0, startup=4.0)"
+            raise self._refused(f"{given!r} is no tile", help_)
+        if len(tile.extents) != rank:
+            because = f"{tile} has {len(tile.extents)} extents, and its result {rank} axes"
+            raise self._refused(because)
+        whole = all(extent >= 1 for extent in tile.extents)
+        if not (whole and 0 <= tile.cycles < inf and 0 <= tile.startup < inf):
+            raise self._refused(f"{tile} has no instances, or takes no time that there is")
+        return tile
+
+    def _extents(self, axis: Axis, given: Bound | None) -> Extents:
+        match given:
+            case None if isinstance(axis.extent, Dim):
+                found = Extents(axis.extent.min, axis.extent.max, axis.extent.multiple_of)
+            case None:
+                only = int(axis.extent) if axis.extent.is_Integer else None
+                found = Extents(0) if only is None else Extents(only, only)
+            case Extents():
+                found = given
+            case int():
+                found = Extents(given, given)
+            case (int(least), int(most)):
+                found = Extents(least, most)
+            case _:
+                raise self._refused(
+                    f"the extents of {axis.name} are {given!r}",
+                    f"bounds={{{axis.name!r}: (1, 14)}}",
+                    f"bounds={{{axis.name!r}: multiples(16)}}",
+                )
+        if not (0 <= found.least <= found.most and found.multiple_of >= 1):
+            raise self._refused(f"no extent of {axis.name} is {found}")
+        return found
+
+    def extents_of(self, axis: str) -> Extents:
+        """The extents that an axis may have."""
+        found = self.bounds[axis]
+        assert isinstance(found, Extents)
+        return found
+
+    @property
+    def definition(self) -> Compute:
+        """What it computes, as an expression of its axes."""
+        definition = self.computes.definition
+        assert definition is not None
+        return definition
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of its result."""
+        return tuple(axis.name for axis in self.definition.axes)
+
+    @property
+    def reduce_axes(self) -> tuple[str, ...]:
+        """The axes that it reduces along, outermost first."""
+        return tuple(axis.name for axis in self.definition.reduce_axes)
+
+    @property
+    def reducer(self) -> str | None:
+        """How it reduces: "sum", "max", "min"; None where it computes element by element."""
+        body = self.definition.body
+        return body.op if isinstance(body, Reduce) else None
+
+    def place_of(self, operand: str) -> Place:
+        """Where an operand, or the result, lies."""
+        return self.operands.get(operand, _ANYWHERE)
 
     def layout_of(self, operand: str) -> Layout | None:
         """Where the elements of an operand, or of the result, lie; None where as an array's do."""
-        return dict(self.layouts).get(operand)
+        return self.place_of(operand).layout
+
+    def shape_of(self, operand: str) -> tuple[int, ...]:
+        """The extents of an operand, or of the result, of a microkernel of fixed shape."""
+        tensors = (self.computes, *self.definition.reads)
+        return tuple(int(e) for e in next(t for t in tensors if t.name == operand).shape)
+
+    def operand_along(self, axis: str) -> str:
+        """The first operand that moves along an axis; "" where none does."""
+        moving = (load.buffer for load, _ in loads(self.definition.body) if _moves(load, axis))
+        return next(moving, "")
+
+    # What planners of the CPU ask of a product of rows and columns, read off axes and layouts.
+
+    @property
+    def rows(self) -> str:
+        """The axis of its result before the last one; "" where there is none."""
+        return self.axes[-2] if len(self.axes) > 1 else ""
+
+    @property
+    def columns(self) -> str:
+        """The last axis of its result; "" where there is none."""
+        return self.axes[-1] if self.axes else ""
+
+    @property
+    def depth(self) -> str:
+        """The innermost axis that it reduces along; "" where there is none."""
+        return self.reduce_axes[-1] if self.reduce_axes else ""
+
+    @property
+    def any_columns(self) -> bool:
+        """Whether one call takes more columns than a tile has, as tiles side by side."""
+        return self.columns in self.repeats
+
+    @property
+    def turns(self) -> int:
+        """Loops around the terms of a sum that one call runs as well, at most."""
+        return _LOOPS_AROUND_TERMS if self.depth in self.repeats and self.unit == CORE else 0
 
     @property
     def packed(self) -> str:
@@ -111,6 +374,15 @@ class Microkernel:
         return layout.on(*((rows, columns) if self._depth == 0 else (columns, rows)))
 
     @property
+    def panel(self) -> int:
+        """What cuts of the columns are a multiple of, in columns."""
+        layout = self.layout_of(self.packed)
+        if layout is not None and self.unit == CORE:
+            return layout.multiple[-1]
+        widest = max(tile.columns for tile in self.tiles)
+        return min(_UNPACKED_COLUMNS, widest) if self.columns in self.predicates else widest
+
+    @property
     def interleave(self) -> int:
         """Terms that are added up at once: so many lie side by side in the packed operand, which is
         then read only so, and those of the other operand lie side by side.
@@ -125,46 +397,22 @@ class Microkernel:
         return 1 if layout is None else layout.multiple[self._depth]
 
     @property
-    def depth(self) -> str:
-        """The axis of `computes` that it sums over; "" where there is none."""
-        definition = self.computes.definition
-        assert definition is not None
-        return definition.reduce_axes[0].name if definition.reduce_axes else ""
-
-    @property
     def _depth(self) -> int:
         """The axis of the packed operand along which it is reduced."""
-        definition = self.computes.definition
-        assert definition is not None
-        load = next(load for load, _ in loads(definition.body) if load.buffer == self.packed)
+        load = next(load for load, _ in loads(self.definition.body) if load.buffer == self.packed)
         return next(at for at, part in enumerate(load.index) if self.depth in variables(part))
 
     @property
     def at_once(self) -> int:
         """Terms of a sum that one issue takes, all or none; 1 where it takes as many as there are."""
-        definition = self.computes.definition
-        assert definition is not None
-        fixed = (axis.extent for axis in definition.reduce_axes if axis.extent.is_Integer)
-        return 1 if self.depth in self.predicates else next(map(int, fixed), 1)
-
-    def shape_of(self, operand: str) -> tuple[int, ...]:
-        """The extents of an operand, or of the result, of a microkernel of fixed shape."""
-        definition = self.computes.definition
-        assert definition is not None
-        tensors = (self.computes, *definition.reads)
-        return tuple(int(e) for e in next(t for t in tensors if t.name == operand).shape)
-
-    def operand_along(self, axis: str) -> str:
-        """The first operand that moves along an axis of `computes`; "" where none does."""
-        definition = self.computes.definition
-        assert definition is not None
-        moving = (load.buffer for load, _ in loads(definition.body) if _moves(load, axis))
-        return next(moving, "")
+        if not self.depth or self.depth in self.predicates:
+            return 1
+        return self.extents_of(self.depth).only or 1
 
     @property
     def cycles(self) -> float:
         """Predicted cycles of a multiply–add in the best tile: by which microkernels compete."""
-        return min(tile.cycles / (tile.rows * tile.columns) for tile in self.tiles)
+        return min(tile.cycles / tile.elements for tile in self.tiles)
 
     @property
     def max_rows(self) -> int:

@@ -14,7 +14,23 @@ from offcut.partition.cut import (
     users_of,
 )
 from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
-from offcut.partition.groups import GroupCut, all_matches, cut_group
+from offcut.partition.groups import GroupCut, cut_group
+from offcut.partition.judge import (
+    BEFORE_STAGING,
+    Coverage,
+    Covered,
+    Match,
+    Parts,
+    Question,
+    Refusal,
+    Surroundings,
+    all_matches,
+    cover,
+    first_cover,
+    is_multiple,
+    is_run,
+    matches,
+)
 from offcut.partition.legality import (
     LESS_TO_COMPARE,
     check_exact,
@@ -22,7 +38,6 @@ from offcut.partition.legality import (
     check_tiles,
     check_windows,
 )
-from offcut.partition.match import Match, matches
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program, pieces_of
 from offcut.partition.separate import separate
@@ -64,6 +79,7 @@ from offcut.partition.strategies.tiled_axis import Take, TiledAxis
 
 __all__ = [
     "BALANCE",
+    "BEFORE_STAGING",
     "CUT",
     "EXACT",
     "GUARD",
@@ -76,16 +92,22 @@ __all__ = [
     "STRATEGIES",
     "AxisCut",
     "Block",
+    "Coverage",
+    "Covered",
     "GroupCut",
     "LoopCut",
     "Made",
     "Match",
     "Partition",
+    "Parts",
     "Piece",
+    "Question",
+    "Refusal",
     "Segment",
     "Shared",
     "Strategy",
     "StrategyLike",
+    "Surroundings",
     "Take",
     "TiledAxis",
     "Tiles",
@@ -102,12 +124,16 @@ __all__ = [
     "checked_tiles",
     "conversions",
     "converted",
+    "cover",
     "cut",
     "cut_group",
     "cut_program",
     "cuts_of",
+    "first_cover",
     "fused",
+    "is_multiple",
     "is_read_once",
+    "is_run",
     "labelled",
     "least_room",
     "matches",

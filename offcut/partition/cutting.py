@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, real
 from offcut.core.hashed import Hashed
-from offcut.core.program import For, Stmt
+from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy
 from offcut.partition.strategies.placing import Segment
@@ -18,9 +18,8 @@ from offcut.proof import Theorem
 # Predicted seconds of runs of equal tiles, (how many, their height), of at most `tile` instances.
 PiecesCost = Callable[[Sequence[tuple[Expr, Expr]], int], Expr]
 
-# (statements of a tile, least and most instances along each of its axes, axes with lanes that are off)
-# -> the name of the microkernel that covers it, or None
-Cover = Callable[[Sequence[Stmt], Mapping[str, tuple[int, int]], frozenset[str]], str | None]
+# (a tile, least and most instances along each of its axes) -> the cover of it, or None
+CoverTile = Callable[[Tile, Mapping[str, tuple[int, int]]], Cover | None]
 
 # ((least, greatest height of the tile around), tile, its sizes), in ascending order
 ByHeight = tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...]
@@ -111,7 +110,7 @@ class Cutting:
 
     choice: Callable[[For], LoopCut | None]
     carried: Carried
-    cover: Cover
+    cover: CoverTile
     price: PiecesCost
     names: Names
     folds: bool = True

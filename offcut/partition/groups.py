@@ -12,14 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.program import For, Stmt
+from offcut.core.program import For, Program, Stmt
 from offcut.describe.computation import Computation, Names, Stage
-from offcut.describe.microkernel import Microkernel
 from offcut.describe.source import instance, plain_loop
 from offcut.partition.band import Step
 from offcut.partition.cutting import AxisCut, Blame, Carried, Cutting, LoopCut, tiles_alike
+from offcut.partition.judge import Match, match_cover
 from offcut.partition.loops import LoopCutter
-from offcut.partition.match import Match, cover, matches
 from offcut.partition.strategies.catalog import LADDER
 from offcut.polyhedral import Facts, space_of
 
@@ -45,14 +44,6 @@ class GroupCut:
     inner: tuple[str, ...] = ()
 
 
-def all_matches(stage: Stage, microkernels: Sequence[Microkernel]) -> Iterator[Match]:
-    """Every way in which a microkernel computes what `stage` does, the preferred ones first."""
-    axes = [axis.name for axis in stage.axes]
-    reduced = [axis.name for axis in stage.reduce_axes]
-    for kernel in microkernels:
-        yield from matches(kernel, stage.value, stage.reducer, axes, reduced)
-
-
 def cut_group(
     computation: Computation, plan: GroupCut, names: Names, blame: Blame
 ) -> tuple[tuple[Stmt, ...], Cutting]:
@@ -69,11 +60,16 @@ def cut_group(
         cut.axis: LoopCut((cut.tile,), cut.strategy.stepped(cut.heights))
         for cut in plan.reduce_cuts
     }
-    found = plan.match
+    match, program = (
+        plan.match,
+        Program(
+            computation.name, computation.sizes, computation.assumptions, computation.buffers, ()
+        ),
+    )
     cutting = Cutting(
         lambda loop: chosen.get(loop.iter),
         Carried(frozenset(summed), reductions),
-        lambda body, heights, off: None if found is None else cover(found, heights, off, {}),
+        lambda tile, heights: None if match is None else match_cover(tile, program, match, heights),
         tiles_alike,
         names,
         folds=False,

@@ -19,9 +19,9 @@ from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Carried, Cutting, LoopCut, Made, PiecesCost, tiles_alike
+from offcut.partition.judge import first_cover
 from offcut.partition.legality import check_marks, not_equal
 from offcut.partition.loops import LoopCutter
-from offcut.partition.match import covering
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.separate import COPIES, separate
 from offcut.partition.strategies.catalog import CUT
@@ -76,7 +76,7 @@ def cut_program(
         cutting = Cutting(
             lambda loop: _choice(loop, homes, wanted),
             _carried_in(stmt, nests),
-            covering(microkernels),
+            lambda tile, heights: first_cover(tile, source, microkernels, heights),
             price,
             names,
         )

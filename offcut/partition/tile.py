@@ -12,7 +12,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, dtype_of, reads_memory, variables
-from offcut.core.program import Cover, For, Form, If, Role, Stmt, Store, Tile, TileAxis
+from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
 from offcut.errors import PartitionError
 from offcut.partition.cutting import Cutting, Made
 from offcut.partition.legality import check_few
@@ -110,7 +110,6 @@ class OneTile:
         axes, conditions = [], []
         heights: dict[str, tuple[int, int]] = {}
         forms: set[Form] = set()
-        masked: set[str] = set()
         for k in lanes:
             rect, segment = ranges[k].rect, ranges[k].segment
             assert rect is not None
@@ -120,15 +119,12 @@ class OneTile:
             heights[self.iters[k]] = segment.heights if segment else _heights(rect[1])
             if segment:
                 forms.add(segment.form)
-                if segment.form is Form.MASK:
-                    masked.add(self.iters[k])
         form = leading_form(forms)
         known = [c for c in conditions if c is not None]
         where = all_of(known) if known else None
         guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
-        kernel = None if guarded else self.cutting.cover(body, heights, frozenset(masked))
-        cover = None if kernel is None else Cover(kernel)
-        return Tile(tuple(axes), body, where, form, role, cover)
+        tile = Tile(tuple(axes), body, where, form, role)
+        return tile if guarded else replace(tile, cover=self.cutting.cover(tile, heights))
 
     def ordered(self, k: int, mine: Range, body: tuple[Stmt, ...], role: Role) -> tuple[Stmt, ...]:
         """The instances of a loop one after the other."""

@@ -50,7 +50,8 @@ from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.intervals import interval
+from offcut.polyhedral.intervals import fitting
+from offcut.polyhedral.limit import GaveUp
 from offcut.polyhedral.witness import smallest
 
 
@@ -101,10 +102,14 @@ def accesses_outside(
 
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
+
+    Raises GaveUp where bounded values have too many literals between them.
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
     open_ = _Seen(program, asked).left(program.body, Around(space))
+    if _copies(open_) > MAX_COPIES:
+        raise GaveUp(f"bounded values written out make more than {MAX_COPIES:,} statements")
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
@@ -293,6 +298,19 @@ class _Seen:
         return all(map(at.shows, sides))
 
 
+MAX_COPIES = 20_000
+"""Statements that are asked about one by one, each bounded value written out literal by literal."""
+
+
+def _copies(body: Sequence[Stmt]) -> int:
+    """Return how many statements `_without_lets` makes of `body`."""
+    total = 0
+    for stmt in body:
+        inside = sum(map(_copies, blocks(stmt))) or 1
+        total += inside * max(stmt.hi - stmt.lo, 0) if isinstance(stmt, Let) else inside
+    return total
+
+
 def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """`body` with each bounded value written out, literal by literal, under what makes it that one."""
     made: list[Stmt] = []
@@ -397,7 +415,7 @@ def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
     for buffer in program.buffers:
         for extent in buffer.shape:
             holds = Compare(">=", extent, ix.const(0))
-            if interval(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
+            if fitting(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
                 continue
             found = at.example(Compare("<", extent, ix.const(0)))
             given = [f"{names.get(name, name)} = {v}" for name, v in (found or {}).items()]
@@ -429,7 +447,7 @@ def check_program_fits(program: Program) -> None:
     ranges = {size.name: (size.min, size.max) for size in program.sizes}
     for buffer in program.buffers:
         for extent in buffer.shape:
-            interval(extent, ranges, buffer.name)
+            fitting(extent, ranges, buffer.name)
     for stmt in program.body:
         _check_fits(stmt, ranges)
 
@@ -439,14 +457,14 @@ def _check_fits(stmt: Stmt, ranges: Mapping[str, tuple[int, int]]) -> None:
     inner = dict(ranges)
     if isinstance(stmt, Tile):
         for axis in stmt.axes:
-            start, extent = interval(axis.start, ranges, at), interval(axis.extent, ranges, at)
+            start, extent = fitting(axis.start, ranges, at), fitting(axis.extent, ranges, at)
             inner[axis.iter] = _range(start[0], start[1] + extent[1])
     for expr in expressions(stmt):
         for part in _indices(expr):
-            interval(part, inner, at)
+            fitting(part, inner, at)
     match stmt:
         case For(name, lo, hi):
-            inner[name] = _range(interval(lo, ranges, at)[0], interval(hi, ranges, at)[1])
+            inner[name] = _range(fitting(lo, ranges, at)[0], fitting(hi, ranges, at)[1])
         case Let(name, lo, hi):
             inner[name] = _range(lo, hi)
         case _:

@@ -29,6 +29,7 @@ from itertools import islice
 
 from offcut.core.expr import loads
 from offcut.core.memo import memo
+from offcut.core.plain import unsynchronized
 from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
@@ -112,7 +113,8 @@ def check_equal(
     Raises PartitionError with the smallest witness.
     """
     names = tuple((users or {}).items())
-    return _proved(source, emitted, reassociate, names, through or source, inside, most)
+    source, emitted, through = map(unsynchronized, (source, emitted, through or source))
+    return _proved(source, emitted, reassociate, names, through, inside, most)
 
 
 @memo(32)

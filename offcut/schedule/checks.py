@@ -83,7 +83,7 @@ def check_widths(splits: Sequence[AxisCut], found: Match) -> None:
     """Refuse widths by height that no tile of the microkernel has which covers them."""
     kernel = found.microkernel
     for before, cut in pairwise(splits):
-        if before.axis != found.rows or cut.axis != found.columns or kernel.repeats:
+        if before.axis != found.rows or cut.axis != found.columns or kernel.any_columns:
             continue
         for (low, high), _, widths in cut.by_height:
             tallest = min(high, max(tile for tile, _ in _steps(before)))

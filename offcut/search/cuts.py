@@ -94,7 +94,7 @@ def column_cuts(
     whole = ix.literal(extent)
     room = max(memory.bytes for memory in machine.memory) // max(column_bytes, 1)
     most = min(room, -(-whole // panel) * panel) if whole else room
-    if kernel.repeats or (own is not None and not own.by_height and own.heights is None):
+    if kernel.any_columns or (own is not None and not own.by_height and own.heights is None):
         tiles = _doubled(panel, max(most, panel))
         return _ordered((AxisCut(axis, LADDER, tile) for tile in tiles), own)
     tallest = kernel.max_rows if rows else 1

@@ -530,6 +530,64 @@ parse: cannot read a layout
   help     panels(rows, columns, width)
   help     panels(rows, columns, width, interleave, multiple)""",
     ),
+    "panels have too many numbers": (
+        "constant W: float32[4, 4] @panels(0, 1, 2, 3, 4, 5)",
+        """\
+parse: cannot read a layout
+  at       line 1, column 28: constant W: float32[4, 4] @panels(0, 1, 2, 3, 4, 5)
+  because  panels: 6 numbers stand there
+  help     panels(rows, columns, width)
+  help     panels(rows, columns, width, interleave, multiple)""",
+    ),
+    "panels of a vector": (
+        "constant W: float32[4] layout panels(16)",
+        """\
+parse: cannot read a layout
+  at       line 1, column 31: constant W: float32[4] layout panels(16)
+  because  panels: they have two axes, and the buffer has 1
+  help     panels(rows, columns, width)
+  help     panels(rows, columns, width, interleave, multiple)""",
+    ),
+    "words have an axis twice": (
+        "constant W: int8[4, 4] layout words(1: 2, 1: 4)",
+        """\
+parse: cannot read a layout
+  at       line 1, column 31: constant W: int8[4, 4] layout words(1: 2, 1: 4)
+  because  axis 1: 1 is counted twice
+  help     words(0: 1, 1: 16)""",
+    ),
+    "a layout has no name that is known": (
+        "constant W: float32[4, 4] layout tiles(4)",
+        """\
+parse: cannot read this line
+  at       line 1, column 34: constant W: float32[4, 4] layout tiles(4)
+  because  found `tiles`
+  help     a layout (panels, words, order, rows, digits) is expected here""",
+    ),
+    "digits leave one out": (
+        "constant W: float32[4, 4] @digits(at: 0%2 1)",
+        """\
+parse: cannot read a layout
+  at       line 1, column 28: constant W: float32[4, 4] @digits(at: 0%2 1)
+  because  axis 0: it has 4 elements, and places for 2
+  help     digits(lane: 1//2%4 0%8, element: 1%2 0//8%2)""",
+    ),
+    "digits of an extent that is not known": (
+        "size n in 1:9\nconstant W: float32[n, 4] @digits(at: 0%8 1)",
+        """\
+parse: cannot read a layout
+  at       line 2, column 28: constant W: float32[n, 4] @digits(at: 0%8 1)
+  because  axis 0: its extent is not known, and there are places for 8
+  help     digits(lane: 1//2%4 0%8, element: 1%2 0//8%2)""",
+    ),
+    "a swizzle leaves a window": (
+        "local S: float32[64, 8]\nalloc S[0 +: 3, 0 +: 8] layout rows swizzle(3, 4, 7)",
+        """\
+parse: cannot read a layout
+  at       line 2, column 32: alloc S[0 +: 3, 0 +: 8] layout rows swizzle(3, 4, 7)
+  because  swizzle(3, 4, 7): it moves within 128 bytes, and the operand has 96
+  help     rows""",
+    ),
     "an assumption is no condition": (
         "size n in 0:9\nassume n + 1",
         """\

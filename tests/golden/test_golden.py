@@ -15,6 +15,7 @@ import offcut as oc
 from offcut import Microkernel, Program, parse
 from tests.facade import (
     Computation,
+    Place,
     TileShape,
     computation,
     cut_described,
@@ -66,11 +67,18 @@ def odd() -> Computation:
 
 def gemm() -> Microkernel:
     """Up to 14 rows by 32 columns."""
-    X, Y = oc.placeholder((14, 1), name="X"), oc.placeholder((1, 32), name="Y")
-    d = oc.reduce_axis(1, "d")
+    k = oc.dim("k")
+    X, Y = oc.placeholder((14, k), name="X"), oc.placeholder((k, 32), name="Y")
+    d = oc.reduce_axis(k, "d")
     Z = oc.compute((14, 32), lambda r, c: oc.sum(X[r, d] * Y[d, c], axis=d), name="Z")
-    tiles = tuple(TileShape(rows, 32, 14.0, 20.0) for rows in range(1, 15))
-    return Microkernel("gemm_14x32", Z, "r", "c", tiles, frozenset({"c"}), 32, (("Y", panels(32)),))
+    tiles = tuple(TileShape((rows, 32), 14.0, 20.0) for rows in range(1, 15))
+    return Microkernel(
+        "gemm_14x32",
+        Z,
+        tiles,
+        predicates=frozenset({"c"}),
+        operands={"Y": Place(layout=panels(32))},
+    )
 
 
 CASES: dict[str, tuple[Callable[[], Computation], dict[str, int], dict[str, str]]] = {

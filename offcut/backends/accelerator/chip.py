@@ -72,7 +72,7 @@ class Chip:
 
     def run(self, arrays: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
         """All arrays in main memory after a call."""
-        known = {**self.constants, **arrays}
+        known, sizes = {**self.constants, **arrays}, self.phases.derived.complete(sizes)
         for at, phase in enumerate(self.phases.each):
             if not isinstance(phase, tuple):
                 known |= self.filled(phase, known, sizes)

@@ -15,32 +15,16 @@ from typing import Any
 
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
-from offcut.core.layout import Digit, Layout
+from offcut.core.layout import words
 from offcut.core.program import Store
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
-
-
-def words(rows: int, columns: int, across: int) -> Layout:
-    """A matrix, ``across`` blocks wide, in blocks of `rows` × `columns`, one a word.
-
-    word     ``across * (i // rows) + j // columns``
-    element  ``columns * (i % rows) + j % columns``
-    """
-    word = (Digit(1, columns, across, 1), Digit(0, rows, None, across))
-    inside = (Digit(1, 1, columns, 1), Digit(0, 1, rows, columns))
-    return Layout(
-        (
-            ("word", tuple(digit for digit in word if digit.extent != 1)),
-            ("element", tuple(digit for digit in inside if digit.extent != 1)),
-        ),
-        (rows, across * columns),
-    )
+START = "gemm_reset"
 
 
 def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkernel:
@@ -58,16 +42,15 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
             lambda i, j: sum_over(cast(a[i, k], "int32") * cast(b[j, k], "int32"), axis=k),
             name="C",
         ),
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles / terms, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=(
-            ("A", words(rows, terms, 1)),
-            ("B", words(columns, terms, 1)),
-            ("C", words(rows, columns, 1)),
-        ),
+        tiles=(TileShape((rows, columns), cycles / terms, 0.0),),
+        repeats=frozenset({"p"}),
+        accumulate="adds",
+        reset=START,
+        operands={
+            "A": Place(layout=words((0, rows), (1, terms))),
+            "B": Place(layout=words((0, columns), (1, terms))),
+            "C": Place(layout=words((0, rows), (1, columns))),
+        },
         unit=MATRIX,
     )
 
@@ -89,12 +72,10 @@ def on_words(
     return Microkernel(
         name=name,
         computes=made,
-        rows="i",
-        columns="j",
-        tiles=(TileShape(rows, columns, cycles, 0.0),),
-        predicates=frozenset(),
-        panel=columns,
-        layouts=tuple((operand, words(rows, columns, 1)) for operand in (*read, "C")),
+        tiles=(TileShape((rows, columns), cycles, 0.0),),
+        operands={
+            operand: Place(layout=words((0, rows), (1, columns))) for operand in (*read, "C")
+        },
         unit=unit,
     )
 
@@ -123,7 +104,6 @@ _NAMES = {
     "abs": "alu_absolute",
     "sum": "alu_add",
 }
-START = "gemm_reset"
 
 
 def product_name(spec: Spec) -> str:

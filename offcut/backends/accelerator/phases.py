@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.accelerator.instances.visited import fastest
+from offcut.backends.accelerator.lowering.derived import DerivedSizes, derive_sizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.nest import Lowered, lowered
 from offcut.backends.accelerator.lowering.python import Values
@@ -34,6 +35,15 @@ class Phases:
     told: bool = True
 
     @lazy_property
+    def derived(self) -> DerivedSizes:
+        """The sizes that the host derives from those of a call."""
+        return self._derived[1]
+
+    @lazy_property
+    def _derived(self) -> tuple[Program, DerivedSizes]:
+        return derive_sizes(self.program)
+
+    @lazy_property
     def each(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
         """What runs, one after the other: statements of the host, and nests, each by its options.
 
@@ -42,7 +52,7 @@ class Phases:
         found: list[Stmt | tuple[Lowered, ...]] = []
         for host, stmts in self._in_turn:
             if host:
-                check_copy(self.program, stmts[0], self.spec)
+                check_copy(self._derived[0], stmts[0], self.spec)
                 found.append(stmts[0])
                 continue
             bodies = (body for _, _, body in _options_of(stmts))
@@ -62,7 +72,10 @@ class Phases:
         """
         nests = self.each[at]
         assert isinstance(nests, tuple)
-        costs = [0.0 if sizes is None else evaluate(cost, sizes) for cost in self.costs(at)]
+        costs = [0.0 for _ in nests]
+        if sizes is not None:
+            known = self.derived.complete(sizes)
+            costs = [evaluate(cost, known) for cost in self.costs(at)]
         least = min(costs)
         return [
             (nest, self._one_by_one(at, number)) if nest.dealt else (nest,)
@@ -100,7 +113,7 @@ class Phases:
         """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
         reads in main memory what another one of them has stored there.
         """
-        program, found = self.program, list[tuple[bool, tuple[Stmt, ...]]]()
+        program, found = self._derived[0], list[tuple[bool, tuple[Stmt, ...]]]()
         main = {buffer.name for buffer in program.buffers if buffer.scope is None}
         for stmt in program.body:
             host = is_host(program, stmt)
@@ -124,7 +137,8 @@ class Phases:
 
     def _lowered(self, body: Sequence[Stmt], turns: bool = True) -> Lowered:
         """A nest, read."""
-        return lowered(self.program, body, self.spec, turns, self.told)
+        program, derived = self._derived
+        return lowered(program, body, self.spec, turns, self.told, derived)
 
 
 def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:

@@ -136,7 +136,7 @@ class Declarations:
         layout, scope, finite = None, None, False
         while reader.accept("@") or (layout is None and reader.at("layout")):
             if layout is None and (reader.accept("layout") or is_layout(reader)):
-                layout = read_layout(reader, len(shape))
+                layout = read_layout(reader, shape, dtype)
             elif kind is Kind.CONSTANT and not finite and reader.at("finite"):
                 reader.advance()
                 finite = True

@@ -6,7 +6,7 @@ above the statements, `expressions` what is inside a line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +32,7 @@ from offcut.core.program import (
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
+from offcut.core.text.layouts import read_layout
 from offcut.core.text.marks import read_loop_marks, read_sync, read_tile_marks
 from offcut.core.text.printer import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
@@ -280,7 +281,8 @@ class _Statements(Declarations):
             if not reader.accept(","):
                 break
         reader.close(bracket, "]")
-        place = self.window(reader, buffer)
+        extents = [extent for _, extent in axes]
+        place = self.window(reader, buffer, extents)
         reader.finish()
         if len(axes) != len(buffer.shape):
             raise reader.refuse(
@@ -290,8 +292,8 @@ class _Statements(Declarations):
             )
         return replace(Alloc(buffer.name, tuple(axes), self.block(names)), **place)
 
-    def window(self, reader: Reader, buffer: Buffer) -> Mapping[str, Any]:
-        """``in memory depth 4 inplace S``, each at most once: the fields of `Alloc` that they set."""
+    def window(self, reader: Reader, buffer: Buffer, extents: Sequence[Expr]) -> Mapping[str, Any]:
+        """``in memory depth 4 inplace S layout rows``, each at most once: the fields of `Alloc` that they set."""
         fields: dict[str, Any] = {}
         while reader.token.kind != "end":
             if "memory" not in fields and reader.accept("in"):
@@ -314,8 +316,10 @@ class _Statements(Declarations):
                         column=token.start,
                     )
                 fields["inplace"] = other.name
+            elif "layout" not in fields and reader.accept("layout"):
+                fields["layout"] = read_layout(reader, extents, buffer.dtype)
             else:
-                raise reader.expected("in, depth or inplace, each once")
+                raise reader.expected("in, depth, inplace or layout, each once")
         return fields
 
     def store(self, reader: Reader) -> Store:

@@ -220,12 +220,13 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
             only = "" if where is None else f" where {format_expr(where)}"
             yield f"{indent}tile {rectangle}{only}{_marks(tile_marks(stmt))}"
             yield from _block(body, deeper)
-        case Alloc(buffer, axes, body, memory, depth, inplace):
+        case Alloc(buffer, axes, body, memory, depth, inplace, layout):
             window = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in axes)
             held = "" if memory is None else f" in {memory}"
             several = "" if depth == 1 else f" depth {depth}"
             place = "" if inplace is None else f" inplace {inplace}"
-            yield f"{indent}alloc {buffer}[{window}]{held}{several}{place}"
+            lies = "" if layout is None else f" layout {format_layout(layout)}"
+            yield f"{indent}alloc {buffer}[{window}]{held}{several}{place}{lies}"
             yield from _block(body, deeper)
         case Sync(where=condition):
             only = "" if condition is None else format_expr(condition)

@@ -626,7 +626,7 @@ class _Counter:
         """The columns that one call of a function takes, where that is less than its height allows: one vector where the
         text does not say how many there are, else as many as tiles of all heights have that the rows may have; None: any.
         """
-        if kernel.lowering is not None or kernel.repeats:
+        if kernel.lowering is not None or kernel.any_columns:
             return None
         if ix.literal(width) is None:
             return kernel.panel

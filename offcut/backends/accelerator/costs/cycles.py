@@ -6,13 +6,13 @@ sizes that are left open, the formula is made of such lines at a few of them (`p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import lcm
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.backends.accelerator.instances.visited import Ran, fastest
 from offcut.backends.accelerator.lowering.nest import Lowered
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node
+from offcut.backends.accelerator.lowering.tree import bounds_of
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
 
@@ -34,37 +34,30 @@ def resources(of: Ran) -> Mapping[str, float]:
 
 def formula(orders: Sequence[Lowered]) -> Fitted:
     """Cycles over the sizes of a nest, its virtual threads in turns or one after the other, whichever takes fewer."""
-    program = orders[0].program
-    asked = [expr for nest in orders for expr in _asked(nest)]
+    derived = orders[0].derived
+    sizes = [size for size in orders[0].program.sizes if size.name not in derived.lets]
+    asked = [derived.expand(expr) for nest in orders for expr in _asked(nest)]
     read = frozenset[str]().union(*map(variables, asked))
-    least = {size.name: size.min for size in program.sizes}
+    least = {size.name: size.min for size in sizes}
 
-    def cycles(sizes: Mapping[str, int]) -> float:
-        return fastest([orders], {**least, **sizes}).timed.cycles
+    def cycles(given: Mapping[str, int]) -> float:
+        return fastest([orders], {**least, **given}).timed.cycles
 
     divisors = {
         size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})
-        for size in program.sizes
+        for size in sizes
         if size.name in read
     }
-    return fitted(cycles, [size for size in program.sizes if size.name in read], divisors)
+    return fitted(cycles, [size for size in sizes if size.name in read], divisors)
 
 
 def _asked(nest: Lowered) -> Iterator[Expr]:
     """How often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
-    yield from _turns(nest.nodes)
+    yield from bounds_of(nest.nodes)
     for work in nest.work:
         yield from (ix.ceildiv(work.asked[at], lanes) for at, lanes in work.counts)
         for low, high in work.bounds:
             yield from (work.asked[at] for at in (*low, *high))
-
-
-def _turns(nodes: Iterable[Node]) -> Iterator[Expr]:
-    for node in nodes:
-        if isinstance(node, Leaf):
-            continue
-        yield from (node.condition,) if isinstance(node, Guard) else (node.lo, node.hi)
-        yield from _turns(node.body)
 
 
 def _divisor(expr: Expr, size: str) -> int:

@@ -108,11 +108,12 @@ def totals(nest: Lowered, leaves: Sequence[Issued], overhead: Issued) -> Totals:
     """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
     made = Totals(nest.spec)
     results = [
-        one.runs
+        (work.leaf.store.buffer, one.runs)
         for work, one in zip(nest.work, leaves, strict=True)
         if isinstance(work.does, Result)
     ]
-    made.runs = ix.floordiv(ix.add(*results), max(len(results), 1))
+    arrays = len({buffer for buffer, _ in results})
+    made.runs = ix.floordiv(ix.add(*(runs for _, runs in results)), max(arrays, 1))
     known = Known.of(nest.program.sizes)
     often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
 

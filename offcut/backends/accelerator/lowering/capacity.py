@@ -88,8 +88,8 @@ class _Windows:
         """Note what the leaves of these nodes take."""
         for node in nodes:
             match node:
-                case Repeat(name, lo, hi, body):
-                    self.visit(body, (*loops, (name, lo, hi)))
+                case Repeat(body=body):
+                    self.visit(body, (*loops, node.range))
                 case Guard(_, body):
                     self.visit(body, loops)
                 case Leaf():

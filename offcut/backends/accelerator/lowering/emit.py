@@ -60,6 +60,7 @@ class Emitter:
 
     def __post_init__(self) -> None:
         self.spec: Spec = self.nest.spec
+        self.sizes = self.nest.derived.complete(self.sizes, self.nest.used)
         self.room: dict[Region, int] = {}
         self.measured: set[tuple[int, Shape]] = set()
         self.known: dict[tuple[int, Shape], tuple[int, list[Instruction]]] = {}
@@ -96,7 +97,7 @@ class Emitter:
         fills = (at for at, one in enumerate(self.stream) if brings_micro_ops(one))
         for fill, at in enumerate(fills):
             self.stream[at] = self.ops.load(fill)
-        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.conditions)
+        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.fields)
         self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
 

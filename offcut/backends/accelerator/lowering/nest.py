@@ -20,19 +20,19 @@ from offcut.backends.accelerator.lowering.covers import (
     Result,
     main_lanes,
 )
+from offcut.backends.accelerator.lowering.derived import DerivedSizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
+from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
-from offcut.backends.accelerator.lowering.tree import Leaf, Node, issued, leaves
+from offcut.backends.accelerator.lowering.tree import Leaf, Node, bounds_of, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var
 from offcut.core.program import Program, Stmt
 from offcut.errors import TargetError
-from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
 
@@ -155,6 +155,7 @@ class Lowered:
     place_of  by region
     stored    the regions that stores read
     images    arrays in main memory
+    derived   sizes that the host derives from those of a call
     end       when the end of the stream pops and pushes
     before    what the host runs first, for this way of the nest alone
     """
@@ -167,13 +168,16 @@ class Lowered:
     place_of: Mapping[str, Place]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
-    end: Said
+    end: Conditions
+    derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
 
     def __post_init__(self) -> None:
         shapes = {work.leaf.number: work.shape for work in self.work}
         asked = {work.leaf.number: work.asked for work in self.work}
         self._walk = walker(self.program, self.nodes, shapes, asked)
+        exprs = [*bounds_of(self.nodes), *(one for work in self.work for one in work.asked)]
+        self.used = self.derived.used_in(exprs)
 
     @property
     def stage(self) -> str:
@@ -191,11 +195,17 @@ class Lowered:
 
 
 def lowered(
-    program: Program, body: Sequence[Stmt], spec: Spec, turns: bool = True, told: bool = True
+    program: Program,
+    body: Sequence[Stmt],
+    spec: Spec,
+    turns: bool = True,
+    told: bool = True,
+    derived: DerivedSizes | None = None,
 ) -> Lowered:
     """A nest of `program`, read.
 
     body   its statements, behind those that the host runs for it
+    derived  those of its sizes that are derived from others; None: none is
     turns  whether virtual threads take turns; else they run one after the other, in the same windows
     told   whether leaves are told whom to wait for, by tokens; what is only counted need not be
 
@@ -220,14 +230,26 @@ def lowered(
     stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
-        tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
+        tokens = token_conditions(
+            program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
+        )
     work = [
-        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
+        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
     end = tokens[len(work)]
     return Lowered(
-        program.name, program, spec, nodes, tuple(work), place_of, stored, images, end, before
+        program.name,
+        program,
+        spec,
+        nodes,
+        tuple(work),
+        place_of,
+        stored,
+        images,
+        end,
+        derived or DerivedSizes(),
+        before,
     )
 
 

@@ -9,6 +9,7 @@ from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.errors import CallError
 
 Values = Mapping[str, int]
 Shape = tuple[int, ...]
@@ -32,7 +33,7 @@ def walker(
     lines.append("  pass")
     _write(nodes, shapes, asked, "  ", lines)
     scope: dict[str, Any] = {}
-    exec("\n".join(lines), {"true": True, "false": False}, scope)
+    exec("\n".join(lines), {"true": True, "false": False, "promised": _promised}, scope)
     made: Callable[[Issue, Values], None] = scope["issue"]
     return made
 
@@ -51,12 +52,34 @@ def _write(
                 values = "".join(f"{text(one)}, " for one in asked[number])
                 lines.append(f"{indent}leaf({number}, ({shape}), lambda: ({values}))")
                 continue
+            case Repeat(name, value, promised=(lo, hi)):
+                given = f"{name!r}, {text(value)}, {lo}, {hi}"
+                lines.append(f"{indent}for {_own(name)} in promised({given}):")
             case Repeat(name, lo, hi):
                 lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
             case Guard(condition):
                 lines.append(f"{indent}if {text(condition)}:")
         lines.append(f"{indent}  pass")
         _write(node.body, shapes, asked, indent + "  ", lines)
+
+
+def check_promise(name: str, value: int, lo: int, hi: int) -> int:
+    """Return a value that a `let` promises to be in ``lo:hi``.
+
+    Raises CallError where it is not.
+    """
+    if lo <= value < hi:
+        return value
+    raise CallError(
+        "call",
+        f"cannot take {name} = {value}",
+        because=f"the program promises that it is in {lo}:{hi}",
+    )
+
+
+def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
+    """Return the one iteration of a `let`."""
+    return (check_promise(name, value, lo, hi),)
 
 
 def text(expr: Expr) -> str:

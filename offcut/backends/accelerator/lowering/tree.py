@@ -13,15 +13,27 @@ that stand side by side on one unit::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Unit
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, loads, substitute, variables
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Alloc, For, If, Stmt, Store, Tile
+from offcut.core.expr import Binary, Expr, Var, loads, substitute, variables, walk
+from offcut.core.program import (
+    LANE,
+    THREAD,
+    UNROLL,
+    VIRTUAL,
+    Alloc,
+    For,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Tile,
+)
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 
@@ -63,12 +75,24 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``for name in lo:hi``."""
+    """``for name in lo:hi``.
+
+    promised  of a `let`, as a loop of one iteration: its range, half open
+    """
 
     name: str
     lo: Expr
     hi: Expr
     body: tuple[Node, ...]
+    promised: tuple[int, int] | None = None
+
+    @property
+    def range(self) -> tuple[str, Expr, Expr]:
+        """Its name, and bounds of its values over sizes and the loops around."""
+        if self.promised is None:
+            return self.name, self.lo, self.hi
+        lo, hi = self.promised
+        return self.name, ix.const(lo), ix.const(hi)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +124,15 @@ def leaves(nodes: Sequence[Node]) -> list[Leaf]:
     for node in nodes:
         found += [node] if isinstance(node, Leaf) else leaves(node.body)
     return found
+
+
+def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:
+    """Return the bounds of all loops, and the conditions."""
+    for node in nodes:
+        if isinstance(node, Leaf):
+            continue
+        yield from (node.condition,) if isinstance(node, Guard) else (node.lo, node.hi)
+        yield from bounds_of(node.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +167,15 @@ class _Reading:
                     raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
                 nodes = self.block(body, replace(at.inside(name), thread=name))
                 return self.dealt(name, lo, hi, nodes)
+            case Let(name, lo, hi, value, body):
+                if not _is_affine(value, {*at.loops}):
+                    raise _refused(
+                        stmt,
+                        f"{name} is no affine value of the loops around it, and tokens are of such loops alone",
+                        "a let over sizes alone, which the host computes before",
+                    )
+                nodes = self.block(body, at.inside(name))
+                return (Repeat(name, value, ix.add(value, 1), nodes, (lo, hi)),)
             case If(condition, then, ()):
                 return (Guard(condition, self.block(then, at)),)
         found = box(stmt)
@@ -159,10 +201,10 @@ class _Reading:
         for _, group in groupby(nodes, key=kind):
             same = tuple(group)
             match same:
-                case (Repeat(other, first, end, body),) if name not in variables(first) | variables(
-                    end
-                ):
-                    made.append(Repeat(other, first, end, self.dealt(name, lo, hi, body)))
+                case (Repeat(lo=first, hi=end, body=body) as loop,) if name not in variables(
+                    first
+                ) | variables(end):
+                    made.append(replace(loop, body=self.dealt(name, lo, hi, body)))
                 case (Guard(condition, body),) if name not in variables(condition):
                     made.append(Guard(condition, self.dealt(name, lo, hi, body)))
                 case _:
@@ -230,10 +272,26 @@ def counted(box: Box) -> Box:
     return axes, store, microkernel
 
 
-def _refused(stmt: Stmt, because: str) -> TargetError:
+def _is_affine(value: Expr, loops: set[str]) -> bool:
+    """Return whether a value is quasi-affine in loops: no factor and no divisor of theirs but constants."""
+    for node in walk(value):
+        match node:
+            case Binary("*", a, b):
+                moving = [bool(variables(one) & loops) for one in (a, b)]
+                fixed = b if moving[0] else a
+                if all(moving) or (any(moving) and ix.literal(fixed) is None):
+                    return False
+            case Binary("//" | "%", a, b) if variables(a) & loops or variables(b) & loops:
+                if ix.literal(b) is None:
+                    return False
+    return True
+
+
+def _refused(stmt: Stmt, because: str, *help: str) -> TargetError:
     return TargetError(
         "compile",
         "cannot issue instructions for a statement",
         at=format_head(stmt),
         because=because,
+        help=help,
     )

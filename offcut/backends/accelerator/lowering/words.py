@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from offcut.core.layout import Digit, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,24 @@ class Lanes:
             found[axis] = step
             step *= extents[axis]
         return found
+
+
+@cache
+def layout_of(lanes: Lanes) -> Layout:
+    """Return the layout of an array's words, with an axis more for each axis of a word that has none of the array."""
+    rank = len(lanes.order)
+    free = iter(range(rank, rank + len(lanes.axes)))
+    axes = [next(free) if axis is None else axis for axis in lanes.axes]
+    inside = tuple(
+        Digit(axis, 1, count, prod(lanes.counts[at + 1 :]))
+        for at, (axis, count) in enumerate(zip(axes, lanes.counts, strict=True))
+    )
+    blocks = tuple(
+        (f"word{axis}", (Digit(axis, lanes.lanes_of(axis), None, 1),)) for axis in lanes.order
+    )
+    multiple = dict(zip(axes, lanes.counts, strict=True))
+    whole = range(rank + lanes.axes.count(None))
+    return Layout((*blocks, ("lane", inside)), tuple(multiple.get(axis, 1) for axis in whole))
 
 
 def sides(names: Sequence[str], rows: int, columns: int) -> tuple[str | None, str | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.backends.cpu.lowering.covers import Refusal
 from offcut.backends.cpu.lowering.layout import runs_as_loops
 from offcut.backends.cpu.lowering.lower import Lowering, is_plain
 from offcut.backends.cpu.machine.isa import Isa
@@ -12,6 +11,7 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
 from offcut.core.plain import loops_of
 from offcut.core.program import Option, Program, Stmt, Tile
+from offcut.partition import Refusal
 
 
 class Judging(Lowering):
@@ -42,6 +42,6 @@ class Judging(Lowering):
         """Who computes a tile, or those inside it."""
         found = self.cover(tile)
         if isinstance(found, Refusal):
-            self.refused.setdefault(id(tile), found.reason)
+            self.refused.setdefault(id(tile), str(found))
         if runs_as_loops(tile):
             self.block(loops_of(tile))

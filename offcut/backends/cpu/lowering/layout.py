@@ -113,7 +113,8 @@ class Storage(Vectors):
         if alloc.buffer not in self.windows:
             return {}
         extents = tuple(extent for _, extent in alloc.axes)
-        held = replace(self.program.buffer(alloc.buffer), shape=extents)
+        buffer = self.program.buffer(alloc.buffer)
+        held = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
         memory = self.dense(held, self.scratch_of(bytes_of(held, self.row_bytes(held))))
         return {held.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))}
 

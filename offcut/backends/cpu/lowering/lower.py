@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offcut.backends.cpu.lowering.addressing import Lanes
-from offcut.backends.cpu.lowering.covers import Parts, Refusal, cover, nearest
+from offcut.backends.cpu.lowering.covers import cover, explain_no_cover
 from offcut.backends.cpu.lowering.layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
 from offcut.backends.cpu.lowering.unroll_and_jam import count_of
@@ -51,6 +51,7 @@ from offcut.core.program import (
 from offcut.core.walking import runs_parts
 from offcut.describe.intrinsic import declared
 from offcut.errors import InternalError
+from offcut.partition import Parts, Question, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +301,12 @@ class Lowering(Storage):
     def cover(self, tile: Tile) -> Parts | Refusal:
         """How the microkernel that `tile` names computes it."""
         if tile.form is Form.GUARD:
-            return Refusal("its loops ask a condition in each instance")
+            return Refusal(Question.BOUNDS, "its loops ask a condition in each instance")
         if tile.microkernel is None:
-            return Refusal(nearest(self, tile, self.families.values()))
+            return Refusal(Question.TERM, explain_no_cover(self, tile, self.families.values()))
         family = self.families.get(tile.microkernel)
         if family is None:
-            return Refusal(_elsewhere(tile.microkernel))
+            return Refusal(Question.UNIT, _elsewhere(tile.microkernel))
         return cover(self, tile, family)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.covers import CoveredSum, Parts, is_multiple, is_run
 from offcut.backends.cpu.lowering.prefetching import reuse, share
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
@@ -19,7 +18,7 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import begun, limits
 from offcut.errors import InternalError
-from offcut.partition import Match
+from offcut.partition import Covered, Match, Parts, is_multiple, is_run
 from offcut.polyhedral import coefficient
 from offcut.polyhedral.units.private import begins_with_store
 
@@ -47,15 +46,15 @@ class _KernelTile:
 
     def lower(self, parts: Parts) -> None:
         """The calls, and what runs between them as vectors."""
-        first = next(part for part in parts if isinstance(part, CoveredSum))
+        first = next(part for part in parts if isinstance(part, Covered))
         target = first.store.buffer
-        memory = self.scratch_for(target, first.found)
+        memory = self.scratch_for(target, first.match)
         padded = self.tile.form is Form.PAD and target in self.low.memory
         if padded and not begins_with_store(target, self.tile.body):
             self.copy(target, memory, inwards=True)
         pending: list[Stmt] = []
         for part in parts:
-            if isinstance(part, CoveredSum):
+            if isinstance(part, Covered):
                 if pending:
                     self.low.vectors(self.tile, pending, memory)
                     pending = []
@@ -68,7 +67,7 @@ class _KernelTile:
         if padded:
             self.copy(target, memory, inwards=False)
 
-    def within(self, around: Sequence[For], plan: CoveredSum) -> None:
+    def within(self, around: Sequence[For], plan: Covered) -> None:
         """The loops around a sum, then its calls; axes that the microkernel lacks are loops too."""
         if around:
             low, loop = self.low, around[0]
@@ -76,7 +75,7 @@ class _KernelTile:
             with self.f.loop(*lo_hi) as now, low.bound(loop.iter, now):
                 self.within(around[1:], plan)
             return
-        mapped = (plan.found.rows, plan.found.columns)
+        mapped = (plan.match.rows, plan.match.columns)
         others = [axis for axis in self.tile.axes if axis.iter not in mapped]
         self.over(others, plan)
 
@@ -115,7 +114,7 @@ class _KernelTile:
         there, here = (low.memory[buffer], memory[buffer])[:: 1 if inwards else -1]
         low.vectors(self.tile, (Store(buffer, point, value),), {alias: there, buffer: here})
 
-    def over(self, others: Sequence[TileAxis], plan: CoveredSum) -> None:
+    def over(self, others: Sequence[TileAxis], plan: Covered) -> None:
         """The calls for each instance of the axes that the microkernel has not."""
         if others:
             start = self.low.scalar(others[0].start)
@@ -123,7 +122,7 @@ class _KernelTile:
             with self.f.loop(start, end) as now, self.low.bound(others[0].iter, now):
                 self.over(others[1:], plan)
             return
-        low, found = self.low, plan.found
+        low, found = self.low, plan.match
         rows, columns = self.axes.get(found.rows or ""), self.axes.get(found.columns or "")
         points = [(axis.iter, low.scalar(axis.start)) for axis in (rows, columns) if axis]
         terms = [(loop.iter, low.scalar(loop.lo)) for loop in (*plan.turns, plan.loop)]
@@ -146,15 +145,15 @@ class _Block:
     def __init__(
         self,
         owner: _KernelTile,
-        plan: CoveredSum,
+        plan: Covered,
         rows: TileAxis | None,
         columns: TileAxis | None,
     ) -> None:
         self.owner, self.low, self.f = owner, owner.low, owner.f
-        self.store, self.found, self.loop = plan.store, plan.found, plan.loop
+        self.store, self.found, self.loop = plan.store, plan.match, plan.loop
         self.turns, self.split = plan.turns, bool(plan.around)
         self.row_axis, self.column_axis = rows, columns
-        self.accumulate = "0" if plan.fresh else "1"
+        self.accumulate = "0" if plan.start == "fresh" else "1"
         self.family = owner.family
         self.a, self.b = self.found.by_rows, self.found.by_columns
         self.panel = owner.kernel.panel

@@ -29,7 +29,7 @@ from offcut.core.sizes import dim
 from offcut.costmodel import TileUnit
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
 
@@ -67,7 +67,6 @@ def families(host: Host) -> Iterator[Family]:
                 lambda *_, kind=kind: symbol(kind),
                 lambda *_, kind=kind: text(kind),
                 {},
-                unit_depth=True,
             )
 
 
@@ -108,23 +107,23 @@ def microkernel(kind: str, unit: TileUnit) -> Microkernel:
             lambda i, j: sum_over(cast(a[i, k], wide) * cast(b[k, j], wide), axis=k),
             name="C",
         ),
-        rows="i",
-        columns="j",
         tiles=tuple(
             TileShape(
-                rows,
-                panels * TILE_ROWS,
+                (rows, panels * TILE_ROWS),
                 step_cycles(rows, panels, unit) / multiple(kind),
                 unit.startup_cycles + rows * panels,
             )
             for rows, panels in shapes
         ),
         predicates=frozenset({"i", "j", "p"}),
-        panel=TILE_ROWS,
-        layouts=(("B", panels(TILE_ROWS, interleave(kind), multiple(kind))),),
+        operands={
+            "A": Place(beside="p"),
+            "B": Place(layout=panels(TILE_ROWS, interleave(kind), multiple(kind)), beside="j"),
+            "C": Place(beside="j"),
+        },
         features=FEATURES[kind],
         ascending=wide == "int32",
-        repeats=True,
+        repeats=frozenset({"j"}),
     )
 
 

@@ -59,7 +59,6 @@ def families(host: Host) -> Iterator[Family]:
             partial(symbol, isa),
             partial(assembled if avx512_blocks.are_for(host) else tiles, isa),
             fma.widths(isa),
-            unit_depth=True,
         )
 
 
@@ -80,7 +79,15 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
     dtypes = "bfloat16", "bfloat16", "float32"
     name = f"dot_bfloat16_{isa.name}"
     return fma.declared(
-        isa, name, dtypes, cycles, layout, fma.widths(isa), FEATURES, ascending=False
+        isa,
+        name,
+        dtypes,
+        cycles,
+        layout,
+        fma.widths(isa),
+        FEATURES,
+        ascending=False,
+        beside=True,
     )
 
 

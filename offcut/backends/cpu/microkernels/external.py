@@ -47,7 +47,6 @@ def families(host: Host) -> Iterator[Family]:
             lambda *_, kernel=kernel: symbol(kernel),
             lambda *_, kernel=kernel: text(kernel),
             {},
-            unit_depth=True,
         )
 
 

@@ -68,14 +68,18 @@ class Family:
     symbol   the name of the function of a variant and a shape (rows, panels)
     text     LLVM IR of the functions of these shapes
     widths   rows -> how many panels wide a tile may be, widest first; empty: the family is wide
-    unit_depth  whether the terms of A must lie next to each other
     """
 
     microkernel: Microkernel
     symbol: Callable[[Variant, int, int], str]
     text: Callable[[Variant, Shapes], str]
     widths: Mapping[int, tuple[int, ...]]
-    unit_depth: bool = False
+
+    @property
+    def unit_depth(self) -> bool:
+        """Whether the terms of A must lie next to each other."""
+        kernel = self.microkernel
+        return kernel.place_of(kernel.operand_along(kernel.rows)).beside == kernel.depth
 
     @property
     def wide(self) -> bool:

@@ -24,12 +24,9 @@ from offcut.core.layout import Layout, panels
 from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import Value, cast
-
-TURNS = 2
-"""Loops around the terms that a function has: of the rows and columns of a filter."""
 
 
 def widths(isa: Isa, in_place: bool = False) -> dict[int, tuple[int, ...]]:
@@ -69,7 +66,9 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     layout = panels(isa.lanes(dtype))
     name = f"fma_{dtype}_{isa.name}"
     shapes = widths(isa, in_place=True)
-    return replace(declared(isa, name, (dtype,) * 3, cycles, layout, shapes), turns=TURNS)
+    return replace(
+        declared(isa, name, (dtype,) * 3, cycles, layout, shapes), repeats=frozenset({"p"})
+    )
 
 
 def declared(
@@ -81,6 +80,7 @@ def declared(
     shapes: Mapping[int, tuple[int, ...]],
     features: frozenset[str] | None = None,
     ascending: bool = True,
+    beside: bool = False,
 ) -> Microkernel:
     """A row-block microkernel as data: ``C[i, j] = sum over p of A[i, p] * B[p, j]``.
 
@@ -89,6 +89,7 @@ def declared(
     layout    of B
     shapes    rows -> widths, as `widths` gives them
     features  that it needs; None: the instruction set's
+    beside    whether the terms of a row of A lie next to each other
     """
     a_dtype, b_dtype, into = dtypes
     lanes = isa.lanes(into)
@@ -106,16 +107,17 @@ def declared(
     return Microkernel(
         name=name,
         computes=compute((m, n), term, name="C"),
-        rows="i",
-        columns="j",
         tiles=tuple(
-            TileShape(rows, vectors * lanes, *cycles(rows, vectors))
+            TileShape((rows, vectors * lanes), *cycles(rows, vectors))
             for rows, options in shapes.items()
             for vectors in options
         ),
         predicates=frozenset({"i", "j", "p"}),
-        panel=lanes,
-        layouts=(("B", layout),),
+        operands={
+            "A": Place(beside="p" if beside else ""),
+            "B": Place(layout=layout, beside="j"),
+            "C": Place(beside="j"),
+        },
         features=isa.features if features is None else features,
         ascending=ascending,
     )

@@ -43,7 +43,6 @@ def families(host: Host) -> Iterator[Family]:
             partial(symbol, isa, dtype),
             partial(tiles, isa, dtype),
             fma.widths(isa),
-            unit_depth=True,
         )
 
 
@@ -63,9 +62,8 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
 
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
-    return fma.declared(
-        isa, f"vnni_{dtype}_{isa.name}", dtypes, cycles, layout, fma.widths(isa), FEATURES
-    )
+    name, shapes = f"vnni_{dtype}_{isa.name}", fma.widths(isa)
+    return fma.declared(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
 
 
 def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:

@@ -106,7 +106,7 @@ class Tiles:
         tallest = self.tallest(found) if found.rows is not None else 1
         most = policy.group_panels[0]
         width = widths[tallest][0] if widths else policy.wide_panels
-        if not widths and not kernel.repeats:
+        if not widths and not kernel.any_columns:
             most = kernel.columns_for(tallest) // kernel.panel
             width = min(width, most)
         columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)

@@ -10,13 +10,12 @@ import pytest
 import offcut as oc
 from offcut.core.expr import Var
 from offcut.core.layout import panels
-from offcut.core.program import Tile, walk
+from offcut.core.program import Cover, Tile, walk
 from offcut.core.sizes import dim
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, computation
-from offcut.describe.microkernel import Microkernel, TileShape
-from offcut.partition import Match, all_matches, cut
-from offcut.partition.match import cover
+from offcut.describe.microkernel import Microkernel, Place, TileShape
+from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover, cut
 
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
@@ -24,8 +23,13 @@ def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Micro
     X, Y = oc.placeholder((4, dim("d")), name="X"), oc.placeholder((dim("d"), 8), name="Y")
     d = oc.reduce_axis(dim("d"), "d")
     Z = oc.compute((4, 8), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
-    tiles = (*(TileShape(rows, 8, 1.0, 4.0) for rows in (1, 2, 3, 4)), TileShape(2, 16, 1.0, 4.0))
-    return Microkernel(name, Z, "r", "c", tiles, frozenset({"c"}), 8, (("Y", panels(8)),))
+    tiles = (
+        *(TileShape((rows, 8), 1.0, 4.0) for rows in (1, 2, 3, 4)),
+        TileShape((2, 16), 1.0, 4.0),
+    )
+    return Microkernel(
+        name, Z, tiles, predicates=frozenset({"c"}), operands={"Y": Place(layout=panels(8))}
+    )
 
 
 KERNEL = outer_product()
@@ -185,11 +189,25 @@ def test_every_tile_that_a_register_tile_holds_is_covered_tails_too() -> None:
     assert covers({"i": 4, "j": 8}, "balance") == ["outer"] * 4
 
 
+PRODUCT = """program product
+size n in 0:64
+input A: float32[64, n]
+input B: float32[n, 64]
+output C: float32[64, 64]
+tile i in 0 +: 4, j in 0 +: 8{where}
+  C[i, j] = 0.0
+  for k in 0:n
+    C[i, j] += A[i, k] * B[k, j]
+"""
+
+
 def covered(heights: dict[str, tuple[int, int]], masked: str = "") -> bool:
-    c = described((n, p), (p, m), (n, m), lambda A, B, i, j, k: A[i, k] * B[k, j])
-    found = matched(c)
-    assert found is not None
-    return cover(found, heights, frozenset(masked), {}) == "outer"
+    where = f" where {masked} < n  @mask" if masked else ""
+    program = oc.parse(PRODUCT.format(where=where))
+    (tile,) = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    wanted = Cover("outer", (("r", "i"), ("c", "j"), ("d", "k")))
+    found = cover(tile, program, KERNEL, wanted, heights=heights, undecided=BEFORE_STAGING)
+    return isinstance(found, Coverage)
 
 
 def test_a_way_covers_a_tile_where_one_register_tile_holds_it_at_every_height() -> None:
