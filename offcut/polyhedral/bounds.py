@@ -50,7 +50,7 @@ from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.intervals import interval
+from offcut.polyhedral.intervals import fitting
 from offcut.polyhedral.limit import GaveUp
 from offcut.polyhedral.witness import smallest
 
@@ -415,7 +415,7 @@ def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
     for buffer in program.buffers:
         for extent in buffer.shape:
             holds = Compare(">=", extent, ix.const(0))
-            if interval(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
+            if fitting(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
                 continue
             found = at.example(Compare("<", extent, ix.const(0)))
             given = [f"{names.get(name, name)} = {v}" for name, v in (found or {}).items()]
@@ -447,7 +447,7 @@ def check_program_fits(program: Program) -> None:
     ranges = {size.name: (size.min, size.max) for size in program.sizes}
     for buffer in program.buffers:
         for extent in buffer.shape:
-            interval(extent, ranges, buffer.name)
+            fitting(extent, ranges, buffer.name)
     for stmt in program.body:
         _check_fits(stmt, ranges)
 
@@ -457,14 +457,14 @@ def _check_fits(stmt: Stmt, ranges: Mapping[str, tuple[int, int]]) -> None:
     inner = dict(ranges)
     if isinstance(stmt, Tile):
         for axis in stmt.axes:
-            start, extent = interval(axis.start, ranges, at), interval(axis.extent, ranges, at)
+            start, extent = fitting(axis.start, ranges, at), fitting(axis.extent, ranges, at)
             inner[axis.iter] = _range(start[0], start[1] + extent[1])
     for expr in expressions(stmt):
         for part in _indices(expr):
-            interval(part, inner, at)
+            fitting(part, inner, at)
     match stmt:
         case For(name, lo, hi):
-            inner[name] = _range(interval(lo, ranges, at)[0], interval(hi, ranges, at)[1])
+            inner[name] = _range(fitting(lo, ranges, at)[0], fitting(hi, ranges, at)[1])
         case Let(name, lo, hi):
             inner[name] = _range(lo, hi)
         case _:
