@@ -51,7 +51,6 @@ from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import fitting
-from offcut.polyhedral.limit import GaveUp
 from offcut.polyhedral.witness import smallest
 
 
@@ -103,13 +102,18 @@ def accesses_outside(
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
 
-    Raises GaveUp where bounded values have too many literals between them.
+    Where bounded values have too many literals between them, the accesses inside are open.
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
     open_ = _Seen(program, asked).left(program.body, Around(space))
     if _copies(open_) > MAX_COPIES:
-        raise GaveUp(f"bounded values written out make more than {MAX_COPIES:,} statements")
+        return tuple(
+            Outside(one, buffer, index, None, ())
+            for one in statements(replace(program, body=open_))
+            for buffer, index, _ in _accesses(one)
+            if buffer in asked
+        )
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
