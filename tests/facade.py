@@ -164,6 +164,7 @@ SOURCES = {
     "scalars": "backends.llvm.scalars",
     "statements": "backends.cpu.lowering.statements",
     "threaded": "backends.cpu.threads.threaded",
+    "boundaries": "polyhedral.sync.boundaries",
     "vectors": "backends.cpu.lowering.vectors",
     "vnni": "backends.cpu.microkernels.vnni",
 }

@@ -922,9 +922,9 @@ FAULTS = (
     ),
     Fault(
         "threads do not meet between iterations",
-        "threaded",
-        "                    self.block(body)\n                    self.meet()",
-        "                    self.block(body)",
+        "boundaries",
+        "        return not is_barrier(loop.body[-1], unit)",
+        "        return False",
     ),
     Fault(
         "panels are read as rows are",
