@@ -153,6 +153,7 @@ SOURCES = {
     "independence": "polyhedral.units.independence",
     "inside": "backends.inside",
     "interleave": "backends.cpu.lowering.interleave",
+    "intervals": "core.intervals",
     "ir": "backends.llvm.ir",
     "judge": "partition.judge",
     "layout": "backends.cpu.lowering.layout",
@@ -164,6 +165,7 @@ SOURCES = {
     "scalars": "backends.llvm.scalars",
     "statements": "backends.cpu.lowering.statements",
     "threaded": "backends.cpu.threads.threaded",
+    "boundaries": "polyhedral.sync.boundaries",
     "vectors": "backends.cpu.lowering.vectors",
     "vnni": "backends.cpu.microkernels.vnni",
 }

@@ -9,6 +9,7 @@ from itertools import chain
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, touched
+from offcut.core.analysis import analysis
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
     Cast,
@@ -39,7 +40,6 @@ from offcut.core.program import (
     blocks,
     expressions,
     substituted,
-    walk,
     with_blocks,
     with_expressions,
 )
@@ -51,7 +51,6 @@ from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import fitting
-from offcut.polyhedral.limit import GaveUp
 from offcut.polyhedral.witness import smallest
 
 
@@ -103,13 +102,18 @@ def accesses_outside(
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
 
-    Raises GaveUp where bounded values have too many literals between them.
+    Where bounded values have too many literals between them, the accesses inside are open.
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
     open_ = _Seen(program, asked).left(program.body, Around(space))
     if _copies(open_) > MAX_COPIES:
-        raise GaveUp(f"bounded values written out make more than {MAX_COPIES:,} statements")
+        return tuple(
+            Outside(one, buffer, index, None, ())
+            for one in statements(replace(program, body=open_))
+            for buffer, index, _ in _accesses(one)
+            if buffer in asked
+        )
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
@@ -171,8 +175,8 @@ def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple
 
     among   the arrays that are asked about; None: all that have windows
     """
-    windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
-    boxed = {window.buffer for window in windows}
+    windows = analysis(program).of(Alloc)
+    boxed = analysis(program).windows
     asked = boxed if among is None else boxed & among
     lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
     alone = owned(program.body) & asked & lasting
@@ -189,7 +193,7 @@ def outside_window(program: Program, name: str) -> Outside | None:
 
     None where sets show none, or a window is not of a length that sizes alone say.
     """
-    windows = [s for s in walk(program.body) if isinstance(s, Alloc) and s.buffer == name]
+    windows = [s for s in analysis(program).of(Alloc) if s.buffer == name]
     shapes = {tuple(count for _, count in window.axes) for window in windows}
     sizes = {size.name for size in program.sizes}
     if len(shapes) != 1 or any(variables(n) - sizes or read((n,)) for n in min(shapes)):
