@@ -145,7 +145,6 @@ SOURCES = {
     "bf16_operand": "backends.cpu.microkernels.bf16_operand",
     "binding": "backends.host.binding",
     "call": "backends.host.call",
-    "covers": "backends.cpu.lowering.covers",
     "dots": "backends.cpu.microkernels.dots",
     "elements": "backends.llvm.elements",
     "entry": "backends.host.entry",
@@ -155,6 +154,7 @@ SOURCES = {
     "inside": "backends.inside",
     "interleave": "backends.cpu.lowering.interleave",
     "ir": "backends.llvm.ir",
+    "judge": "partition.judge",
     "layout": "backends.cpu.lowering.layout",
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
@@ -164,6 +164,7 @@ SOURCES = {
     "scalars": "backends.llvm.scalars",
     "statements": "backends.cpu.lowering.statements",
     "threaded": "backends.cpu.threads.threaded",
+    "boundaries": "polyhedral.sync.boundaries",
     "vectors": "backends.cpu.lowering.vectors",
     "vnni": "backends.cpu.microkernels.vnni",
 }

@@ -27,6 +27,7 @@ from math import copysign
 from offcut.core import index as ix
 from offcut.core.dtypes import neutral
 from offcut.core.expr import (
+    COMBINED,
     Binary,
     Const,
     Expr,
@@ -179,8 +180,9 @@ class _Raising:
             return True
         total = self.array(f"{stmt.buffer}_sum", dtype, tuple(axis.extent for axis in axes))
         self.stages.append(Stage(total, total, axes, rest, body, added=True))
-        op = {"sum": "+"}.get(stmt.reduce, stmt.reduce)
-        self.stage(stmt.buffer, axes, (), Binary(op, start, Load(total, point, dtype)))
+        self.stage(
+            stmt.buffer, axes, (), Binary(COMBINED[stmt.reduce], start, Load(total, point, dtype))
+        )
         return True
 
     def stage(

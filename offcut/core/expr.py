@@ -21,6 +21,8 @@ from offcut.errors import DescribeError
 MAX_HEIGHT = 200
 """Operations that may be nested in what is written: functions of expressions call themselves."""
 
+COMBINED = {"sum": "+", "max": "max", "min": "min"}
+"""The operator or function that joins the terms of a reduction."""
 BITWISE = ("bitand", "bitor", "bitxor", "shl", "shr")
 """Operations on the bits of integers of two's complement, of w bits: ``shl(a, b)`` is ``a * 2**b`` modulo ``2**w``, ``shr(a, b)`` is
 ``floor(a / 2**b)``. Where b is w or more, or below 0, it counts as w: 0, and of a right shift of what is below 0 that is -1.

@@ -14,5 +14,5 @@ FUNCTIONS: Mapping[str, Function] = {
 UNARY = tuple(name for name, row in FUNCTIONS.items() if row.arity == 1)
 PAIRED = tuple(name for name, row in FUNCTIONS.items() if row.arity == 2)
 OF_FLOATS = tuple(name for name, row in FUNCTIONS.items() if not row.integers)
-PUBLIC = {row.face: row for row in FUNCTIONS.values() if row.face}
+PUBLIC = {row.public: row for row in FUNCTIONS.values() if row.public}
 """Those that `offcut` and `offcut.ops` have from their rows, by the name there."""

@@ -1,34 +1,90 @@
-"""Arithmetic of intervals: the least and the greatest result of an index operation on all values of its operands.
+"""What an index expression may be where its names have ranges: in integers (`interval`), or in the names around (`ends`).
 
-Ends are integers, or infinite where nothing bounds a value.
+Both go by the form alone: each part is taken as if it moved for itself. So a value is never outside, and both ends are reached where
+every name stands once in sums, in products with what does not change its sign, in quotients, ``min`` and ``max``.
+Ends of `interval` are integers, or infinite where nothing bounds a value; `polyhedral.greatest` finds exact ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import reduce
+from itertools import product
 from math import inf
 from typing import Any, TypeVar
+
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    Var,
+    dtype_of,
+    variables,
+)
 
 Interval = tuple[int, int]
 """The least and the greatest value, inclusive."""
 
+Ends = tuple[Expr, Expr]
+"""The same as expressions."""
+
 _End = TypeVar("_End", int, float)
 
 
+def interval(
+    expr: Expr,
+    known: Callable[[Expr], tuple[_End, _End] | None],
+    within: Callable[[Expr, tuple[_End, _End]], tuple[_End, _End]] = lambda _, found: found,
+) -> tuple[_End, _End]:
+    """Return the least and the greatest value that an expression may have.
+
+    known   of what has no form that says it: a name, an element, a condition, a conversion; None: a conversion keeps the value
+    within  what is taken for the ends of a part: closer ones, all values of its element type where these may be left, or a refusal
+    """
+    found: tuple[Any, Any]
+    match expr:
+        case Const(value, _):
+            found = int(value), int(value)
+        case Binary(op, a, b) if op in _CORNERS or (op in ("//", "%") and _is_positive(b)):
+            found = combined(op, interval(a, known, within), interval(b, known, within))
+        case Unary("neg" | "abs" as op, a):
+            low, high = interval(a, known, within)
+            found = (-high, -low) if op == "neg" else (max(low, -high, 0), max(-low, high))
+        case Select(_, a, b):
+            one, other = interval(a, known, within), interval(b, known, within)
+            found = min(one[0], other[0]), max(one[1], other[1])
+        case Cast(a, _) if (said := known(expr)) is None:
+            found = interval(a, known, within)
+        case _:
+            said = known(expr)
+            assert said is not None
+            found = said
+    return within(expr, found)
+
+
+def _is_positive(divisor: Expr) -> bool:
+    """Whether a divisor is at least 1 where it is evaluated: every index is."""
+    return divisor.value > 0 if isinstance(divisor, Const) else dtype_of(divisor) == "index"
+
+
 def combined(op: str, a: tuple[_End, _End], b: tuple[_End, _End]) -> tuple[_End, _End]:
-    """Bounds of ``a op b``, with op one of ``+ - * // % min max``; a divisor is at least 1 where it is evaluated."""
+    """Return bounds of ``a op b``, with op one of ``+ - * // % min max``; a divisor is at least 1 where it is evaluated."""
     ends: list[Any]
     match op:
         case "+":
-            ends = [a[0] + b[0], a[1] + b[1]]
+            return a[0] + b[0], a[1] + b[1]
         case "-":
-            ends = [a[0] - b[1], a[1] - b[0]]
+            return a[0] - b[1], a[1] - b[0]
         case "%":
-            ends = [0, max(b[1] - 1, 0)]
+            return a if a[0] >= 0 and a[1] < b[0] else (0, max(b[1] - 1, 0))
         case "//":
             ends = [_divided(p, max(q, 1)) for p in a for q in b]
         case _:
-            ends = [_APPLIED[op](p, q) for p in a for q in b]
+            ends = [_CORNERS[op](p, q) for p in a for q in b]
     return min(ends), max(ends)
 
 
@@ -40,8 +96,83 @@ def _divided(p: float, q: float) -> float:
     return p if p in (-inf, inf) else p // q
 
 
-_APPLIED: dict[str, Callable[..., Any]] = {
+_CORNERS: dict[str, Callable[..., Any]] = {
+    "+": lambda p, q: p + q,
+    "-": lambda p, q: p - q,
     "*": _multiplied,
     "min": min,
     "max": max,
 }
+"""Operations whose extremes are at extremes of their operands."""
+
+
+def ends(
+    expr: Expr,
+    ranges: Mapping[str, Ends | None],
+    natural: Callable[[Expr], bool] | None = None,
+) -> Ends | None:
+    """Return the least and the greatest value of an index expression, in the names that `ranges` does not bind.
+
+    ranges   the least and the greatest value of names, None where they are not known
+    natural  whether an expression is seen to be 0 or more, by which products and quotients by what moves are bounded;
+             None: these are not known
+
+    None where the form does not say them.
+    """
+    if variables(expr).isdisjoint(ranges):
+        return expr, expr
+    match expr:
+        case Var(name):
+            return ranges[name]
+        case Binary("//" | "%" | "min" | "max" as op, a, b):
+            one, other = ends(a, ranges, natural), ends(b, ranges, natural)
+            if op == "%":
+                return other and (ix.const(0), ix.sub(other[1], 1))
+            if one is None or other is None:
+                return None
+            if op != "//":
+                pick = ix.minimum if op == "min" else ix.maximum
+                return pick(one[0], other[0]), pick(one[1], other[1])
+            if other[0] == other[1]:
+                return ix.floordiv(one[0], other[0]), ix.floordiv(one[1], other[0])
+            return _at_corners(ix.floordiv, one, (other[1], other[0]), natural)
+        case Select(condition, a, b):
+            one, other = ends(a, ranges, natural), ends(b, ranges, natural)
+            if one is None or other is None:
+                return None
+            if variables(condition).isdisjoint(ranges):
+                return Select(condition, one[0], other[0]), Select(condition, one[1], other[1])
+            return ix.minimum(one[0], other[0]), ix.maximum(one[1], other[1])
+    form = ix.linear(expr)
+    total: Ends = ix.const(form.const), ix.const(form.const)
+    for atom, factor in form.terms:
+        found: Ends | None
+        match atom:
+            case Binary("*", a, b):
+                one, other = ends(a, ranges, natural), ends(b, ranges, natural)
+                found = one and other and _at_corners(ix.mul, one, other, natural)
+            case _:
+                found = None if atom == expr else ends(atom, ranges, natural)
+        if found is None:
+            return None
+        low, high = found if factor > 0 else (found[1], found[0])
+        total = ix.add(total[0], ix.mul(factor, low)), ix.add(total[1], ix.mul(factor, high))
+    return total
+
+
+def _at_corners(
+    apply: Callable[[Expr, Expr], Expr],
+    a: Ends,
+    b: Ends,
+    natural: Callable[[Expr], bool] | None,
+) -> Ends | None:
+    """The ends of what grows with `a`, and from the first to the second end of `b`, where both are 0 or more."""
+    if a[0] == a[1] and b[0] == b[1]:
+        found = apply(a[0], b[0])
+        return found, found
+    if natural is None:
+        return None
+    if natural(a[0]) and all(map(natural, b)):
+        return apply(a[0], b[0]), apply(a[1], b[1])
+    every = [apply(x, y) for x, y in dict.fromkeys(product(a, b))]
+    return reduce(ix.minimum, every), reduce(ix.maximum, every)

@@ -98,30 +98,35 @@ class Layout:
     swizzle: Swizzle | None = None
 
     def __post_init__(self) -> None:
-        for d in (digit for _, of in self.places for digit in of):
+        for d in self._digits():
             if d.axis < 0 or min(d.step, d.weight, 1 if d.extent is None else d.extent) < 1:
                 raise _refused(f"axis {d.axis}", f"{d} is of no values")
         places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
         object.__setattr__(self, "places", places)
-        digits = [digit for _, of in self.places for digit in of]
         for axis, multiple in enumerate(self.multiple):
             if multiple < 1 or multiple % (period := self.period(axis)):
                 raise _refused(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
         for name, of in self.places:
             _period(name, [(digit.weight, digit.extent) for digit in of])
-        outside = {digit.axis for digit in digits} - set(range(len(self.multiple)))
+        outside = {digit.axis for digit in self._digits()} - set(range(len(self.multiple)))
         if outside:
             raise _refused(f"axis {min(outside)}", f"there are {len(self.multiple)} axes")
         object.__setattr__(self, "places", tuple((n, _joined(of)) for n, of in self.places))
+        known = {d.axis for d in self._digits()} | {a for a, m in enumerate(self.multiple) if m > 1}
+        object.__setattr__(self, "multiple", self.multiple[: max(known, default=-1) + 1])
+
+    def _digits(self) -> list[Digit]:
+        return [digit for _, of in self.places for digit in of]
 
     def period(self, axis: int) -> int:
         """Return after how many elements of an axis its digits repeat, but for one that has no end."""
-        mine = [(d.step, d.extent) for _, of in self.places for d in of if d.axis == axis]
-        return _period(f"axis {axis}", mine)
+        return _period(
+            f"axis {axis}", [(d.step, d.extent) for d in self._digits() if d.axis == axis]
+        )
 
     def on(self, *axes: int) -> Layout:
         """Return the layout of an operand whose axes ``axes[0]``, ``axes[1]``, … are the ones of this."""
-        multiple = dict(zip(axes, self.multiple, strict=True))
+        multiple = dict(zip(axes, self.multiple, strict=False))
         return replace(
             self,
             places=tuple(
@@ -138,18 +143,16 @@ class Layout:
         """
         if rank < len(self.multiple):
             raise _refused(f"axis {rank}", f"the operand has {rank} axes")
-        named = {digit.axis for _, of in self.places for digit in of}
+        named = {digit.axis for digit in self._digits()}
         outer = ((Digit(axis, 1, None, 1),) for axis in range(rank) if axis not in named)
         return (*outer, *(of for _, of in self.places))
 
     def room(self, axis: int) -> int | None:
         """Return how many elements of an axis it has places for; None: for as many as there are."""
-        last = max(
-            (digit for _, of in self.places for digit in of if digit.axis == axis),
-            key=lambda digit: digit.step,
-            default=None,
-        )
-        return None if last is None or last.extent is None else last.step * last.extent
+        mine = [digit for digit in self._digits() if digit.axis == axis]
+        if not mine or any(digit.extent is None for digit in mine):
+            return None
+        return self.period(axis)
 
     def multiple_of(self, axis: int) -> int:
         """Return what the extent of an axis is rounded up to."""
@@ -170,16 +173,14 @@ class Layout:
         self, place: Sequence[int], shape: Sequence[int] = (), item_bytes: int = 1
     ) -> tuple[int, ...]:
         """Return the element, or the padding, that lies at a place; arguments as of `place`."""
-        named = {digit.axis for _, of in self.places for digit in of}
-        rank = len(place) - len(self.places) + len(named)
+        rank = len(place) - len(self.places) + len({digit.axis for digit in self._digits()})
         element = [0] * rank
         plain = self._swizzled(tuple(place), shape, item_bytes)
         for value, digits in zip(plain, self.digits(rank), strict=True):
             for digit in digits:
                 count = value // digit.weight
-                element[digit.axis] += digit.step * (
-                    count % digit.extent if digit.extent else count
-                )
+                count = count if digit.extent is None else count % digit.extent
+                element[digit.axis] += digit.step * count
         return tuple(element)
 
     def _swizzled(
@@ -187,15 +188,12 @@ class Layout:
     ) -> tuple[Any, ...]:
         if self.swizzle is None:
             return place
-        counts, at = self.extents(shape, item_bytes), 0
-        for value, count in zip(place, counts, strict=True):
-            at = at * count + value
-        at = self.swizzle(at * item_bytes) // item_bytes
-        moved = []
-        for count in reversed(counts):
-            moved.append(at % count)
-            at = at // count
-        return tuple(reversed(moved))
+        counts = self.extents(shape, item_bytes)
+        if not counts:
+            return ()
+        at = np.ravel_multi_index(place, counts)
+        moved = np.unravel_index(self.swizzle(at * item_bytes) // item_bytes, counts)
+        return tuple(int(one) if one.ndim == 0 else one for one in moved)
 
     def padded(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the extents of an operand with its padding."""
@@ -237,34 +235,28 @@ class Layout:
     def laid(self, array: Array) -> Array:
         """Return the elements of `array` at their places, zero at the padding's."""
         counts = self.extents(array.shape, array.itemsize)
-        split, order = self._turn(array.shape)
-        room = [prod(count for _, count in of) for of in split]
+        room, sizes, order = self._turn(array.shape)
         whole = np.zeros(room, array.dtype)
         whole[tuple(map(slice, array.shape))] = array
-        parts = whole.reshape([count for of in split for _, count in of])
+        parts = whole.reshape(sizes)
         return self._moved(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
     def taken(self, stored: Array, shape: Sequence[int]) -> Array:
         """Return the elements of an operand of that shape from their places."""
-        split, order = self._turn(shape)
-        sizes = [count for of in split for _, count in of]
+        room, sizes, order = self._turn(shape)
         parts = self._moved(stored).reshape([sizes[at] for at in order])
         whole: Array = parts.transpose(np.argsort(order))
-        room = [prod(count for _, count in of) for of in split]
         return whole.reshape(room)[tuple(map(slice, shape))]
 
-    def _turn(self, shape: Sequence[int]) -> tuple[list[list[tuple[Digit, int]]], list[int]]:
-        """Return the digits of each axis with their values, the most significant first, and in which order
-        places have them.
+    def _turn(self, shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+        """Return the places along each axis, the values of their digits, the most significant of each axis first,
+        and in which order places have them.
         """
         whole = self.padded(shape)
         places = [d for of in self.digits(len(shape)) for d in reversed(of)]
-        split = [
-            [(d, _count(d, whole)) for d in sorted(places, key=lambda d: -d.step) if d.axis == axis]
-            for axis in range(len(shape))
-        ]
-        at = {d: n for n, d in enumerate(d for of in split for d, _ in of)}
-        return split, [at[digit] for digit in places]
+        axes = sorted(places, key=lambda d: (d.axis, -d.step))
+        room = [prod(_count(d, whole) for d in axes if d.axis == at) for at in range(len(shape))]
+        return room, [_count(d, whole) for d in axes], [axes.index(d) for d in places]
 
     def _moved(self, stored: Array) -> Array:
         if self.swizzle is None:

@@ -89,6 +89,12 @@ def plain(program: Program) -> Program:
     return made if same else replace(made, buffers=buffers, tokens=())
 
 
+def unsynchronized(program: Program) -> Program:
+    """`program` without its statements of synchronization, and the tokens that these name."""
+    bare = rewrite(program, lambda stmt: () if isinstance(stmt, Sync) else None)
+    return replace(bare, tokens=()) if bare.tokens else bare
+
+
 def loops_of(tile: Tile) -> tuple[Stmt, ...]:
     """A tile as loops, and its condition inside of them."""
     body = tile.body if tile.where is None else (If(tile.where, tile.body),)

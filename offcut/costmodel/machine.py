@@ -110,7 +110,7 @@ class Traffic:
     source: str
 
 
-_OF_FUNCTIONS = dict.fromkeys(row.entry for row in FUNCTIONS.values() if row.entry != "other")
+_OF_FUNCTIONS = dict.fromkeys(row.machine for row in FUNCTIONS.values() if row.machine != "other")
 _Functions = make_dataclass(
     "_Functions",
     [(entry, float | None, None) for entry in _OF_FUNCTIONS],
@@ -159,7 +159,7 @@ _OPERATIONS = {
     "/": "divide",
     "//": "floor_divide",
     "%": "remainder",
-    **{name: row.entry for name, row in FUNCTIONS.items()},
+    **{name: row.machine for name, row in FUNCTIONS.items()},
 }
 
 

@@ -27,18 +27,18 @@ def _of_row(row: Function) -> Callable[..., Value]:
         return unary(row.name, a)
 
     def of_two(a: Any, b: Any) -> Value:
-        x, y = _two(row.name, row.face, a, b)
+        x, y = _two(row.name, row.public, a, b)
         if x.dtype not in FLOATS and (x.dtype not in INTEGERS or not row.integers):
             kind = "elements that are numbers" if row.integers else "float elements"
             raise DescribeError(
                 "compute",
-                f"cannot take {row.face} of {x.dtype} {x} and {y}",
-                because=f"{row.face} is for {kind}",
+                f"cannot take {row.public} of {x.dtype} {x} and {y}",
+                because=f"{row.public} is for {kind}",
             )
         return combine(Binary(row.name, x.node, y.node), x, y)
 
     made: Callable[..., Value] = of_one if row.arity == 1 else of_two
-    made.__name__ = made.__qualname__ = row.face
+    made.__name__ = made.__qualname__ = row.public
     made.__doc__ = row.help("a", "b")
     return made
 

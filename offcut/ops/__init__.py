@@ -18,207 +18,120 @@ from typing import TYPE_CHECKING, NoReturn
 from offcut.core.function_table import PUBLIC
 from offcut.core.nearest import meant
 from offcut.ops.elementwise import functions as _functions
-from offcut.ops.elementwise.activation import (
-    elu,
-    gelu,
-    gelu_tanh,
-    hardsigmoid,
-    hardswish,
-    leaky_relu,
-    relu,
-    relu6,
-    sigmoid,
-    silu,
-    softplus,
-)
-from offcut.ops.elementwise.arithmetic import (
-    add,
-    divide,
-    floor_divide,
-    maximum,
-    minimum,
-    multiply,
-    remainder,
-    subtract,
-)
-from offcut.ops.elementwise.bits import (
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    shift_left,
-    shift_right,
-)
-from offcut.ops.elementwise.conditions import (
-    equal,
-    greater,
-    greater_equal,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    where,
-)
-from offcut.ops.elementwise.functions import (
-    cast,
-    clip,
-    negative,
-    reciprocal,
-    rsqrt,
-    sign,
-    square,
-)
-from offcut.ops.elementwise.powers import power
-from offcut.ops.elementwise.quantization import dequantize, quantize, requantize
-from offcut.ops.images.adaptive import adaptive_avg_pool2d, adaptive_max_pool2d
-from offcut.ops.images.convolution import conv1d, conv2d, conv3d
-from offcut.ops.images.folding import fold
-from offcut.ops.images.pooling import (
-    avg_pool2d,
-    global_avg_pool,
-    max_pool2d,
-    max_pool2d_with_places,
-)
-from offcut.ops.images.resizing import interpolate
-from offcut.ops.images.transposed import conv_transpose2d, conv_transpose3d
-from offcut.ops.order.ranking import argmax, argmin, sort, topk
-from offcut.ops.order.wide_axes import leading, merged
-from offcut.ops.products.attention import attention
-from offcut.ops.products.dense import dense, dense_quantized
-from offcut.ops.products.grouped import grouped_matmul
-from offcut.ops.products.matmul import matmul
-from offcut.ops.programs.accumulating import accumulated
-from offcut.ops.programs.integer_power import integer_power
-from offcut.ops.programs.scattering import scatter_elements, scatter_nd
-from offcut.ops.rearranging.arrangement import concat, merge_axes, split_axis, transpose
-from offcut.ops.rearranging.copies import flip, repeat
-from offcut.ops.rearranging.counting import iota, one_hot
-from offcut.ops.rearranging.lookup import embedding
-from offcut.ops.rearranging.padding import pad
-from offcut.ops.rearranging.selection import take, take_along_axis
-from offcut.ops.recurrent import gru, lstm, rnn
-from offcut.ops.reductions.groups import groupnorm, instancenorm
-from offcut.ops.reductions.normalization import batchnorm, layernorm, rmsnorm
-from offcut.ops.reductions.reduction import max, mean, min, sum
-from offcut.ops.reductions.scan import cummax, cummin, cumprod, cumsum
-from offcut.ops.reductions.softmax import log_softmax, softmax
+from offcut.ops.elementwise.activation import elu as elu
+from offcut.ops.elementwise.activation import gelu as gelu
+from offcut.ops.elementwise.activation import gelu_tanh as gelu_tanh
+from offcut.ops.elementwise.activation import hardsigmoid as hardsigmoid
+from offcut.ops.elementwise.activation import hardswish as hardswish
+from offcut.ops.elementwise.activation import leaky_relu as leaky_relu
+from offcut.ops.elementwise.activation import relu as relu
+from offcut.ops.elementwise.activation import relu6 as relu6
+from offcut.ops.elementwise.activation import sigmoid as sigmoid
+from offcut.ops.elementwise.activation import silu as silu
+from offcut.ops.elementwise.activation import softplus as softplus
+from offcut.ops.elementwise.arithmetic import add as add
+from offcut.ops.elementwise.arithmetic import divide as divide
+from offcut.ops.elementwise.arithmetic import floor_divide as floor_divide
+from offcut.ops.elementwise.arithmetic import maximum as maximum
+from offcut.ops.elementwise.arithmetic import minimum as minimum
+from offcut.ops.elementwise.arithmetic import multiply as multiply
+from offcut.ops.elementwise.arithmetic import remainder as remainder
+from offcut.ops.elementwise.arithmetic import subtract as subtract
+from offcut.ops.elementwise.bits import bitwise_and as bitwise_and
+from offcut.ops.elementwise.bits import bitwise_not as bitwise_not
+from offcut.ops.elementwise.bits import bitwise_or as bitwise_or
+from offcut.ops.elementwise.bits import bitwise_xor as bitwise_xor
+from offcut.ops.elementwise.bits import shift_left as shift_left
+from offcut.ops.elementwise.bits import shift_right as shift_right
+from offcut.ops.elementwise.conditions import equal as equal
+from offcut.ops.elementwise.conditions import greater as greater
+from offcut.ops.elementwise.conditions import greater_equal as greater_equal
+from offcut.ops.elementwise.conditions import less as less
+from offcut.ops.elementwise.conditions import less_equal as less_equal
+from offcut.ops.elementwise.conditions import logical_and as logical_and
+from offcut.ops.elementwise.conditions import logical_not as logical_not
+from offcut.ops.elementwise.conditions import logical_or as logical_or
+from offcut.ops.elementwise.conditions import logical_xor as logical_xor
+from offcut.ops.elementwise.conditions import not_equal as not_equal
+from offcut.ops.elementwise.conditions import where as where
+from offcut.ops.elementwise.functions import cast as cast
+from offcut.ops.elementwise.functions import clip as clip
+from offcut.ops.elementwise.functions import negative as negative
+from offcut.ops.elementwise.functions import reciprocal as reciprocal
+from offcut.ops.elementwise.functions import rsqrt as rsqrt
+from offcut.ops.elementwise.functions import sign as sign
+from offcut.ops.elementwise.functions import square as square
+from offcut.ops.elementwise.powers import power as power
+from offcut.ops.elementwise.quantization import dequantize as dequantize
+from offcut.ops.elementwise.quantization import quantize as quantize
+from offcut.ops.elementwise.quantization import requantize as requantize
+from offcut.ops.images.adaptive import adaptive_avg_pool2d as adaptive_avg_pool2d
+from offcut.ops.images.adaptive import adaptive_max_pool2d as adaptive_max_pool2d
+from offcut.ops.images.convolution import conv1d as conv1d
+from offcut.ops.images.convolution import conv2d as conv2d
+from offcut.ops.images.convolution import conv3d as conv3d
+from offcut.ops.images.folding import fold as fold
+from offcut.ops.images.pooling import avg_pool2d as avg_pool2d
+from offcut.ops.images.pooling import global_avg_pool as global_avg_pool
+from offcut.ops.images.pooling import max_pool2d as max_pool2d
+from offcut.ops.images.pooling import max_pool2d_with_places as max_pool2d_with_places
+from offcut.ops.images.resizing import interpolate as interpolate
+from offcut.ops.images.transposed import conv_transpose2d as conv_transpose2d
+from offcut.ops.images.transposed import conv_transpose3d as conv_transpose3d
+from offcut.ops.order.ranking import argmax as argmax
+from offcut.ops.order.ranking import argmin as argmin
+from offcut.ops.order.ranking import sort as sort
+from offcut.ops.order.ranking import topk as topk
+from offcut.ops.order.wide_axes import leading as leading
+from offcut.ops.order.wide_axes import merged as merged
+from offcut.ops.products.attention import attention as attention
+from offcut.ops.products.dense import dense as dense
+from offcut.ops.products.dense import dense_quantized as dense_quantized
+from offcut.ops.products.grouped import grouped_matmul as grouped_matmul
+from offcut.ops.products.matmul import matmul as matmul
+from offcut.ops.programs.accumulating import accumulated as accumulated
+from offcut.ops.programs.integer_power import integer_power as integer_power
+from offcut.ops.programs.scattering import scatter_elements as scatter_elements
+from offcut.ops.programs.scattering import scatter_nd as scatter_nd
+from offcut.ops.rearranging.arrangement import concat as concat
+from offcut.ops.rearranging.arrangement import merge_axes as merge_axes
+from offcut.ops.rearranging.arrangement import split_axis as split_axis
+from offcut.ops.rearranging.arrangement import transpose as transpose
+from offcut.ops.rearranging.copies import flip as flip
+from offcut.ops.rearranging.copies import repeat as repeat
+from offcut.ops.rearranging.counting import iota as iota
+from offcut.ops.rearranging.counting import one_hot as one_hot
+from offcut.ops.rearranging.lookup import embedding as embedding
+from offcut.ops.rearranging.padding import pad as pad
+from offcut.ops.rearranging.selection import take as take
+from offcut.ops.rearranging.selection import take_along_axis as take_along_axis
+from offcut.ops.recurrent import gru as gru
+from offcut.ops.recurrent import lstm as lstm
+from offcut.ops.recurrent import rnn as rnn
+from offcut.ops.reductions.groups import groupnorm as groupnorm
+from offcut.ops.reductions.groups import instancenorm as instancenorm
+from offcut.ops.reductions.normalization import batchnorm as batchnorm
+from offcut.ops.reductions.normalization import layernorm as layernorm
+from offcut.ops.reductions.normalization import rmsnorm as rmsnorm
+from offcut.ops.reductions.reduction import max as max
+from offcut.ops.reductions.reduction import mean as mean
+from offcut.ops.reductions.reduction import min as min
+from offcut.ops.reductions.reduction import sum as sum
+from offcut.ops.reductions.scan import cummax as cummax
+from offcut.ops.reductions.scan import cummin as cummin
+from offcut.ops.reductions.scan import cumprod as cumprod
+from offcut.ops.reductions.scan import cumsum as cumsum
+from offcut.ops.reductions.softmax import log_softmax as log_softmax
+from offcut.ops.reductions.softmax import softmax as softmax
 
 if TYPE_CHECKING:
     from offcut.core.functions import *  # noqa: F403 - a name for each row
 
-__all__ = [
-    "accumulated",
-    "adaptive_avg_pool2d",
-    "adaptive_max_pool2d",
-    "add",
-    "argmax",
-    "argmin",
-    "attention",
-    "avg_pool2d",
-    "batchnorm",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "cast",
-    "clip",
-    "concat",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "dense",
-    "dense_quantized",
-    "dequantize",
-    "divide",
-    "elu",
-    "embedding",
-    "equal",
-    "flip",
-    "floor_divide",
-    "fold",
-    "gelu",
-    "gelu_tanh",
-    "global_avg_pool",
-    "greater",
-    "greater_equal",
-    "grouped_matmul",
-    "groupnorm",
-    "gru",
-    "hardsigmoid",
-    "hardswish",
-    "instancenorm",
-    "integer_power",
-    "interpolate",
-    "iota",
-    "layernorm",
-    "leading",
-    "leaky_relu",
-    "less",
-    "less_equal",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "lstm",
-    "matmul",
-    "max",
-    "max_pool2d",
-    "max_pool2d_with_places",
-    "maximum",
-    "mean",
-    "merge_axes",
-    "merged",
-    "min",
-    "minimum",
-    "multiply",
-    "negative",
-    "not_equal",
-    "one_hot",
-    "pad",
-    "power",
-    "quantize",
-    "reciprocal",
-    "relu",
-    "relu6",
-    "remainder",
-    "repeat",
-    "requantize",
-    "rmsnorm",
-    "rnn",
-    "rsqrt",
-    "scatter_elements",
-    "scatter_nd",
-    "shift_left",
-    "shift_right",
-    "sigmoid",
-    "sign",
-    "silu",
-    "softmax",
-    "softplus",
-    "sort",
-    "split_axis",
-    "square",
-    "subtract",
-    "sum",
-    "take",
-    "take_along_axis",
-    "topk",
-    "transpose",
-    "where",
-]
-__all__ += PUBLIC
-__all__.sort()
 globals().update({face: getattr(_functions, face) for face in PUBLIC})
+_ABOVE = "offcut.ops."
+__all__ = sorted(
+    name for name, one in globals().items() if getattr(one, "__module__", "").startswith(_ABOVE)
+)
 
 
 if not TYPE_CHECKING:  # a name that is not there is an error in an editor, too

@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import all_of
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, reads_memory, variables
+from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
 from offcut.core.text.printer import format_expr
+from offcut.errors import PartitionError
 from offcut.partition.cutting import ByHeight, Cutting, LoopCut
 from offcut.partition.legality import (
     check_crossed,
@@ -32,7 +34,6 @@ from offcut.partition.legality import (
     not_together,
 )
 from offcut.partition.strategies.axis_proof import check_axis
-from offcut.partition.strategies.bound_range import extreme_over
 from offcut.partition.strategies.catalog import CUT, GUARD, LADDER, Strategy, runs, segments
 from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import crossing, full, loops, of_all, of_heights, whole
@@ -325,9 +326,24 @@ class Band:
                 first, last = loop.lo, ix.sub(loop.hi, 1)
             else:
                 continue
-            least = extreme_over(least, name, first, last, True)
-            greatest = extreme_over(greatest, name, first, last, False)
+            least = _over(least, name, (first, last))[0]
+            greatest = _over(greatest, name, (first, last))[1]
         return least, greatest
+
+
+def _over(bound: Expr, name: str, between: Ends) -> Ends:
+    """The least and the greatest value of a bound while a loop around it runs."""
+    found = ends(bound, {name: between})
+    if found is None:
+        atoms = (atom for atom, _ in ix.linear(bound).terms)
+        open_ = next(atom for atom in atoms if ends(atom, {name: between}) is None)
+        raise PartitionError(
+            "partition",
+            f"cannot tile over {name}",
+            because=f"the bound {format_expr(open_)} is not quasi-affine in it",
+            help=(f"cut {name} alone",),
+        )
+    return found
 
 
 def _undecided(condition: Expr, at: Facts) -> Expr | None:

@@ -50,8 +50,7 @@ from offcut.polyhedral.affine import Space, coordinates
 from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.intervals import interval
-from offcut.polyhedral.limit import GaveUp
+from offcut.polyhedral.intervals import fitting
 from offcut.polyhedral.witness import smallest
 
 
@@ -103,13 +102,18 @@ def accesses_outside(
     Theorem, where there are none: for each access, ``{ [x] : x runs, and 0 <= index < shape fails }``
     is empty, a condition that is not quasi-affine taken as true.
 
-    Raises GaveUp where bounded values have too many literals between them.
+    Where bounded values have too many literals between them, the accesses inside are open.
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
     open_ = _Seen(program, asked).left(program.body, Around(space))
     if _copies(open_) > MAX_COPIES:
-        raise GaveUp(f"bounded values written out make more than {MAX_COPIES:,} statements")
+        return tuple(
+            Outside(one, buffer, index, None, ())
+            for one in statements(replace(program, body=open_))
+            for buffer, index, _ in _accesses(one)
+            if buffer in asked
+        )
     fixed = replace(program, body=_without_lets(open_))
     found = (
         _outside(program, space, one, buffer, index, path)
@@ -415,7 +419,7 @@ def check_extents(program: Program, op: str, names: Mapping[str, str]) -> None:
     for buffer in program.buffers:
         for extent in buffer.shape:
             holds = Compare(">=", extent, ix.const(0))
-            if interval(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
+            if fitting(extent, ranges, buffer.name)[0] >= 0 or at.holds(holds):
                 continue
             found = at.example(Compare("<", extent, ix.const(0)))
             given = [f"{names.get(name, name)} = {v}" for name, v in (found or {}).items()]
@@ -447,7 +451,7 @@ def check_program_fits(program: Program) -> None:
     ranges = {size.name: (size.min, size.max) for size in program.sizes}
     for buffer in program.buffers:
         for extent in buffer.shape:
-            interval(extent, ranges, buffer.name)
+            fitting(extent, ranges, buffer.name)
     for stmt in program.body:
         _check_fits(stmt, ranges)
 
@@ -457,14 +461,14 @@ def _check_fits(stmt: Stmt, ranges: Mapping[str, tuple[int, int]]) -> None:
     inner = dict(ranges)
     if isinstance(stmt, Tile):
         for axis in stmt.axes:
-            start, extent = interval(axis.start, ranges, at), interval(axis.extent, ranges, at)
+            start, extent = fitting(axis.start, ranges, at), fitting(axis.extent, ranges, at)
             inner[axis.iter] = _range(start[0], start[1] + extent[1])
     for expr in expressions(stmt):
         for part in _indices(expr):
-            interval(part, inner, at)
+            fitting(part, inner, at)
     match stmt:
         case For(name, lo, hi):
-            inner[name] = _range(interval(lo, ranges, at)[0], interval(hi, ranges, at)[1])
+            inner[name] = _range(fitting(lo, ranges, at)[0], fitting(hi, ranges, at)[1])
         case Let(name, lo, hi):
             inner[name] = _range(lo, hi)
         case _:

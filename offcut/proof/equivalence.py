@@ -29,11 +29,12 @@ from itertools import islice
 
 from offcut.core.expr import loads
 from offcut.core.memo import memo
-from offcut.core.program import Buffer, If, Program, Store, Tile, canonical
+from offcut.core.plain import unsynchronized
+from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonical
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, answered, bounded
+from offcut.polyhedral import accesses_outside, answered, bounded, windows_left
 from offcut.polyhedral.flow import Flows
 from offcut.polyhedral.reading import NotReadable, cases
 from offcut.proof.by_instances.dataflow import DataFlow
@@ -56,17 +57,20 @@ from offcut.proof.by_instances.pairing import (
 )
 from offcut.proof.by_instances.reordering import Order
 from offcut.proof.by_instances.trying import tried
+from offcut.proof.by_instances.unwritten import writes_first
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
+from offcut.proof.forms.iterations import Body, bodies
 from offcut.proof.forms.joining import joined_like, joined_parts
 from offcut.proof.forms.options import combinations, options, paired
 from offcut.proof.forms.starts import given, started
 from offcut.proof.forms.terms import in_order_of
 from offcut.proof.forms.turning import told_apart, turned_back, turned_like
+from offcut.proof.forms.unstaged import unstaged
 from offcut.proof.forms.windows import without_windows
 from offcut.proof.forms.zeros import without_zeros
 
@@ -112,7 +116,8 @@ def check_equal(
     Raises PartitionError with the smallest witness.
     """
     names = tuple((users or {}).items())
-    return _proved(source, emitted, reassociate, names, through or source, inside, most)
+    source, emitted, through = map(unsynchronized, (source, emitted, through or source))
+    return _proved(source, emitted, reassociate, names, through, inside, most)
 
 
 @memo(32)
@@ -166,6 +171,10 @@ def _theorems(
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if _is_alike(source, emitted, reassociate):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+    if _is_alike_by_iteration(source, emitted, reassociate) or _is_staged(
+        source, emitted, reassociate
+    ):
+        return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     if combinations(source.body) > 1:
         few = max(combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
         pairs = paired(source, emitted) if few else None
@@ -190,18 +199,29 @@ def _theorems(
         if label and _is_alike(plain, whole, reassociate):
             continue
         whole = told_apart(whole, plain)
-        _check_conditions(plain, whole)
-        flows = Flows(source.sizes, source.assumptions, users)
-        pair = flows.prepared(plain), flows.prepared(whole)
         try:
-            for case in cases(flows, pair[1]):
-                _prove(Sides(case, *pair, reassociate, of))
+            _by_instances(plain, whole, reassociate, users, of)
         except Differs as found:
+            flows = Flows(source.sizes, source.assumptions, users)
             raise confirmed(found, plain, whole, flows, reassociate, of) from None
         except NotReadable as why:
             raise untold(of, f"{why.refused}: {why.because}") from None
-        check_program_inside(whole, users)
     return tuple(theorems)
+
+
+def _by_instances(
+    source: Program, emitted: Program, reassociate: bool, users: Mapping[str, str], of: str
+) -> None:
+    """Compare two programs without choices by their instances.
+
+    Raises PartitionError with the smallest witness, Differs where they seem to differ, NotReadable.
+    """
+    _check_conditions(source, emitted)
+    flows = Flows(source.sizes, source.assumptions, users)
+    pair = flows.prepared(source), flows.prepared(emitted)
+    for case in cases(flows, pair[1]):
+        _prove(Sides(case, *pair, reassociate, of))
+    check_program_inside(emitted, users)
 
 
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
@@ -217,6 +237,65 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
         if (one, other) != (source, emitted) and is_same_shape(one, other):
             return _is_inside(source, one) and _is_inside(emitted, other)
     return False
+
+
+def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Whether two programs have loops of one text, around bodies that are equal in any iteration.
+
+    Raises PartitionError for a bounded value of the source that leaves its range.
+    """
+    own = [buffer.name for buffer in source.buffers]
+    copied = answered(lambda: forwarded(emitted, own), emitted)
+    for one in dict.fromkeys((emitted, copied)):
+        for whole in (False, True):
+            pairs = bodies(source, one, whole)
+            if pairs is None:
+                continue
+            if all(_is_equal(pair, reassociate) for pair in dict.fromkeys(pairs)):
+                outside = any(one.sizes is not None for one in accesses_outside(source))
+                return not outside
+    return False
+
+
+def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
+    """Whether `emitted` is a cut of `source` with its tiles in windows."""
+    if not any(isinstance(stmt, Alloc) for stmt in statements_of(emitted.body)):
+        return False
+    cut = unstaged(emitted, source)
+    return (is_same_shape(source, cut) or _is_alike(source, cut, reassociate)) and (
+        _is_alike_by_iteration(cut, emitted, reassociate)
+    )
+
+
+def _is_equal(pair: Body, reassociate: bool) -> bool:
+    """Whether the two blocks of a pair compute the same, and the second one stays in its windows."""
+    return any(answered(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
+
+
+def _holds(pair: Body, reassociate: bool) -> bool:
+    try:
+        _check_body(pair, reassociate)
+    except (Differs, NotReadable, NotStructural, PartitionError):
+        return False
+    return True
+
+
+@memo(256)
+def _check_body(pair: Body, reassociate: bool) -> None:
+    """Prove what must hold of a pair.
+
+    Raises NotStructural, Differs, NotReadable or PartitionError where it is not shown.
+    """
+    if windows_left(pair.windowed):
+        raise NotStructural("an access outside of a window around")
+    if not writes_first(pair.source, pair.unseen):
+        raise NotStructural("an array whose contents go from one iteration to the next")
+    source, emitted = pair.source, pair.emitted
+    if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):
+        return
+    if max(combinations(one.body) for one in (source, emitted)) > 1:
+        raise NotStructural("a choice in an iteration")
+    _by_instances(source, emitted, reassociate, {}, emitted.name)
 
 
 def _is_inside(program: Program, shaped: Program) -> bool:

@@ -26,55 +26,51 @@ FAULTS = (
     # What a microkernel covers, and what it starts from.
     Fault(
         "any stored value is taken for a zero",
-        "covers",
-        "return same and value == 0 and copysign(1.0, value) > 0",
-        "return same",
+        "judge",
+        "return value.value == wanted and copysign(1.0, value.value) == copysign(1.0, wanted)",
+        "return True",
     ),
     Fault(
         "a start that is no literal is dropped",
-        "covers",
-        "case Store(buffer, index, Const(value), None) if buffer == total.buffer:\n"
-        "            same = list(map(ix.simplify, index)) == list(map(ix.simplify, total.index))\n"
-        "            return same and value == 0 and copysign(1.0, value) > 0",
-        "case Store(buffer, index, value, None) if buffer == total.buffer:\n"
-        "            return True",
+        "judge",
+        "if not isinstance(value, Const) or kernel.reducer is None:\n        return False",
+        "if not isinstance(value, Const):\n        return kernel.reducer is not None",
     ),
     Fault(
         "a start at another element is taken for the sum's",
-        "covers",
-        "same = list(map(ix.simplify, index)) == list(map(ix.simplify, total.index))",
+        "judge",
+        "same = list(map(ix.simplify, stmt.index)) == list(map(ix.simplify, covered.store.index))",
         "same = True",
     ),
     Fault(
         "a sum always starts from zero",
         "row_blocks",
-        'self.accumulate = "0" if plan.fresh else "1"',
+        'self.accumulate = "0" if plan.start == "fresh" else "1"',
         'self.accumulate = "0"',
     ),
     Fault(
         "a sum always adds to what is there",
         "row_blocks",
-        'self.accumulate = "0" if plan.fresh else "1"',
+        'self.accumulate = "0" if plan.start == "fresh" else "1"',
         'self.accumulate = "1"',
     ),
     Fault(
         "bounds that differ between instances are taken for those of the first",
-        "covers",
+        "judge",
         "if variables(bound) & self.axes.keys() or reads_memory(bound):",
         "if reads_memory(bound):",
     ),
     Fault(
         "columns of the result that lie apart are taken for neighbours",
-        "covers",
-        "if low.along(held, index, Lanes(2, columns.iter)) != NEXT:\n"
-        '            return f"{shown} does',
-        'if False:\n            return f"{shown} does',
+        "judge",
+        "if layout is None and row_spacing(store.index, iterator, 2, 1) == NEXT:",
+        "if layout is None:",
     ),
     Fault(
         "columns of B that lie apart are taken for neighbours",
-        "covers",
-        "beside = low.along(low.memory[b.buffer], b.index, Lanes(2, columns.iter)) == NEXT",
-        "beside = True",
+        "judge",
+        "if iterator is None or row_spacing(load.index, iterator, 2, 1) == NEXT:",
+        "if True:",
     ),
     Fault(
         "a padded tile does not take in what it adds to",
@@ -376,8 +372,8 @@ FAULTS = (
     Fault(
         "a maximum of floats forgets NaN",
         "elements",
-        'name = f"llvm.{op}imum.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"',
-        'name = f"llvm.{op}num.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"',
+        'name = f"llvm.{FUNCTIONS[op].intrinsic}.v{self.lanes}',
+        "name = f\"llvm.{FUNCTIONS[op].intrinsic.replace('imum', 'num')}.v{self.lanes}",
     ),
     Fault(
         "unequal is false of NaN",
@@ -481,8 +477,8 @@ FAULTS = (
     Fault(
         "threads do not wait for what others write",
         "threaded",
-        "if self.steps and (tuple(body), position) in self.meets:",
-        "if False:",
+        "            elif self.steps:\n                self.meet()",
+        "            else:\n                pass",
     ),
     Fault(
         "the last thread's iterations are one short",
@@ -807,31 +803,31 @@ FAULTS = (
     Fault(
         "every column is taken for the first of a panel",
         "row_blocks",
-        "return is_multiple(self.column_axis.start, layout.width)",
+        "return is_multiple(self.column_axis.start, self.panel)",
         "return True",
     ),
     Fault(
         "a depth that ends inside a group of terms is taken for a packed one",
-        "covers",
+        "judge",
         "if is_multiple(end, multiple):",
         "if True:",
     ),
     Fault(
         "terms that begin inside a group are taken for those of its start",
-        "covers",
-        "return is_multiple(loop.lo, kernel.multiple) and self.ends",
-        "return self.ends",
+        "judge",
+        "whole = is_multiple(loop.lo, kernel.multiple)",
+        "whole = True",
     ),
     Fault(
         "every number is taken for a multiple",
-        "covers",
+        "judge",
         "return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))",
         "return True",
     ),
     Fault(
         "a vector goes from one packed panel to the next",
         "addressing",
-        "whole = gcd(layout.width, lanes.multiple) % lanes.width == 0",
+        "whole = gcd(shape.width, lanes.multiple) % lanes.width == 0",
         "whole = True",
     ),
     Fault(
@@ -926,14 +922,39 @@ FAULTS = (
     ),
     Fault(
         "threads do not meet between iterations",
-        "threaded",
-        "                    self.block(body)\n                    self.meet()",
-        "                    self.block(body)",
+        "boundaries",
+        "        return not is_barrier(loop.body[-1], unit)",
+        "        return False",
     ),
     Fault(
         "panels are read as rows are",
-        "covers",
-        "if low.memory[a.buffer].layout is not None:",
+        "judge",
+        'if place.layout is None:\n            return f"{shown} is packed',
+        'if place.layout is None:\n            return None and f"{shown} is packed',
+    ),
+    # What the judge of covers asks of operands.
+    Fault(
+        "panels of another shape are taken for those of a microkernel",
+        "judge",
+        "if layout != kernel.layout_on(panels.rows, panels.columns):",
+        "if False:",
+    ),
+    Fault(
+        "an operand that moves otherwise is taken for the declared one",
+        "judge",
+        "        if steps is None:\n            return False\n        if not (isinstance(mine",
+        "        if steps is None:\n            continue\n        if not (isinstance(mine",
+    ),
+    Fault(
+        "a result that moves with a term is taken for a sum",
+        "judge",
+        "if any(loop.iter in variables(part) for part in index):",
+        "if False:",
+    ),
+    Fault(
+        "an array that is summed into may be an operand",
+        "judge",
+        "if load.buffer == one.store.buffer and not same:",
         "if False:",
     ),
 )

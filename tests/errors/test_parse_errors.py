@@ -535,7 +535,7 @@ parse: cannot read a layout
         """\
 parse: cannot read a layout
   at       line 1, column 28: constant W: float32[4, 4] @panels(0, 1, 2, 3, 4, 5)
-  because  it has 6 numbers
+  because  panels: 6 numbers stand there
   help     panels(rows, columns, width)
   help     panels(rows, columns, width, interleave, multiple)""",
     ),
@@ -544,7 +544,7 @@ parse: cannot read a layout
         """\
 parse: cannot read a layout
   at       line 1, column 31: constant W: float32[4] layout panels(16)
-  because  panels have two axes, and the buffer has 1
+  because  panels: they have two axes, and the buffer has 1
   help     panels(rows, columns, width)
   help     panels(rows, columns, width, interleave, multiple)""",
     ),

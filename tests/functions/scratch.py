@@ -10,26 +10,18 @@ from pathlib import Path
 import offcut
 
 ROWS = """
-asinh = _Function(
+asinh = _row(
     "asinh",
     "The inverse hyperbolic sine of `{x}`, within {ulp} ULP (float32).",
     numpy="arcsinh",
     cycles=40,
-    aten="asinh",
-    onnx="Asinh",
-    mlir="math.asinh",
-    tirx="asinh",
-    relax="asinh",
 )
-atan2 = _Function(
+atan2 = _row(
     "atan2",
     "The angle of the point (`{y}`, `{x}`), in radians, within {ulp} ULP (float32).",
     arity=2,
     numpy="arctan2",
     range=(-3.1415927410125732, 3.1415927410125732),
-    aten="atan2",
-    mlir="math.atan2",
-    tirx="atan2",
 )
 """
 """Functions that offcut has not: of one element, which plugins compose of others, and of two."""

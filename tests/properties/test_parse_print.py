@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.function_table import FUNCTIONS, UNARY
-from offcut.core.layout import panels
+from offcut.core.layout import Swizzle, panels, words
 from offcut.core.program import (
     Buffer,
     Choose,
@@ -53,7 +54,7 @@ n, m = Var("n"), Var("m")
 BUFFERS = (
     Buffer("A", "float32", (n, m), Kind.INPUT),
     Buffer("W", "bfloat16", (m, Const(8, "index")), Kind.CONSTANT, panels(16)),
-    Buffer("T", "int32", (n,), Kind.LOCAL),
+    Buffer("T", "int32", (n,), Kind.LOCAL, replace(words((0, 4)), swizzle=Swizzle(1, 2, 3))),
     Buffer("exp", "float64", (), Kind.PRIVATE),
     Buffer("C", "float32", (n, m), Kind.OUTPUT),
 )

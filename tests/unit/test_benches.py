@@ -44,6 +44,7 @@ def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     assert "unrecognized arguments: --unknown" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_saved_runs_are_compared_kernel_by_kernel(tmp_path: Path) -> None:
     folder = tmp_path / ".benchmarks" / "one machine"
     folder.mkdir(parents=True)

@@ -2,6 +2,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import slow
 
 from examples.sentences import tokens, weights
 from examples.sentences.encoder import Encoder
@@ -24,7 +25,7 @@ def model() -> Weights:
         return weights.random(0)
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16"])
+@pytest.fixture(scope="module", params=["float32", slow("bfloat16")])
 def encoder(model: Weights, request: pytest.FixtureRequest) -> Encoder:
     return Encoder(model, request.param)
 

@@ -11,7 +11,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu import constants
-from offcut.backends.gpu import mma
+from offcut.backends.gpu import layouts as gpu
 from offcut.core.layout import (
     ROWS,
     Digit,
@@ -26,9 +26,9 @@ from offcut.core.layout import (
 from offcut.core.text.layouts import format_layout, layout_of
 
 LAYOUTS = {
-    "A of a warp": (mma.A, (16, 16)),
-    "B of a warp": (mma.B, (16, 8)),
-    "C of a warp": (mma.C, (16, 8)),
+    "A of a warp": (gpu.MMA_A, (16, 16)),
+    "B of a warp": (gpu.MMA_B, (16, 8)),
+    "C of a warp": (gpu.MMA_C, (16, 8)),
     "rows": (ROWS, (3, 2, 5)),
     "turned": (order(1, 0), (5, 3)),
     "axes in an order": (order(2, 0, 1), (2, 3, 4)),
@@ -116,7 +116,9 @@ def test_panels_are_known_by_their_digits(shape: tuple[int, ...]) -> None:
             assert panels(found.width, found.beside, found.multiple, rows, columns) == layout
             if width > 1:
                 assert found == PanelShape(width, beside, beside * times, rows, columns)
-    assert as_panels(order(1, 0)) is as_panels(words((0, 1), (1, 16))) is as_panels(mma.B) is None
+    assert (
+        as_panels(order(1, 0)) is as_panels(words((0, 1), (1, 16))) is as_panels(gpu.MMA_B) is None
+    )
 
 
 SWIZZLED = [
@@ -155,17 +157,21 @@ def test_a_swizzle_moves_elements_within_the_padded_operand(
     np.testing.assert_array_equal(layout.taken(stored, shape), values)
 
 
-@pytest.mark.parametrize(("bits", "row"), [(1, 32), (2, 64), (3, 128)])
-def test_swizzles_are_those_of_hopper(bits: int, row: int) -> None:
-    """PTX ISA, tensor swizzling modes of 32, 64 and 128 bytes: cells of 16 bytes of a row of so many bytes."""
-    layout = layout_of(f"order(0, 1) swizzle({bits}, 4, 7)")
-    banks = []
-    for r, c in product(range(16), range(row // 2)):
-        cell = c * 2 // 16 ^ r * row // 128 % (row // 16)
-        assert layout.place((r, c), (16, row // 2), 2) == (r, cell * 8 + c % 8)
-        if r < 8 and c == 0:
-            banks.append((r * row + cell * 16) // 16 % 8)
-    assert sorted(banks) == list(range(8))  # a column of 8 rows is read at once
+@pytest.mark.parametrize("row", [32, 64, 128])
+@pytest.mark.parametrize("item", [1, 2, 4])
+def test_swizzles_are_those_of_hopper(row: int, item: int) -> None:
+    """PTX ISA, swizzling modes of 32, 64 and 128 bytes: cells of 16 bytes of rows of so many bytes, by bits of the address."""
+    across = row // item
+    layout, shape = gpu.shared_rows(row, item), (13, across + 1)
+    assert layout.extents(shape, item) == (2, 16, across)
+    for i, j in product(range(16), range(2 * across)):
+        box, r, at = layout.place((i, j), shape, item)
+        address = (j // across * 16 + i) * row + j % across * item
+        cell = address // 16 ^ address // 128 % (row // 16)
+        assert ((box * 16 + r) * across + at) * item == cell * 16 + address % 16
+    starts = (layout.place((i, 0), shape, item) for i in range(8))
+    banks = {(r * row + at * item) // 16 % 8 for _, r, at in starts}
+    assert len(banks) == 8  # a column of 8 cells is read at once
 
 
 def test_fragments_are_those_of_the_manual() -> None:
@@ -174,11 +180,34 @@ def test_fragments_are_those_of_the_manual() -> None:
         group, four = lane >> 2, lane % 4
         row = group if i < 2 or 4 <= i < 6 else group + 8
         column = four * 2 + (i & 1) + (8 if i >= 4 else 0)
-        assert mma.A.element((lane, i)) == (row, column)
+        assert gpu.MMA_A.element((lane, i)) == (row, column)
     for lane, i in product(range(32), range(4)):
         group, four = lane >> 2, lane % 4
-        assert mma.B.element((lane, i)) == (four * 2 + (i & 1) + (8 if i >= 2 else 0), group)
-        assert mma.C.element((lane, i)) == (group if i < 2 else group + 8, four * 2 + (i & 1))
+        assert gpu.MMA_B.element((lane, i)) == (four * 2 + (i & 1) + (8 if i >= 2 else 0), group)
+        assert gpu.MMA_C.element((lane, i)) == (group if i < 2 else group + 8, four * 2 + (i & 1))
+
+
+@pytest.mark.parametrize("n", [8, 16, 24, 248, 256])
+def test_fragments_of_a_warpgroup_are_those_of_the_manual(n: int) -> None:
+    """PTX ISA, register fragments of wgmma: row and column of register i of a thread."""
+    assert gpu.WGMMA_D.extents((64, n)) == (128, n // 2)
+    assert gpu.WGMMA_A.extents((64, 16)) == (128, 8)
+    for thread, i in product(range(128), range(n // 2)):
+        row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+        column = i // 4 * 8 + thread % 4 * 2 + i % 2
+        assert gpu.WGMMA_D.element((thread, i)) == (row, column)
+        assert gpu.WGMMA_D.place((row, column)) == (thread, i)
+        if i < 8:
+            assert gpu.WGMMA_A.element((thread, i)) == (row, column)
+            held = gpu.MMA_A.element((thread % 32, i))  # 16 columns of D are stored by stmatrix.x4
+            assert held == (row % 16, column) == ldmatrix(thread % 32, i)
+
+
+def ldmatrix(lane: int, element: int) -> tuple[int, int]:
+    """PTX ISA, ldmatrix.x4 of b16, addresses of rows of 16 × 16 by lanes ``l``: row l % 16, left half for l < 16."""
+    matrix, pair = element // 2, element % 2
+    addressed = 8 * matrix + lane // 4  # the lane that holds the address of this row of this matrix
+    return addressed % 16, addressed // 16 * 8 + 2 * (lane % 4) + pair
 
 
 @pytest.mark.parametrize(("beside", "multiple"), [(1, 1), (2, 2), (2, 32), (4, 4), (4, 64)])
@@ -288,7 +317,7 @@ layout: cannot place an operand
   because  it moves within 128 bytes, and the operand has 960""",
     ),
     "an operand that is too large": (
-        lambda: mma.A.extents((17, 16)),
+        lambda: gpu.MMA_A.extents((17, 16)),
         """\
 layout: cannot place an operand
   at       axis 0

@@ -9,6 +9,7 @@ from offcut.core.expr import Binary, Cast, Compare, Const, Load, Logic, Lookup, 
 from offcut.core.layout import panels
 from offcut.core.program import (
     Buffer,
+    Cover,
     For,
     Form,
     If,
@@ -96,7 +97,7 @@ for i in 0:n  @tail
         ),
         where=Compare("<", Var("j"), n),
         form=Form.SHIFT,
-        microkernel="fma",
+        cover=Cover("fma"),
     )
     value = Binary("+", Binary("%", i, index(2)), index(1))
     assert parse(text) == Program(

@@ -269,11 +269,17 @@ for i in 0:n
 
 def test_a_meeting_of_threads_that_is_missing_is_refused() -> None:
     made = parallel(planned(TWO), CHUNK, 2)
-    assert made.meets
     check_shared(made, CHUNK, 2)
-    for one in made.meets:
+    lines = str(made.program).split("\n")
+    barriers = [at for at, line in enumerate(lines) if line.strip() == "barrier thread"]
+    assert barriers
+    for at in barriers:
+        without = parse("\n".join(lines[:at] + lines[at + 1 :]))
         with pytest.raises(oc.PartitionError, match="they must meet in between"):
-            check_shared(replace(made, meets=made.meets - {one}), CHUNK, 2)
+            check_shared(replace(made, program=without), CHUNK, 2)
+        twice = parse("\n".join(lines[: at + 1] + lines[at:]))
+        with pytest.raises(oc.PartitionError, match="nothing runs between"):
+            check_shared(replace(made, program=twice), CHUNK, 2)
 
 
 OWN = """program own

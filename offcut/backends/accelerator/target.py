@@ -13,6 +13,7 @@ from typing import Any
 from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
+from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.named import check_named
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
@@ -101,17 +102,18 @@ class Accelerator(Target):
 
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
-        schedule = options.schedule
+        schedule, program = options.schedule, with_memories(program)
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
             _, by_hand = replayed(program, schedule)
-            made = Planned(single(by_hand, self.spec), schedule, by_hand=by_hand)
+            made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
         elif any(buffer.scope is not None for buffer in program.buffers):
             made = Planned(single(program, self.spec))
         else:
             made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
-        check_named([nest for one in phases if isinstance(one, tuple) for nest in one])
-        yield made
+        nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
+        check_named(nests)
+        yield replace(made, program=annotate(made.program, nests))
 
     def arrays(self, program: Program) -> Computation:
         """A program as a sequence of whole arrays.

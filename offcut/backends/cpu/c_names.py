@@ -47,7 +47,7 @@ _OF_ANY_FLOAT = _words("""
     erfc exp10 exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 jn ldexp
     lgamma llrint llround log10 log2 logb lrint lround modf nan nearbyint nextafter nexttoward
     remainder remquo rint round scalb scalbln scalbn sincos sinh sqrt tan tgamma trunc y0 y1 yn
-""") | {row.symbol for row in FUNCTIONS.values() if not row.intrinsic}
+""") | {row.libm for row in FUNCTIONS.values() if not row.intrinsic}
 LIBRARY = _words("""
     _Exit abort abs accept access aligned_alloc alloca asctime at_quick_exit atexit atof atoi atol
     atoll bcmp bcopy bind brk bsearch btowc bzero calloc chdir chmod chown clearerr clock close

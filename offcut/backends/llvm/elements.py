@@ -258,7 +258,7 @@ class Elements:
             elements = [self.f.let(f"extractelement {kind} {a}, i32 {lane}") for a in arguments]
             given = ", ".join(f"double {element}" for element in elements)
             one = self.f.call(
-                "double", FUNCTIONS[op].symbol, given, ", ".join("double" for _ in arguments)
+                "double", FUNCTIONS[op].libm, given, ", ".join("double" for _ in arguments)
             )
             result = self.f.let(f"insertelement {kind} {result}, double {one}, i32 {lane}")
         return result

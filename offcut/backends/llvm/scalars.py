@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offcut.backends.llvm import ir
@@ -23,6 +23,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
+from offcut.core.intervals import Interval, interval
 from offcut.core.text.printer import format_expr
 from offcut.errors import InternalError
 
@@ -85,19 +86,12 @@ class Scalars:
 
     def range_of(self, expr: Expr) -> tuple[int, int]:
         """Bounds of an index expression, from the conditions around and from its form."""
-        lo, hi = self.bounds.get(expr, (-_FAR, _FAR))
-        match expr:
-            case Const(value, _):
-                return int(value), int(value)
-            case Binary("%", _, Const(value, _)):
-                return max(lo, 0), min(hi, int(value) - 1)
-            case Binary("//", a, Const(value, _)):
-                first, last = self.range_of(a)
-                return max(lo, first // int(value)), min(hi, last // int(value))
-            case Binary("+" | "-" | "*" | "min" | "max" as op, a, b):
-                first, last = _INTERVALS[op](self.range_of(a), self.range_of(b))
-                return max(lo, first, -_FAR), min(hi, last, _FAR)
-        return lo, hi
+
+        def within(node: Expr, found: Interval) -> Interval:
+            lo, hi = self.bounds.get(node, (-_FAR, _FAR))
+            return max(lo, found[0]), min(hi, found[1])
+
+        return interval(expr, lambda _: (-_FAR, _FAR), within)
 
     def bounded(self, expr: Expr) -> bool:
         """Whether an upper bound of a tile's extent is known, so that scratch can hold it."""
@@ -187,15 +181,6 @@ class Scalars:
 
 
 _FAR = 2**62
-
-Interval = tuple[int, int]
-_INTERVALS: dict[str, Callable[[Interval, Interval], Interval]] = {
-    "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
-    "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
-    "*": lambda a, b: (min(x * y for x in a for y in b), max(x * y for x in a for y in b)),
-    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
-    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
-}
 
 _INTERVAL: dict[str, tuple[int | None, int | None]] = {
     "<": (None, -1),

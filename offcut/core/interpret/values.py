@@ -37,7 +37,7 @@ from offcut.errors import InternalError
 
 Array: TypeAlias = npt.NDArray[Any]
 
-_APPLIED: dict[str, Callable[..., Any]] = {
+NUMPY: dict[str, Callable[..., Any]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -50,16 +50,15 @@ _APPLIED: dict[str, Callable[..., Any]] = {
     "shl": np.left_shift,
     "shr": np.right_shift,
     "neg": np.negative,
-    **{name: row.evaluate for name, row in FUNCTIONS.items()},
-}
-_COMPARE: dict[str, Callable[..., Any]] = {
     "<": np.less,
     "<=": np.less_equal,
     ">": np.greater,
     ">=": np.greater_equal,
     "==": np.equal,
     "!=": np.not_equal,
+    **{name: row.evaluate for name, row in FUNCTIONS.items()},
 }
+"""The functions of arrays that operators, comparisons and functions are."""
 
 
 class Fault(InternalError):
@@ -181,7 +180,7 @@ class Values:
                 return self._binary(op, self.value(a, lanes), self.value(b, lanes), lanes)
             case Unary(op, a):
                 operand = self.value(a, lanes)
-                return np.asarray(_APPLIED[op](operand)).astype(operand.dtype, copy=False)
+                return np.asarray(NUMPY[op](operand)).astype(operand.dtype, copy=False)
             case Cast(a, dtype):
                 return converted(self.value(a, lanes), _numpy(dtype))
             case Select(condition, then, other):
@@ -191,7 +190,7 @@ class Values:
                 taken = self.value(then, lanes.where(holds))
                 return np.where(holds, taken, self.value(other, lanes.where(~holds)))
             case Compare(op, a, b):
-                return _COMPARE[op](self.value(a, lanes), self.value(b, lanes))
+                return NUMPY[op](self.value(a, lanes), self.value(b, lanes))
             case Logic("not", (arg,)):
                 return ~self.value(arg, lanes)
             case Logic(op, args):
@@ -216,7 +215,7 @@ class Values:
             if lane is not None:
                 divisor = np.broadcast_to(b, lanes.shape)[lane]
                 raise self.broken(f"{op} by {divisor}, which is not positive", lanes, lane)
-        return np.asarray(_APPLIED[op](a, b)).astype(a.dtype, copy=False)
+        return np.asarray(NUMPY[op](a, b)).astype(a.dtype, copy=False)
 
     def _load(self, name: str, index: tuple[Expr, ...], lanes: Lanes) -> Array:
         memory, parts = self.element(name, index, lanes)

@@ -72,7 +72,7 @@ def layout_of(text: str) -> Layout:
     """
     lines = read_lines(text)
     if len(lines) != 1:
-        raise ParseError("parse", "cannot read a layout", because="it is one line", help=_ALL)
+        raise ParseError("parse", "cannot read a layout", because="it is one line")
     reader = Tokens(lines[0])
     layout = read_layout(reader)
     reader.finish()
@@ -81,7 +81,7 @@ def layout_of(text: str) -> Layout:
 
 def is_layout(reader: Tokens) -> bool:
     """Return whether a layout stands here."""
-    return reader.token.text in _READERS
+    return reader.token.text in _FORMS
 
 
 def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str = "int8") -> Layout:
@@ -92,63 +92,48 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
     Raises ParseError where it is none, or one that has no place for all elements.
     """
     if not is_layout(reader):
-        raise reader.expected(f"a layout ({', '.join(_READERS)})")
+        raise reader.expected(f"a layout ({', '.join(_FORMS)})")
     first = reader.advance()
-    read, *help = _READERS[first.text]
     try:
-        layout = read(reader, None if shape is None else len(shape))
+        layout = _read(reader, first.text, 2 if shape is None else len(shape))
         if reader.accept("multiple"):
-            given = dict(_bracketed(reader, lambda: _pair(reader)))
+            given = dict(_listed(reader, _pair))
             axes = range(max(len(layout.multiple), *(axis + 1 for axis in given)))
             multiple = tuple(given.get(axis, layout.multiple_of(axis)) for axis in axes)
             layout = replace(layout, multiple=multiple)
         if reader.accept("swizzle"):
-            layout = replace(layout, swizzle=Swizzle(*_numbers(reader, 3, 3)))
+            layout = replace(layout, swizzle=Swizzle(*_numbers(reader, "swizzle", 3, 3)))
         if shape is not None:
             layout.check([ix.literal(extent) for extent in shape], ITEM_BYTES[dtype])
     except DescribeError as refused:
-        because = f"{refused.at}: {refused.because}" if refused.at else refused.because
+        because, help = f"{refused.at}: {refused.because}", _FORMS[first.text]
         raise reader.refuse("cannot read a layout", because, *help, column=first.start) from None
     return layout
 
 
-def _rows(reader: Tokens, rank: int | None) -> Layout:
+def _read(reader: Tokens, form: str, rank: int) -> Layout:
+    match form:
+        case "order":
+            return order(*_listed(reader, Tokens.integer))
+        case "words":
+            return words(*_listed(reader, _pair))
+        case "panels":
+            numbers = _numbers(reader, form, 1, 5)
+            if len(numbers) < 3 and rank < 2:
+                because = f"they have two axes, and the buffer has {rank}"
+                raise DescribeError("layout", "", at=form, because=because)
+            rows, columns = (rank - 2, rank - 1) if len(numbers) < 3 else numbers[:2]
+            width, *rest = numbers if len(numbers) < 3 else numbers[2:]
+            beside, multiple = (*rest, *(rest or (1, 1)))[:2]
+            return panels(width, beside, multiple, rows, columns)
+        case "digits":
+            places = tuple(_listed(reader, _coordinate))
+            digits = [digit for _, of in places for digit in of]
+            rounded = [1] * (max((digit.axis for digit in digits), default=-1) + 1)
+            for digit in digits:
+                rounded[digit.axis] *= digit.extent or 1
+            return Layout(places, tuple(rounded))
     return ROWS
-
-
-def _order(reader: Tokens, rank: int | None) -> Layout:
-    return order(*_bracketed(reader, reader.integer))
-
-
-def _words(reader: Tokens, rank: int | None) -> Layout:
-    return words(*_bracketed(reader, lambda: _pair(reader)))
-
-
-def _panels(reader: Tokens, rank: int | None) -> Layout:
-    numbers = _numbers(reader, 1, 5)
-    if len(numbers) < 3:
-        width, beside = (*numbers, 1)[:2]
-        last = 2 if rank is None else rank
-        if last < 2:
-            raise DescribeError(
-                "layout", "", because=f"panels have two axes, and the buffer has {last}"
-            )
-        return panels(width, beside, beside, last - 2, last - 1)
-    rows, columns, width, *rest = numbers
-    beside, multiple = (*rest, *(rest or (1, 1)))[:2]
-    return panels(width, beside, multiple, rows, columns)
-
-
-def _digits(reader: Tokens, rank: int | None) -> Layout:
-    return _of_digits(_bracketed(reader, lambda: _coordinate(reader)))
-
-
-def _of_digits(places: Sequence[tuple[str, tuple[Digit, ...]]]) -> Layout:
-    digits = [digit for _, of in places for digit in of]
-    multiple = [1] * (max((digit.axis for digit in digits), default=-1) + 1)
-    for digit in digits:
-        multiple[digit.axis] *= digit.extent or 1
-    return Layout(tuple(places), tuple(multiple))
 
 
 def _coordinate(reader: Tokens) -> tuple[str, tuple[Digit, ...]]:
@@ -170,33 +155,31 @@ def _pair(reader: Tokens) -> tuple[int, int]:
     return axis, reader.integer()
 
 
-def _numbers(reader: Tokens, least: int, most: int) -> list[int]:
-    numbers = _bracketed(reader, reader.integer)
+def _numbers(reader: Tokens, of: str, least: int, most: int) -> list[int]:
+    numbers = _listed(reader, Tokens.integer)
     if not least <= len(numbers) <= most:
-        raise DescribeError("layout", "", because=f"it has {len(numbers)} numbers")
+        raise DescribeError("layout", "", at=of, because=f"{len(numbers)} numbers stand there")
     return numbers
 
 
-def _bracketed(reader: Tokens, read: Callable[[], _T]) -> list[_T]:
+def _listed(reader: Tokens, read: Callable[[Tokens], _T]) -> list[_T]:
     """Return what stands between brackets, separated by commas."""
     bracket, found = reader.expect("("), list[_T]()
     while not reader.at(")"):
-        found.append(read())
+        found.append(read(reader))
         if not reader.accept(","):
             break
     reader.close(bracket, ")")
     return found
 
 
-_READERS: dict[str, tuple[Callable[[Tokens, int | None], Layout], *tuple[str, ...]]] = {
+_FORMS = {
     "panels": (
-        _panels,
         "panels(rows, columns, width)",
         "panels(rows, columns, width, interleave, multiple)",
     ),
-    "words": (_words, "words(0: 1, 1: 16)"),
-    "order": (_order, "order(1, 0)"),
-    "rows": (_rows, "rows"),
-    "digits": (_digits, "digits(lane: 1//2%4 0%8, element: 1%2 0//8%2)"),
+    "words": ("words(0: 1, 1: 16)",),
+    "order": ("order(1, 0)",),
+    "rows": ("rows",),
+    "digits": ("digits(lane: 1//2%4 0%8, element: 1%2 0//8%2)",),
 }
-_ALL = tuple(text for _, *help in _READERS.values() for text in help)

@@ -13,7 +13,7 @@ is none of these is written out where the iterations are few, and has no closed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 from itertools import product
 from math import gcd, lcm
 
@@ -34,6 +34,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.interpret.values import evaluate
+from offcut.core.intervals import ends
 from offcut.core.ranges import Known
 from offcut.core.text.printer import format_expr
 from offcut.errors import InternalError
@@ -198,43 +199,11 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
 
 def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself."""
-    _, most = _ends(term, name, (lo, ix.sub(hi, 1)), known)
-    return ix.maximum(folded(most), 0)
-
-
-def _ends(term: Expr, name: str, of: tuple[Expr, Expr], known: Known) -> tuple[Expr, Expr]:
-    """At most and at least what `term` is while `name` is between two ends."""
-    if name not in variables(term):
-        return term, term
-    match term:
-        case Var():
-            return of
-        case Binary(op, a, b):
-            (p, q), (r, s) = _ends(a, name, of, known), _ends(b, name, of, known)
-            match op:
-                case "+":
-                    return ix.add(p, r), ix.add(q, s)
-                case "-":
-                    return ix.sub(p, s), ix.sub(q, r)
-                case "%":
-                    return ix.const(0), ix.sub(s, 1)
-                case "min" | "max":
-                    one = ix.minimum if op == "min" else ix.maximum
-                    return one(p, r), one(q, s)
-                case _:
-                    one = ix.mul if op == "*" else ix.floordiv
-                    least, most = (r, s) if op == "*" else (s, r)
-                    if _is_count(p, known) and _is_count(r, known):
-                        return one(p, least), one(q, most)
-                    every = [one(x, y) for x, y in dict.fromkeys(product((p, q), (r, s)))]
-                    return reduce(ix.minimum, every), reduce(ix.maximum, every)
-        case Select(condition, then, other):
-            (p, q), (r, s) = _ends(then, name, of, known), _ends(other, name, of, known)
-            if name not in variables(condition):
-                return chosen(condition, p, r), chosen(condition, q, s)
-            return ix.minimum(p, r), ix.maximum(q, s)
-        case _:
-            raise InternalError(f"{format_expr(term)} is no count")
+    between = {name: (lo, ix.sub(hi, 1))}
+    found = ends(term, between, natural=lambda part: _is_count(part, known))
+    if found is None:
+        raise InternalError(f"{format_expr(term)} is no count")
+    return ix.maximum(folded(found[1]), 0)
 
 
 def _is_count(expr: Expr, known: Known) -> bool:

@@ -7,19 +7,19 @@ otherwise. An index that is read from memory may be anywhere along its axis.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd
 
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Const, Expr, Select, Var, reads_memory, substitute, variables
+from offcut.core.expr import Expr, reads_memory, substitute, variables
+from offcut.core.intervals import Ends, ends
 from offcut.core.program import Buffer
 from offcut.core.ranges import Known
-from offcut.costmodel.closed.summation import chosen, folded
+from offcut.costmodel.closed.summation import folded
 
-Ends = tuple[Expr, Expr]  # the least and the greatest value
 Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
 
 
@@ -68,12 +68,17 @@ class Box:
 
     def over(self, ranges: Ranges) -> Box:
         """All that the box touches while iterators take their values."""
-        made = self._mapped(lambda end, last: folded(_end(end, ranges, last)))
-        return replace(made, axes=tuple(_settled(one, ranges) for one in made.axes))
+        return replace(self, axes=tuple(_over(axis, ranges) for axis in self.axes))
 
     def at(self, values: Mapping[str, Expr]) -> Box:
         """The box where names have these values."""
-        return self._mapped(lambda end, _: folded(substitute(end, values)))
+        axes = (
+            axis
+            if isinstance(axis, Scattered)
+            else (folded(substitute(axis[0], values)), folded(substitute(axis[1], values)))
+            for axis in self.axes
+        )
+        return replace(self, axes=tuple(axes))
 
     def within(self, starts: Sequence[Expr]) -> Box:
         """The box counted from the first element of a window."""
@@ -84,14 +89,6 @@ class Box:
             for ends, start in zip(self.axes, starts, strict=True)
         )
         return replace(self, axes=axes)
-
-    def _mapped(self, change: Callable[[Expr, bool], Expr]) -> Box:
-        """With every end changed, of which is said whether it is the last element."""
-        axes = (
-            ends if isinstance(ends, Scattered) else (change(ends[0], False), change(ends[1], True))
-            for ends in self.axes
-        )
-        return replace(self, axes=tuple(axes))
 
     @property
     def moves(self) -> tuple[frozenset[str], ...]:
@@ -123,8 +120,8 @@ def box(index: Sequence[Expr], written: bool) -> Box:
 def elements(touched: Box, shape: Sequence[Expr]) -> Expr:
     """How many elements a box has, of an array of this shape."""
     total: Expr = ix.const(1)
-    for ends, extent in zip(touched.axes, shape, strict=True):
-        total = ix.mul(total, _length(ends, extent))
+    for axis, extent in zip(touched.axes, shape, strict=True):
+        total = ix.mul(total, _length(axis, extent))
     return total
 
 
@@ -187,8 +184,8 @@ def _runs(touched: Box, shape: Sequence[Expr]) -> tuple[Expr, Expr, Expr]:
     runs: Expr = ix.const(1)
     apart: Expr = ix.const(1)
     whole = True  # whether the axes so far, from the last one on, are touched from end to end
-    for ends, extent in zip(reversed(touched.axes), reversed(shape), strict=True):
-        length = _length(ends, extent)
+    for axis, extent in zip(reversed(touched.axes), reversed(shape), strict=True):
+        length = _length(axis, extent)
         if whole:
             run, apart = ix.mul(run, length), ix.mul(apart, extent)
             whole = length == extent
@@ -201,11 +198,12 @@ _ALL = Scattered(ix.const(1 << 62), frozenset())
 """More elements than any axis has."""
 
 
-def _settled(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
-    """An axis whose ends were taken over ranges; where that was not possible, all of it."""
+def _over(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
+    """An axis while iterators take their values; where its form does not say what it is then, all of it."""
     if isinstance(axis, Scattered):
         return axis.over(ranges)
-    return _ALL if any(variables(end) & set(ranges) for end in axis) else axis
+    first, last = (ends(end, ranges, natural=lambda _: True) for end in axis)  # none is negative
+    return _ALL if first is None or last is None else (folded(first[0]), folded(last[1]))
 
 
 def _joined(a: Ends | Scattered, b: Ends | Scattered, known: Known) -> Ends | Scattered:
@@ -222,37 +220,6 @@ def _length(ends: Ends | Scattered, extent: Expr) -> Expr:
     length = ix.add(ix.sub(ends[1], ends[0]), 1)
     few, most = ix.literal(length), ix.literal(extent)
     return extent if few is not None and most is not None and few > most else length
-
-
-def _end(expr: Expr, ranges: Ranges, last: bool) -> Expr:
-    """The least or, where `last`, the greatest value of an index expression."""
-    if not variables(expr) & set(ranges):
-        return expr
-    match expr:
-        case Var(name):
-            return ranges[name][last]
-        case Binary("+", a, b):
-            return ix.add(_end(a, ranges, last), _end(b, ranges, last))
-        case Binary("-", a, b):
-            return ix.sub(_end(a, ranges, last), _end(b, ranges, not last))
-        case Binary("*", Const(factor), b) | Binary("*", b, Const(factor)):
-            return ix.mul(int(factor), _end(b, ranges, last == (factor >= 0)))
-        case Binary("*", a, b):  # sizes, heights, iterators: none is negative
-            return ix.mul(_end(a, ranges, last), _end(b, ranges, last))
-        case Binary("//", a, b):
-            return ix.floordiv(_end(a, ranges, last), b)
-        case Binary("%", _, b):
-            return ix.sub(b, 1) if last else ix.const(0)
-        case Binary("min" | "max" as op, a, b):
-            both = _end(a, ranges, last), _end(b, ranges, last)
-            return ix.minimum(*both) if op == "min" else ix.maximum(*both)
-        case Select(condition, then, other):
-            both = _end(then, ranges, last), _end(other, ranges, last)
-            if not variables(condition) & set(ranges):
-                return chosen(condition, *both)
-            return ix.maximum(*both) if last else ix.minimum(*both)
-        case _:
-            return expr
 
 
 def _least(a: Expr, b: Expr, known: Known, last: bool = False) -> Expr:

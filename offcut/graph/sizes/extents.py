@@ -19,7 +19,7 @@ import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
-from offcut.core.intervals import Interval, combined
+from offcut.core.intervals import Interval, combined, interval
 from offcut.core.memo import lazy_property
 from offcut.core.program import Size
 from offcut.core.text.printer import format_expr
@@ -110,7 +110,7 @@ def bounds(extent: Expr, sizes: Sequence[Size]) -> tuple[int, int]:
 def span(expr: Expr, sizes: Sequence[Size]) -> Interval:
     """The least and the greatest value that an expression over sizes is seen to have, below 0 too."""
     known = {size.name: (size.min, size.max) for size in sizes}
-    low, high = _interval(expr, known)
+    low, high = interval(expr, lambda size: known[size.name] if isinstance(size, Var) else None)
     closer = of_floors(expr, known)
     return (low, high) if closer is None else (max(low, closer[0]), min(high, closer[1]))
 
@@ -514,15 +514,3 @@ def _ends_of_one(factor: Expr) -> Ends:
             return combined(op, _ends(a), _ends(b))
         case _:
             return 0, inf
-
-
-def _interval(expr: Expr, known: Mapping[str, Interval]) -> Interval:
-    match expr:
-        case Const(value, _):
-            return int(value), int(value)
-        case Var(name):
-            return known[name]
-        case Binary(op, a, b):
-            return combined(op, _interval(a, known), _interval(b, known))
-        case _:
-            raise ValueError(f"no extent: {expr}")

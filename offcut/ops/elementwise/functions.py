@@ -53,16 +53,16 @@ def _sign(x: Value) -> Value:
 
 def _of_row(row: Function) -> Callable[..., Tensor]:
     """Return the operator on tensors that a row says."""
-    of, allowed = getattr(functions, row.face), NUMBERS if row.integers else FLOATS
+    of, allowed = getattr(functions, row.public), NUMBERS if row.integers else FLOATS
 
     def of_one(x: Tensor, *, name: str | None = None) -> Tensor:
-        return of_each(row.face, name, x, of, allowed)
+        return of_each(row.public, name, x, of, allowed)
 
     def of_two(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
-        return pointwise(row.face, name, {"x": x, "y": y}, of, allowed)
+        return pointwise(row.public, name, {"x": x, "y": y}, of, allowed)
 
     made: Callable[..., Tensor] = of_one if row.arity == 1 else of_two
-    made.__name__ = made.__qualname__ = row.face
+    made.__name__ = made.__qualname__ = row.public
     made.__doc__ = f"By element, of any shape: {row.help('x', 'y')}"
     return made
 

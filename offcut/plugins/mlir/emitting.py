@@ -10,7 +10,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from offcut.core.dtypes import FLOATS
+from offcut.core.dtypes import FLOATS, ITEM_BYTES
 from offcut.errors import DescribeError, InternalError
 from offcut.ir import (
     Binary,
@@ -31,17 +31,6 @@ from offcut.ir import (
 from offcut.plugins.mlir.nest import TYPES
 from offcut.plugins.mlir.operators import FLOAT, INTEGER, OPERATIONS, ORDERED, SIGNED
 from offcut.plugins.mlir.signs import is_natural
-
-_BITS = {
-    "float64": 64,
-    "float32": 32,
-    "float16": 16,
-    "bfloat16": 16,
-    "int64": 64,
-    "int32": 32,
-    "int16": 16,
-    "int8": 8,
-}
 
 
 def constant(value: int | float, dtype: str) -> arith.ConstantOp:
@@ -159,7 +148,7 @@ class Scalars:
 
     def shifted(self, op: str, dtype: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """A shift; MLIR's is poison where it is by the width or more, or by less than 0, ours is as `offcut.core.expr.BITWISE` has it."""
-        width, last = (self.constants(_BITS[dtype] - less, dtype) for less in (0, 1))
+        width, last = (self.constants(8 * ITEM_BYTES[dtype] - less, dtype) for less in (0, 1))
         inside = self.added(arith.CmpiOp(b, width, "ult"))
         near = self.added(arith.SelectOp(inside, b, last))
         if op == "shr":
@@ -199,15 +188,15 @@ class Scalars:
         if given == "bool":
             return self.added((arith.UIToFPOp if dtype in FLOATS else arith.ExtUIOp)(value, to))
         if given in FLOATS and dtype in FLOATS:
-            if _BITS[given] == _BITS[dtype]:
+            if ITEM_BYTES[given] == ITEM_BYTES[dtype]:
                 return self.cast(Cast(a, "float32"), dtype)
-            wider = _BITS[dtype] > _BITS[given]
+            wider = ITEM_BYTES[dtype] > ITEM_BYTES[given]
             return self.added((arith.ExtFOp if wider else arith.TruncFOp)(value, to))
         if given in FLOATS:
             return self.added(arith.FPToSIOp(value, to))
         if dtype in FLOATS:
             return self.added(arith.SIToFPOp(value, to))
-        wider = _BITS[dtype] > _BITS[given]
+        wider = ITEM_BYTES[dtype] > ITEM_BYTES[given]
         return self.added((arith.ExtSIOp if wider else arith.TruncIOp)(value, to))
 
 

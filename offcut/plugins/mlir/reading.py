@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Block, Operation, SSAValue
 
 from offcut.core import index as ix
+from offcut.core.expr import COMBINED
 from offcut.ir import (
     Binary,
     Buffer,
@@ -43,7 +44,7 @@ from offcut.plugins.mlir.outside import UNKNOWN, Outside, literal_of, names_in
 from offcut.plugins.mlir.scalars import expression
 from offcut.polyhedral import answered, sizes_inside
 
-_REDUCED = {"+": "sum", "max": "max", "min": "min"}
+_REDUCED = {op: reducer for reducer, op in COMBINED.items()}
 
 
 def read(op: scf.ForOp) -> Nest:

@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
+from offcut.core.expr import COMBINED
 from offcut.errors import InternalError
 from offcut.ir import (
     Binary,
@@ -34,8 +35,6 @@ from offcut.ir import (
 from offcut.plugins.mlir.emitting import Scalars, constant
 from offcut.plugins.mlir.nest import TYPES, Extent, Nest
 from offcut.plugins.mlir.signs import is_natural
-
-_UPDATE = {"sum": "+", "max": "max", "min": "min"}
 
 
 def written(nest: Nest, program: Program) -> tuple[tuple[Operation, ...], tuple[SSAValue, ...]]:
@@ -147,7 +146,7 @@ class _Writer:
         value = stmt.value
         if stmt.reduce is not None:
             value = Binary(
-                _UPDATE[stmt.reduce], Load(stmt.buffer, stmt.index, dtype_of(value)), value
+                COMBINED[stmt.reduce], Load(stmt.buffer, stmt.index, dtype_of(value)), value
             )
         made = scalars.value(value)
         if stmt.buffer in self.nest.held:

@@ -19,7 +19,7 @@ _REDUCED = ("sum", "mean", "max", "min")
 _ONE = {
     **{f"nn.{name}": name for name in ("relu", "gelu", "gelu_tanh", "silu")},
     **{name: name for name in ("rsqrt", "negative", "square", "sigmoid")},
-    **{row.relax: row.face for row in FUNCTIONS.values() if row.relax and row.face},
+    **{row.relax: row.public for row in FUNCTIONS.values() if row.relax and row.public},
 }
 
 

@@ -9,7 +9,7 @@ from tvm import tirx
 
 import offcut.ir as ir
 from offcut.core import index as ix
-from offcut.core.expr import BITWISE
+from offcut.core.expr import BITWISE, COMBINED
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
 from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
@@ -103,8 +103,7 @@ class _Writer:
             case ir.Store(buffer, index, value, reduce):
                 if reduce is not None:
                     dtype = self.program.buffer(buffer).dtype
-                    op = "+" if reduce == "sum" else reduce
-                    value = ir.Binary(op, ir.Load(buffer, index, dtype), value)
+                    value = ir.Binary(COMBINED[reduce], ir.Load(buffer, index, dtype), value)
                 at = [self.expr(part, names) for part in index]
                 return tirx.BufferStore(self.buffers[buffer], self.expr(value, names), at)
             case _:

@@ -14,7 +14,19 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, Var, substitute, variables, walk
 from offcut.core.polynomial import Polynomial, constant, variable
-from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile, expressions
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    expressions,
+)
+from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 
 
@@ -176,6 +188,31 @@ class Footprints:
                 return variable(symbol)
             case _:
                 return None
+
+
+class Conflicts:
+    """Which statements touch what others write, by intervals along each axis of an array."""
+
+    def __init__(self, program: Program, own: frozenset[str]) -> None:
+        """`own`: the buffers that no two agents share."""
+        written = frozenset(s.buffer for s in statements(program.body) if isinstance(s, Store))
+        self.footprints = Footprints(program, written - own)
+        self.found: dict[Stmt, frozenset[Access]] = {}
+
+    def between(self, one: Stmt, other: Stmt) -> bool:
+        """Whether one of two statements may touch what the other one writes."""
+        mine, theirs = self.accesses(one), self.accesses(other)
+        return any(
+            a.buffer == b.buffer and (a.writes or b.writes) and not self.footprints.apart(a, b)
+            for a in mine
+            for b in theirs
+        )
+
+    def accesses(self, stmt: Stmt) -> frozenset[Access]:
+        """What a statement touches, each footprint once."""
+        if stmt not in self.found:
+            self.found[stmt] = frozenset(self.footprints.of((stmt,)))
+        return self.found[stmt]
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from offcut.core.program import Alloc, For, Kind, Let, Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.polyhedral.dependences import Dependence, carried_by
 from offcut.polyhedral.limit import answered
-from offcut.polyhedral.units.footprints import Access
-from offcut.polyhedral.units.meetings import Meetings
+from offcut.polyhedral.units.footprints import Access, Conflicts
 from offcut.polyhedral.units.private import tile_buffers, written_first
 
 MOST_STORES = 16  # in a nest of which isl is asked, in pairs, whether units may share it
@@ -30,8 +29,8 @@ class Independence:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tiled = tile_buffers(program)
-        self.meetings = Meetings(program, self.tiled | statuses(program))
-        self.footprints = self.meetings.footprints
+        self.conflicts = Conflicts(program, self.tiled | statuses(program))
+        self.footprints = self.conflicts.footprints
         self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
         self.open: dict[str, None] = {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.program import For, Program, Stmt, Tile, canonical, with_blocks
+from offcut.core.program import Alloc, For, Program, Stmt, Sync, Tile, canonical, with_blocks
 from offcut.core.walking import around, bound
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
@@ -38,7 +38,10 @@ def check_structure(source: Program, emitted: Program) -> None:
 
 
 def bare(program: Program) -> Program:
-    """`program` without what does not say what it computes: roles, marks, and names of microkernels."""
+    """`program` without what does not say what it computes: roles, units, covers, memories, synchronization."""
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(plain(stmt) for stmt in body if not isinstance(stmt, Sync))
 
     def plain(stmt: Stmt) -> Stmt:
         match stmt:
@@ -46,11 +49,13 @@ def bare(program: Program) -> Program:
                 stmt = For(stmt.iter, stmt.lo, stmt.hi, stmt.body)
             case Tile():
                 stmt = Tile(stmt.axes, stmt.body, stmt.where, stmt.form)
+            case Alloc():
+                stmt = Alloc(stmt.buffer, stmt.axes, stmt.body)
             case _:
                 pass
-        return with_blocks(stmt, lambda body: tuple(map(plain, body)))
+        return with_blocks(stmt, block)
 
-    return replace(program, body=tuple(map(plain, program.body)))
+    return replace(program, body=block(program.body), tokens=())
 
 
 def _declared(program: Program) -> tuple[object, ...]:

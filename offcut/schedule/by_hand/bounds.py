@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Load, Var, children, variables, walk
+from offcut.core.expr import Expr, Load, walk
+from offcut.core.intervals import Ends, ends
 from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Tile
 from offcut.polyhedral import Facts
 
-# Lowest and highest value, both reached or passed, never left.
-Range = tuple[Expr, Expr]
+Ranges = Mapping[str, Ends | None]
 
 
 def footprint(
@@ -25,10 +25,10 @@ def footprint(
 
     It lies within the shape: what a masked or padded instance would touch outside is not read.
     """
-    box: list[Range | None] = [None] * len(shape)
+    box: list[Ends | None] = [None] * len(shape)
     for load, ranges in _loads(body, buffer, {}):
         for axis, part in enumerate(load.index):
-            found = interval(part, ranges) or (ix.const(0), ix.sub(shape[axis], 1))
+            found = ends(part, ranges) or (ix.const(0), ix.sub(shape[axis], 1))
             known = box[axis]
             if known is not None:
                 low = facts.extreme("min", known[0], found[0])
@@ -43,9 +43,7 @@ def footprint(
     return tuple(window)
 
 
-def _loads(
-    body: tuple[Stmt, ...], buffer: str, ranges: Mapping[str, Range]
-) -> Iterator[tuple[Load, Mapping[str, Range]]]:
+def _loads(body: tuple[Stmt, ...], buffer: str, ranges: Ranges) -> Iterator[tuple[Load, Ranges]]:
     """Every read of `buffer`, with the ranges of the iterators that are bound inside `body`."""
     for stmt in body:
         match stmt:
@@ -73,53 +71,6 @@ def _loads(
                         yield node, ranges
 
 
-def _bound(ranges: Mapping[str, Range], name: str, first: Expr, last: Expr) -> Mapping[str, Range]:
-    low, high = interval(first, ranges), interval(last, ranges)
-    if low is None or high is None:
-        return {**ranges, name: (Var("?"), Var("?"))}
-    return {**ranges, name: (low[0], high[1])}
-
-
-def interval(expr: Expr, ranges: Mapping[str, Range]) -> Range | None:
-    """The range of an index, in the names that `ranges` does not bind; None where it is not known."""
-    if not variables(expr) & set(ranges):
-        return expr, expr
-    match expr:
-        case Var(name):
-            low, high = ranges[name]
-            return None if low == Var("?") else (low, high)
-        case Binary("//", a, Const(value, _)) if value > 0:
-            found = interval(a, ranges)
-            return found and (
-                ix.floordiv(found[0], int(value)),
-                ix.floordiv(found[1], int(value)),
-            )
-        case Binary("%", _, Const(value, _)) if value > 0:
-            return ix.const(0), ix.const(int(value) - 1)
-        case Binary("min" | "max" as op, a, b):
-            x, y = interval(a, ranges), interval(b, ranges)
-            pick = ix.minimum if op == "min" else ix.maximum
-            return x and y and (pick(x[0], y[0]), pick(x[1], y[1]))
-        case Binary("+" | "-" | "*"):
-            return _sum(expr, ranges)
-        case _:
-            return None
-
-
-def _sum(expr: Expr, ranges: Mapping[str, Range]) -> Range | None:
-    form = ix.linear(expr)
-    low: Expr = ix.const(form.const)
-    high = low
-    for atom, factor in form.terms:
-        if (isinstance(atom, Binary) and atom.op == "*") or (children(atom) and atom == expr):
-            if variables(atom) & set(ranges):
-                return None
-            found: Range | None = (atom, atom)
-        else:
-            found = interval(atom, ranges)
-        if found is None:
-            return None
-        ends = found if factor > 0 else (found[1], found[0])
-        low = ix.add(low, ix.mul(factor, ends[0]))
-        high = ix.add(high, ix.mul(factor, ends[1]))
-    return low, high
+def _bound(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:
+    low, high = ends(first, ranges), ends(last, ranges)
+    return {**ranges, name: low and high and (low[0], high[1])}

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
+from offcut.core.intervals import ends
 from offcut.core.program import Form, Role, Stmt, substituted
 from offcut.polyhedral import Facts
-from offcut.schedule.by_hand.bounds import interval
 from offcut.schedule.by_hand.nests import Nest, Part, depends_on
 from offcut.schedule.decisions import Fuse, Split
 
@@ -78,7 +78,7 @@ class Offsets:
             if name not in values
         }
         if ranges:
-            found = interval(wanted, ranges)
+            found = ends(wanted, ranges)
             assert found is not None
             wanted = found[end]
         return ix.simplify(substitute(wanted, values)) if values else wanted

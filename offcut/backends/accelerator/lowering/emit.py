@@ -97,7 +97,7 @@ class Emitter:
         fills = (at for at, one in enumerate(self.stream) if brings_micro_ops(one))
         for fill, at in enumerate(fills):
             self.stream[at] = self.ops.load(fill)
-        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.conditions)
+        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.fields)
         self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
 

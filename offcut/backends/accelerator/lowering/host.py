@@ -26,6 +26,7 @@ from offcut.core.expr import (
     reads_memory,
     variables,
 )
+from offcut.core.interpret.values import NUMPY
 from offcut.core.program import For, Program, Stmt, Store
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
@@ -138,32 +139,11 @@ def _value(expr: Expr, known: Mapping[str, Any]) -> Any:
             return int(value)
         case Var(name):
             return known[name]
-        case Binary(op, a, b):
-            return _BINARY[op](_value(a, known), _value(b, known))
-        case Compare(op, a, b):
-            return _COMPARE[op](_value(a, known), _value(b, known))
+        case Binary(op, a, b) | Compare(op, a, b):
+            return NUMPY[op](_value(a, known), _value(b, known))
         case Logic("not", (one,)):
             return ~np.asarray(_value(one, known))
         case Logic(op, args):
             join = np.logical_and if op == "and" else np.logical_or
             return join.reduce(np.broadcast_arrays(*(_value(arg, known) for arg in args)))
     raise AssertionError(f"no index: {expr}")
-
-
-_BINARY = {
-    "+": np.add,
-    "-": np.subtract,
-    "*": np.multiply,
-    "//": np.floor_divide,
-    "%": np.mod,
-    "min": np.minimum,
-    "max": np.maximum,
-}
-_COMPARE = {
-    "<": np.less,
-    "<=": np.less_equal,
-    ">": np.greater,
-    ">=": np.greater_equal,
-    "==": np.equal,
-    "!=": np.not_equal,
-}

@@ -13,7 +13,7 @@ from offcut.errors import TargetError
 
 
 def check_named(nests: Sequence[Lowered]) -> None:
-    """Refuse a tile that names another microkernel than the one that runs it.
+    """Refuse a tile that names another microkernel or another unit than runs it.
 
     Raises TargetError. Declared instructions were compared with their tiles when these were covered.
     """
@@ -24,6 +24,15 @@ def check_named(nests: Sequence[Lowered]) -> None:
 
 def _check(nest: Lowered, work: Work) -> None:
     given, store = work.leaf.microkernel, work.leaf.store
+    unit = None if work.leaf.tile is None else work.leaf.tile.unit
+    if unit not in (None, work.unit.value):
+        raise TargetError(
+            "compile",
+            f"cannot run a tile by {unit}",
+            at=format_stmt(store),
+            because=f"{work.unit.value} of {nest.spec.name} runs it",
+            help=(f"@by({work.unit.value})",),
+        )
     if given is None or declared(given) is not None:
         return
     computes = isinstance(work.does, Product | Operation)

@@ -24,16 +24,16 @@ from offcut.backends.accelerator.lowering.derived import DerivedSizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
+from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tokens import SILENT, Said, said
 from offcut.backends.accelerator.lowering.tree import Leaf, Node, bounds_of, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load, Var
-from offcut.core.program import Program, Stmt
+from offcut.core.program import Alloc, Program, Stmt
+from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
-from offcut.polyhedral.units.issued import Touch
 
 _NO_TOKENS = Tokens()
 
@@ -169,7 +169,7 @@ class Lowered:
     place_of: Mapping[str, Place]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
-    end: Said
+    end: Conditions
     derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
 
@@ -231,9 +231,11 @@ def lowered(
     stored = _stored_regions(work)
     tokens = dict.fromkeys(range(len(work) + 1), SILENT)
     if spec.tokens and told:
-        tokens = said(program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec)
+        tokens = token_conditions(
+            program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
+        )
     work = [
-        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].conditions))
+        replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
     end = tokens[len(work)]
@@ -343,7 +345,7 @@ def _with_regions(
 ) -> list[Work]:
     """Return the leaves with the region of each operand on the chip.
 
-    A region belongs to a window. Where those of all windows do not fit at once, windows of one buffer, of which no two exist at
+    A region belongs to a window. One that is `inplace` lies over the window of its first operand, and so does any that can. Where those of all windows do not fit at once, windows of one buffer, of which no two exist at
     once, take turns in one region.
 
     Raises TargetError where they do not fit even so.
@@ -374,6 +376,7 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
         for side_, _ in one.chip:
             uses.setdefault(_key(one, side_.buffer), []).append(one)
     region: dict[_Key, str] = {}
+    below: dict[_Key, str] = {}
     for key in uses:
         taken = key[0] in region.values()
         region[key] = f"{key[0]}.{key[1]}" if apart and taken else key[0]
@@ -386,10 +389,27 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
         inside = apart or (under[1] or 0) < (over[1] or 0)
         if inside and uses[under][-1] is one and uses[over][0] is one:
             region[over] = region[under]
+            below[over] = base
+    for one in works:
+        for window in one.leaf.windows.values():
+            wanted = window.alloc.inplace
+            if wanted is not None and below.get((window.alloc.buffer, window.number)) != wanted:
+                raise _not_inplace(window.alloc, wanted)
     return [
         replace(one, regions={s.buffer: region[_key(one, s.buffer)] for s, _ in one.chip})
         for one in works
     ]
+
+
+def _not_inplace(alloc: Alloc, wanted: str) -> TargetError:
+    return TargetError(
+        "compile",
+        f"cannot lay {alloc.buffer} over {wanted}",
+        at=format_head(alloc),
+        because=f"no statement computes {alloc.buffer} first and reads {wanted} last, element by element, in windows alike of one "
+        "iteration",
+        help=(f"alloc {alloc.buffer} without inplace {wanted}",),
+    )
 
 
 def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:

@@ -10,7 +10,7 @@ computed from itself, other than by a sum, a minimum or a maximum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,12 +19,10 @@ from offcut.backends.accelerator.lowering.capacity import Loops
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Binary, Cast, Const, Expr, Load, Select, Unary, dtype_of, variables
+from offcut.core.expr import Cast, Expr, Load, dtype_of, variables
+from offcut.core.intervals import Interval, interval
 from offcut.core.program import Program, Store
 from offcut.polyhedral import greatest
-
-Range = tuple[int, int]
-"""The least and the greatest value."""
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Ranges:
 
     program: Program
     nodes: Sequence[Node]
-    known: dict[str, Range] = field(default_factory=dict)
+    known: dict[str, Interval] = field(default_factory=dict)
     stores: dict[str, list[tuple[Leaf, Loops]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -50,14 +48,14 @@ class Ranges:
                 case Leaf():
                     self.stores.setdefault(node.store.buffer, []).append((node, loops))
 
-    def of(self, load: Load) -> Range:
+    def of(self, load: Load) -> Interval:
         """The values of an element."""
         if load.buffer not in self.known:
             self.known[load.buffer] = _whole(load.dtype)  # of what is computed from itself
             self.known[load.buffer] = self.stored(load)
         return self.known[load.buffer]
 
-    def stored(self, load: Load) -> Range:
+    def stored(self, load: Load) -> Interval:
         """What all stores in a buffer make of its elements."""
         stores = self.stores.get(load.buffer, [])
         starts = [self.value(leaf.store.value) for leaf, _ in stores if leaf.store.reduce is None]
@@ -89,54 +87,26 @@ class Ranges:
                 count *= 2**32 if found is None else max(found, 0)
         return count
 
-    def value(self, expr: Expr) -> Range:
+    def value(self, expr: Expr) -> Interval:
         """The values of an expression."""
+        return interval(expr, self._known, lambda node, found: _within(found, dtype_of(node)))
+
+    def _known(self, expr: Expr) -> Interval | None:
         match expr:
-            case Const(value, _):
-                found = int(value), int(value)
             case Load():
-                found = self.of(expr)
-            case Cast(a, _):
-                found = self.value(a)
-            case Select(_, a, b):
-                one, other = self.value(a), self.value(b)
-                found = min(one[0], other[0]), max(one[1], other[1])
-            case Unary("neg", a):
-                low, high = self.value(a)
-                found = -high, -low
-            case Unary("abs", a):
-                low, high = self.value(a)
-                found = max(low, -high, 0), max(-low, high)
-            case Binary("//", a, Const(divisor, _)):
-                low, high = self.value(a)
-                found = low // int(divisor), high // int(divisor)
-            case Binary("%", _, Const(divisor, _)):
-                found = 0, int(divisor) - 1
-            case Binary(op, a, b) if op in _CORNERS:
-                of = _CORNERS[op]
-                corners = [of(x, y) for x in self.value(a) for y in self.value(b)]
-                found = min(corners), max(corners)
+                return self.of(expr)
+            case Cast():
+                return None
             case _:
-                found = _whole(dtype_of(expr))
-        return _within(found, dtype_of(expr))
+                return _whole(dtype_of(expr))
 
 
-_CORNERS: dict[str, Callable[[int, int], int]] = {
-    "+": lambda x, y: x + y,
-    "-": lambda x, y: x - y,
-    "*": lambda x, y: x * y,
-    "min": lambda x, y: min(x, y),
-    "max": lambda x, y: max(x, y),
-}
-"""Operations whose extremes are at extremes of their operands."""
-
-
-def _whole(dtype: str) -> Range:
+def _whole(dtype: str) -> Interval:
     of = np.iinfo(numpy_dtype(dtype))
     return int(of.min), int(of.max)
 
 
-def _within(found: Range, dtype: str) -> Range:
+def _within(found: Interval, dtype: str) -> Interval:
     """A range of an element type; all of it where it may be left."""
     low, high = _whole(dtype)
     return found if low <= found[0] and found[1] <= high else (low, high)

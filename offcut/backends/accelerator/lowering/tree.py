@@ -32,6 +32,7 @@ from offcut.core.program import (
     Let,
     Stmt,
     Store,
+    Sync,
     Tile,
 )
 from offcut.core.text.printer import format_head
@@ -46,12 +47,14 @@ class Window:
     axes    (start, count) by axis of the buffer
     thread  the loop whose virtual threads have one window each; None: there is one
     depth   how many loops it stands in
+    alloc   the statement
     """
 
     number: int
     axes: tuple[tuple[Expr, Expr], ...]
     thread: str | None
     depth: int
+    alloc: Alloc = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Leaf:
     store        the statement
     windows      that it stands in, by buffer
     around       the loops that it stands in
-    microkernel  the one that its tile names
+    source       the statement of the text: loops and tiles around one store
     """
 
     number: int
@@ -70,7 +73,17 @@ class Leaf:
     store: Store
     windows: Mapping[str, Window] = field(hash=False, compare=False)
     around: tuple[str, ...]
-    microkernel: str | None = None
+    source: Stmt = field(hash=False, compare=False)
+
+    @property
+    def tile(self) -> Tile | None:
+        """The outermost tile around its store."""
+        return tile_of(self.source)
+
+    @property
+    def microkernel(self) -> str | None:
+        """The name of the microkernel that its tile is covered by; None: it says none."""
+        return None if self.tile is None else self.tile.microkernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +171,14 @@ class _Reading:
 
     def statement(self, stmt: Stmt, at: _Around) -> tuple[Node, ...]:
         match stmt:
+            case Sync():
+                return ()  # units keep the order of the text: their tokens are derived from it
             case Alloc(buffer, axes, body):
+                if stmt.depth != 1 or stmt.layout is not None:
+                    what = "layout" if stmt.layout is not None else "depth"
+                    raise _refused(stmt, *_NO_WORDS[what])
                 self.allocs += 1
-                window = Window(self.allocs, axes, at.thread, len(at.loops))
+                window = Window(self.allocs, axes, at.thread, len(at.loops), stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case For(name, lo, hi, body, unit=unit) if unit == VIRTUAL and self.turns:
                 if at.thread is not None:
@@ -180,9 +198,11 @@ class _Reading:
                 return (Guard(condition, self.block(then, at)),)
         found = box(stmt)
         if found is not None:
-            loops, store, microkernel = counted(found)
+            if (tile := tile_of(stmt)) is not None and tile.multicast is not None:
+                raise _refused(tile, *_NO_WORDS["multicast"])
+            loops, store = counted(found)
             self.count += 1
-            return (Leaf(self.count - 1, loops, store, at.windows, at.loops, microkernel),)
+            return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
         if isinstance(stmt, For):
             return (
                 Repeat(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),
@@ -212,14 +232,24 @@ class _Reading:
         return tuple(made)
 
 
-Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store, str | None]
+_NO_WORDS = {
+    "depth": (
+        "windows that iterations take in turn are those of virtual threads",
+        "for t in 0:2  @virtual around it",
+    ),
+    "layout": ("what reads it says how it lies in words", "alloc without layout"),
+    "multicast": ("there is one of each unit", "a copy by each"),
+}
+"""Words of the language that no instruction of these machines means: why, and what does."""
+
+Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store]
 
 
 def box(stmt: Stmt) -> Box | None:
     """A nest of one statement over a box; None for any other."""
     match stmt:
         case Store():
-            return (), stmt, None
+            return (), stmt
         case For(name, lo, hi, (inner,), unit=unit) if unit in (
             None,
             THREAD,
@@ -229,27 +259,32 @@ def box(stmt: Stmt) -> Box | None:
         ):
             found = box(inner)
             own: tuple[tuple[str, Expr, Expr], ...] = ((name, lo, ix.sub(hi, lo)),)
-            mark = None
         case Tile(axes, (inner,), where=None):
             found = box(inner)
             own = tuple((axis.iter, axis.start, axis.extent) for axis in axes)
-            mark = stmt.microkernel
         case _:
             return None
     if found is None:
         return None
-    inside, store, other = found
+    inside, store = found
     names = {name for name, _, _ in own}
     if any(names & (variables(first) | variables(count)) for _, first, count in inside):
         return None
-    return (*own, *inside), store, mark or other
+    return (*own, *inside), store
+
+
+def tile_of(stmt: Stmt) -> Tile | None:
+    """Return the outermost tile of a box; None where it has loops alone."""
+    while isinstance(stmt, For):
+        (stmt,) = stmt.body
+    return stmt if isinstance(stmt, Tile) else None
 
 
 def counted(box: Box) -> Box:
     """The same box with each axis counted as the statement indexes it: ``Y[8*io + i]`` for i in 0:8 is Y[i]
     from ``8*io`` on.
     """
-    axes, store, microkernel = box
+    axes, store = box
     names = {name for name, _, _ in axes}
     for at, (name, first, count) in enumerate(axes):
         exprs = (*store.index, *(part for load, _ in loads(store.value) for part in load.index))
@@ -269,7 +304,7 @@ def counted(box: Box) -> Box:
         index = tuple(ix.simplify(substitute(part, values)) for part in store.index)
         store = replace(store, index=index, value=ix.folded(substitute(store.value, values)))
         axes = (*axes[:at], (name, ix.add(first, offset), count), *axes[at + 1 :])
-    return axes, store, microkernel
+    return axes, store
 
 
 def _is_affine(value: Expr, loops: set[str]) -> bool:

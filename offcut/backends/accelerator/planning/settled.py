@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.tokens import TokensError
+from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.planner import planned
 from offcut.backends.accelerator.spec import Spec

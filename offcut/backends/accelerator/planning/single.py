@@ -63,7 +63,7 @@ class _Single:
         found = box(stmt)
         if found is None:
             return (with_blocks(stmt, self.block),)
-        axes, store, _ = found
+        axes, store = found
         if store.reduce is not None or not self.is_compound(store):
             return (stmt,)
         starts: dict[str, Expr] = {name: first for name, first, _ in axes}

@@ -9,6 +9,7 @@ from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
+    COMBINED,
     Binary,
     Cast,
     Compare,
@@ -96,7 +97,7 @@ class Expressions(Addressing):
         if op == "sum" and isinstance(term, Binary) and term.op == "*" and dtype in FLOATS:
             a, b = self.value(term.a, lanes, slots), self.value(term.b, lanes, slots)
             return e.multiply_add(dtype, a, b, old)
-        return e.binary({"sum": "+"}.get(op, op), dtype, old, self.value(term, lanes, slots))
+        return e.binary(COMBINED[op], dtype, old, self.value(term, lanes, slots))
 
     def logic(self, op: str, args: Sequence[Expr], lanes: Lanes, slots: Mapping[str, str]) -> str:
         """``and`` or ``or`` of conditions; one that reads memory does so where those before leave it open."""

@@ -27,7 +27,7 @@ from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.core.accesses import only_reduces
 from offcut.core.dtypes import FLOATS, HALVES, identity
-from offcut.core.expr import loads
+from offcut.core.expr import COMBINED, loads
 from offcut.core.program import LANE, For, Program, Store
 
 ACCUMULATORS = 4  # of each reduction: as many operations as are under way while one adds
@@ -101,7 +101,7 @@ class Reductions(Expressions):
         """``old op total`` of vectors of one lane."""
         assert store.reduce is not None
         dtype = self.program.buffer(store.buffer).dtype
-        return self.elements(1).binary(_OPERATION[store.reduce], dtype, old, total)
+        return self.elements(1).binary(COMBINED[store.reduce], dtype, old, total)
 
     def _reducer(self, store: Store, width: int, slots: Mapping[str, str]) -> _Reducer:
         dtype = self.program.buffer(store.buffer).dtype
@@ -142,7 +142,7 @@ class _Reducer:
 
     @property
     def operation(self) -> str:
-        return _OPERATION[self.store.reduce or ""]
+        return COMBINED[self.store.reduce or ""]
 
     @property
     def kinds(self) -> State:
@@ -311,6 +311,3 @@ class _Terms:
                 for pair in zip(values[:half], values[half:], strict=True)
             ]
         return list(values[0])
-
-
-_OPERATION = {"sum": "+", "max": "max", "min": "min"}

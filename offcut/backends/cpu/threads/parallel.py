@@ -24,6 +24,7 @@ from offcut.core import index as ix
 from offcut.core.accesses import accessed, stored, touched
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
+from offcut.core.plain import unsynchronized
 from offcut.core.program import (
     THREAD,
     Alloc,
@@ -44,8 +45,8 @@ from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, Space, answered
+from offcut.polyhedral.sync import has_loops_of, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
-from offcut.polyhedral.units.meetings import has_parallel, meets
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,12 @@ class Parallel:
     own     buffers that every thread has for itself
     loops   the iterators of the outermost marked loops, in the order of the text
     open    what was not found out of loops that are not marked
-    meets   before which statements all threads meet: a block, and the position in it
     """
 
     program: Program
     own: frozenset[str]
     loops: tuple[str, ...]
     open: tuple[str, ...] = ()
-    meets: frozenset[tuple[tuple[Stmt, ...], int]] = frozenset()
 
 
 def alone(program: Program, *why: str) -> Parallel:
@@ -72,14 +71,14 @@ def alone(program: Program, *why: str) -> Parallel:
 
 @memo(64)
 def parallel(program: Program, chunk: int, threads: int) -> Parallel:
-    """`program` with its independent loops marked, and no others.
+    """`program` with its independent loops marked, and no others, and barriers where threads have to meet.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
 
     chunk    instances of a tile of one axis that stands alone, in each of the tiles it becomes
     threads  at most, of a call
     """
-    return _Marker(program, chunk, threads).marked()
+    return _Marker(unsynchronized(program), chunk, threads).marked()
 
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
@@ -109,7 +108,7 @@ class _Marker(Independence):
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         loops = tuple(dict.fromkeys(self.loops))
         own = frozenset(self.own)
-        return Parallel(made, own, loops, tuple(self.open), frozenset(meets(made, own)))
+        return Parallel(with_barriers(made, THREAD, own), own, loops, tuple(self.open))
 
     def unmarked(self) -> Program:
         """The program for one thread."""
@@ -148,7 +147,7 @@ class _Marker(Independence):
         """A loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
         asked = loop.unit == THREAD
-        inside = not asked and has_parallel(loop)  # marks that are there say that it runs in step
+        inside = not asked and _is_parallel(loop)  # marks that are there say that it runs in step
         if inside or not (asked or deep or not serial) or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
@@ -175,7 +174,7 @@ class _Marker(Independence):
         rest = self.in_step(replace(loop, lo=start), path)
         alone = self.own - self.tiled - _in_step((rest,))
         shared = any(self.shared((rest,), name) for name in alone)
-        if start == loop.hi or shared or not has_parallel(rest):
+        if start == loop.hi or shared or not _is_parallel(rest):
             del self.loops[kept:]
             self.own = own
             return None
@@ -188,7 +187,7 @@ class _Marker(Independence):
     def inner(self, body: Sequence[Stmt], path: Path) -> tuple[Stmt, ...]:
         """A block inside a marked loop, whose marks are for threads that share an iteration."""
         pairs = ((a, b) for k, a in enumerate(body) for b in body[:k])
-        if any(self.meetings.conflict(a, b) for a, b in pairs):
+        if any(self.conflicts.between(a, b) for a, b in pairs):
             return _unmarked(body)
         found: list[Stmt] = []
         for position, stmt in enumerate(body):
@@ -240,7 +239,7 @@ class _Marker(Independence):
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
-            if not has_parallel(stmt) or name not in touched((stmt,)):
+            if not _is_parallel(stmt) or name not in touched((stmt,)):
                 continue
             if isinstance(stmt, For) and stmt.unit == THREAD:
                 if not self.keeps(name, stmt):
@@ -280,10 +279,15 @@ def _in_step(body: Sequence[Stmt]) -> set[str]:
     for stmt in body:
         if isinstance(stmt, For) and stmt.unit == THREAD:
             continue
-        found |= {stmt.buffer} if isinstance(stmt, Alloc) and has_parallel(stmt) else set()
+        found |= {stmt.buffer} if isinstance(stmt, Alloc) and _is_parallel(stmt) else set()
         for block in blocks(stmt):
             found |= _in_step(block)
     return found
+
+
+def _is_parallel(stmt: Stmt) -> bool:
+    """Whether some loop in `stmt`, or itself, is marked."""
+    return has_loops_of(THREAD, stmt)
 
 
 def _serial(loop: For) -> For:

@@ -6,9 +6,10 @@ from offcut import debug
 from offcut.backends.cpu.threads.parallel import Parallel, parallel
 from offcut.backends.host import cache
 from offcut.backends.proving import check_shares
-from offcut.core.program import Program
-from offcut.core.text.printer import format_head
+from offcut.core.plain import unsynchronized
+from offcut.core.program import THREAD, Program
 from offcut.errors import PartitionError
+from offcut.polyhedral.sync import check_barriers
 
 
 def check_shared(made: Parallel, chunk: int, threads: int) -> None:
@@ -20,7 +21,7 @@ def check_shared(made: Parallel, chunk: int, threads: int) -> None:
     name = cache.key("threads", repr(made))
     if not debug.verifies() and cache.read(name) is not None:
         return
-    check_shares(made.program, True, set())
+    check_shares(unsynchronized(made.program), True, set())
     again = parallel(made.program, chunk, threads)
     for buffer in sorted(again.own ^ made.own):
         own = buffer in again.own
@@ -29,13 +30,7 @@ def check_shared(made: Parallel, chunk: int, threads: int) -> None:
             f"{buffer} is {'what each thread writes before it reads' if own else 'shared'}",
             f"each thread {'needs one of its own' if own else 'has one of its own'}",
         )
-    for body, position in again.meets - made.meets:
-        stmt, before = body[position], body[:position]
-        raise _refused(
-            made.program,
-            f"{format_head(stmt)} touches what a statement before it writes",
-            f"other threads may still run {format_head(before[-1])}: they must meet in between",
-        )
+    check_barriers(made.program, THREAD, made.own)
     cache.write(name, b"proved")
 
 

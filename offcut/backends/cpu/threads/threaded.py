@@ -6,7 +6,7 @@ threads, each runs one and half of the tiles of the third. Which instances a thr
 result, since each instance is computed as it always is.
 
 Everything else runs on the last thread, which has the least to do in every share. The threads meet
-at a barrier where `Parallel` says so: before a statement that may touch what another thread wrote, or
+at a barrier where the program has one: before a statement that may touch what another thread wrote, or
 write what another may still read. Bounds and conditions on sizes are computed by every thread for itself.
 
 The scratch of a call is its threads' common part, then one part for each of them::
@@ -32,7 +32,7 @@ from offcut.backends.llvm.ir import Function
 from offcut.core.accesses import statuses
 from offcut.core.expr import Const, Expr
 from offcut.core.program import STATUS, THREAD, Buffer, For, If, Stmt, Store
-from offcut.polyhedral.units.meetings import has_parallel
+from offcut.polyhedral.sync import has_loops_of, is_barrier
 
 
 def lower_threaded(
@@ -71,7 +71,6 @@ class _Threaded(Lowering):
     ) -> None:
         super().__init__(made.program, isa, families, work, chains)
         self.own, self.most, self.seconds = made.own, threads, seconds
-        self.meets = made.meets
         self.common: set[str] = set()
         self.team: tuple[str, str] | None = ("%thread", "%threads")
         self.steps = True
@@ -194,16 +193,17 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         if self.team is None:
             super().block(body)
             return
-        for position, stmt in enumerate(body):
-            if self.steps and (tuple(body), position) in self.meets:
+        for stmt in body:
+            if not is_barrier(stmt, THREAD):
+                self.together(stmt)
+            elif self.steps:
                 self.meet()
-            self.together(stmt)
 
     def together(self, stmt: Stmt) -> None:
         """A statement that a team runs."""
         if self.never_runs(stmt):
             return
-        if not has_parallel(stmt):
+        if not has_loops_of(THREAD, stmt):
             if not self.clears_status(stmt):
                 with self.last(), self.alone():
                     self.statement(stmt)
@@ -214,7 +214,6 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
             case For(name, lo, hi, body):
                 with self.f.loop(self.scalar(lo), self.scalar(hi)) as now, self.bound(name, now):
                     self.block(body)
-                    self.meet()
             case If(condition, then, other):
                 self.branch(condition, then, other)
             case _:
@@ -256,7 +255,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         count = ir.maximum(f, ir.sub(f, hi, lo), "0")
         each = f.let(f"udiv i64 {count}, {threads}")
         rest = ir.sub(f, count, f.let(f"mul i64 {each}, {threads}"))
-        if not any(has_parallel(stmt) for stmt in loop.body):
+        if not any(has_loops_of(THREAD, stmt) for stmt in loop.body):
             more = f.let(f"icmp slt i64 {thread}, {rest}")
             first = ir.add(f, f.let(f"mul i64 {thread}, {each}"), ir.minimum(f, thread, rest))
             end = ir.add(f, ir.add(f, first, each), f.let(f"zext i1 {more} to i64"))

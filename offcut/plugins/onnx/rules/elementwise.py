@@ -323,8 +323,8 @@ ELEMENTWISE: Mapping[str, Operator] = {
 }
 
 OF_ROWS: Mapping[str, Operator] = {
-    row.onnx: (unary if row.arity == 1 else binary)(row.face)
+    row.onnx: (unary if row.arity == 1 else binary)(row.public)
     for row in FUNCTIONS.values()
-    if row.onnx and row.face
+    if row.public and row.onnx
 }
 """Those that `offcut.core.functions` has a row for; they stand before rules that compose them of others."""

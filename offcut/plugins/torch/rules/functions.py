@@ -330,11 +330,11 @@ def _of_row(row: Function) -> Any:
     def rule(t: Translation, *operands: Any) -> Any:
         if not row.integers and "float" not in t.result:
             return operands[0]
-        return t.node(row.face, *(operand(t, one, t.result) for one in operands))
+        return t.node(row.public, *(operand(t, one, t.result) for one in operands))
 
     return rule
 
 
 for _row in FUNCTIONS.values():
-    if _row.aten and _row.face:
+    if _row.aten and _row.public:
         takes(_row.aten)(_of_row(_row))  # in place of a rule above that composes it

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import islpy as isl
 
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr
-from offcut.polyhedral.units.issued import Issued
+from offcut.polyhedral.sync.events import Event
 
 
 def has_room(pairs: isl.Map, room: int) -> bool:
@@ -30,38 +28,19 @@ def has_room(pairs: isl.Map, room: int) -> bool:
     return bool(beside.is_empty())
 
 
-def most(leaves: Sequence[Issued], source: int, target: int) -> float:
+def most(
+    sources: Sequence[Event], targets: Sequence[Event], parts: Mapping[str, int | None]
+) -> float:
     """As many tokens as can lie between two units at once: two for each part of a region that both touch.
 
     Let p1 < p2 < p3 be pushed before q1 < q2 < q3 pop them, all because of one part. That q1 does not wait for p2 says
     that both read the part; then q2 writes it, since it waits for p2, and has to wait for p3.
+
+    parts  by region; None where their number is not known
     """
-    parts: list[dict[str, float]] = [{}, {}]
-    for leaf in leaves:
-        if leaf.unit in (source, target):
-            mine = parts[leaf.unit == target]
-            for touch in leaf.touches:
-                mine[touch.region] = max(mine.get(touch.region, 1), _parts(leaf, touch.thread))
-    of_source, of_target = parts
-    both = of_source.keys() & of_target.keys()
-    return sum(2 * max(of_source[region], of_target[region]) for region in both)
-
-
-def _parts(leaf: Issued, thread: str | None) -> float:
-    """Iterations of a loop from 0 on, at most."""
-    for name, lo, hi in leaf.loops:
-        if name == thread:
-            return _greatest(hi) if lo == ix.const(0) else inf
-    return 1
-
-
-def _greatest(end: Expr) -> float:
-    known = ix.literal(end)
-    if known is not None:
-        return known
-    if isinstance(end, Binary) and end.op == "min":
-        return min(_greatest(end.a), _greatest(end.b))
-    return inf
+    touched = [{a.region for leaf in some for a in leaf.accesses} for some in (sources, targets)]
+    both = touched[0] & touched[1]
+    return sum(2 * (parts.get(region) or inf) for region in both)
 
 
 __all__ = ["has_room", "most"]

@@ -1,0 +1,93 @@
+"""What the text of a program says of the machine: memories of windows, units and microkernels of tiles.
+
+::
+
+    alloc Y1[…]                     alloc Y1[…] in accumulators inplace S
+      tile r in …, j in …    ->       tile r in …, j in …  @by(compute) @async @cover(alu_min)
+        Y1[r, j] = …                    Y1[r, j] = …
+
+What is said is checked; what is not is written as it runs. None of it changes what the program computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from offcut.backends.accelerator.lowering.covers import Operation, Product
+from offcut.backends.accelerator.lowering.nest import Lowered, Work
+from offcut.backends.accelerator.lowering.tree import tile_of
+from offcut.backends.accelerator.microkernels import name_of
+from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.text.printer import format_head
+from offcut.errors import TargetError
+
+
+def with_memories(program: Program) -> Program:
+    """Return the program with the memory of each window as that of its buffer.
+
+    Raises TargetError where windows of a buffer lie in several memories.
+    """
+    memories = {buffer.name: buffer.scope for buffer in program.buffers}
+    for stmt in walk(program.body):
+        if not isinstance(stmt, Alloc) or stmt.memory is None:
+            continue
+        known = memories[stmt.buffer]
+        if known not in (None, stmt.memory):
+            raise TargetError(
+                "compile",
+                f"cannot keep {stmt.buffer} in {stmt.memory}",
+                at=format_head(stmt),
+                because=f"it lies in {known} elsewhere",
+                help=(f"alloc {stmt.buffer}[…] in {known}", "another buffer"),
+            )
+        memories[stmt.buffer] = stmt.memory
+    buffers = tuple(replace(b, scope=memories[b.name]) for b in program.buffers)
+    return program if buffers == program.buffers else replace(program, buffers=buffers)
+
+
+def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
+    """Return the program with the memories, units and microkernels that its nests were lowered to."""
+    tiles: dict[Stmt, Tile] = {}
+    bases: dict[Alloc, str] = {}
+    for nest in nests:
+        for work in nest.work:
+            tile = work.leaf.tile
+            if tile is not None:
+                cover = tile.cover if tile.cover is not None else _cover_of(work, nest)
+                tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
+            base = _base_in_place(work)
+            if base is not None:
+                bases[work.leaf.windows[work.leaf.store.buffer].alloc] = base
+    scopes = {buffer.name: buffer.scope for buffer in program.buffers}
+
+    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        made = tuple(map(statement, body))
+        return body if made == body else made
+
+    def statement(stmt: Stmt) -> Stmt:
+        new = with_blocks(stmt, block)
+        match stmt, new:
+            case Tile() as tile, Tile() if tile in tiles and tile_of(stmt) is stmt:
+                return replace(tiles[tile], body=new.body)
+            case Alloc() as alloc, Alloc():
+                base = bases.get(alloc, alloc.inplace)
+                return replace(new, memory=alloc.memory or scopes[alloc.buffer], inplace=base)
+            case _:
+                return new
+
+    return replace(program, body=block(program.body))
+
+
+def _cover_of(work: Work, nest: Lowered) -> Cover | None:
+    computes = isinstance(work.does, Product | Operation)
+    return Cover(name_of(work.leaf.store, nest.spec)) if computes else None
+
+
+def _base_in_place(work: Work) -> str | None:
+    """Return the operand over whose window the result of an operation lies; None: over none."""
+    if not isinstance(work.does, Operation) or work.does.recipe.base is None:
+        return None
+    base, result = work.does.recipe.base.buffer, work.leaf.store.buffer
+    over = base != result and work.regions[base] == work.regions[result]
+    return base if over else None

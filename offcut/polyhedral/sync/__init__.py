@@ -1,0 +1,28 @@
+"""Synchronization of units that run side by side: found from a program, and checked from its text."""
+
+from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_and_phase
+from offcut.polyhedral.sync.boundaries import (
+    check_barriers,
+    has_loops_of,
+    is_barrier,
+    with_barriers,
+)
+from offcut.polyhedral.sync.synchronize import (
+    StandstillError,
+    check,
+    synchronized,
+)
+
+__all__ = [
+    "Agents",
+    "Ends",
+    "StandstillError",
+    "Unit",
+    "check",
+    "check_barriers",
+    "has_loops_of",
+    "is_barrier",
+    "slot_and_phase",
+    "synchronized",
+    "with_barriers",
+]

@@ -1,0 +1,73 @@
+"""What units of a machine can do, as far as their order is concerned: data that a target hands in.
+
+A *unit* is a kind of agent: threads of a processor, the load unit of an accelerator, warpgroups of a block. An *agent*
+is one of them: each iteration of a loop that is bound to a unit is one, and so is each block's own load unit. An agent
+runs what is its own in the order of the text. An *engine* has no order of its own: whoever stands around issues its
+tiles, one lane of it where there are several, and they end later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Ends(Enum):
+    """How it is known that an asynchronous tile of a unit has ended."""
+
+    IN_ORDER = "in order"  # before the unit's next tile begins
+    TOKEN = "token"  # what the unit arrives at behind it has the token only then
+    GROUP = "group"  # who issued it waits until so many later ones at most are under way
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A kind of unit.
+
+    name      as `For.unit` and `Tile.unit` have it
+    ends      how its asynchronous tiles are waited for
+    engine    whether its tiles are issued by what stands around
+    lanes     whether several lanes run what it runs, of which one issues an engine's tile
+    in_order  whether its asynchronous tiles touch memory one after the other, whenever they end
+    arrivals  how many arrivals one `arrive` of it is: one a warp, say
+    fence     the kind of fence that makes its tiles see what others wrote by ordinary stores; "": none is needed
+    fixed     whether the k-th iteration of each loop that is bound to it is the k-th agent; False: any may be
+    """
+
+    name: str
+    ends: Ends = Ends.IN_ORDER
+    engine: bool = False
+    lanes: bool = False
+    in_order: bool = False
+    arrivals: int = 1
+    fence: str = ""
+    fixed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The units of a machine.
+
+    default  who runs what no loop and no mark gives to another unit
+    queues   the pairs of units between which tokens can go; None: any
+    room     tokens that such a queue has room for; None: as many as a program declares
+    blocks   whether an arrival waits for room, as in a queue in hardware, which has to be empty at the end. Else a
+             token is a phase of a barrier: nothing stops an arrival that comes too early, and what is left is dropped
+    """
+
+    units: tuple[Unit, ...]
+    default: str
+    queues: frozenset[tuple[str, str]] | None = None
+    room: int | None = None
+    blocks: bool = False
+
+    @property
+    def by_name(self) -> Mapping[str, Unit]:
+        """The units by name; what nothing says about the default one is that it is ordinary."""
+        return {self.default: Unit(self.default), **{unit.name: unit for unit in self.units}}
+
+
+def slot_and_phase(number: int, room: int) -> tuple[int, int]:
+    """Which of `room` barriers the token of that number, from 0 on, is, and the parity of its phase."""
+    return number % room, number // room % 2

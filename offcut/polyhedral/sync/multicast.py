@@ -1,0 +1,79 @@
+"""A copy that runs once for all agents of a loop: each of them has to ask for the same."""
+
+from __future__ import annotations
+
+from offcut.core import index as ix
+from offcut.core.expr import variables
+from offcut.core.program import Tile
+from offcut.polyhedral.sync.events import Access, Event, Key, refused
+from offcut.polyhedral.sync.relations import Relations, multicast_keys
+
+
+def check_multicast(relations: Relations) -> None:
+    """Check that copies to several agents at once are of the same elements, to the same places, for each of them.
+
+    Raises PartitionError with an agent for which it is another copy.
+    """
+    for event in relations.events.leaves:
+        if isinstance(event.stmt, Tile) and event.stmt.multicast is not None:
+            keys = multicast_keys(event)
+            if not keys:
+                raise refused(
+                    relations.program,
+                    f"@multicast({event.stmt.multicast})",
+                    f"no loop {event.stmt.multicast} around is bound to a unit of the machine",
+                )
+            for key in keys:
+                _check(relations, event, key)
+
+
+def _check(relations: Relations, event: Event, key: Key) -> None:
+    loop = event.keys[key]
+    lo, hi = ix.literal(loop.lo), ix.literal(loop.hi)
+    if lo is None or hi is None:
+        raise refused(
+            relations.program,
+            f"`{event.head}`",
+            f"how many iterations {loop.name} has is no number: a copy goes to a cluster of so many",
+        )
+    axis = relations.axis(key)
+    alike = [f"{name} = {name}'" for name in relations.dims if name != axis]
+    others = relations.map((*alike, f"{lo} <= {axis}' < {hi}"))
+    mine = relations.of(event)
+    absent = mine.apply(others).subtract(mine)
+    if not absent.is_empty():
+        _, values = relations.at(mine)
+        raise refused(
+            relations.program,
+            f"`{event.head}`",
+            f"it runs at {values}, and not for each {loop.name}",
+        )
+    to_others = others.intersect_domain(mine).intersect_range(mine)
+    for access in event.copies:
+        moving = [*(part for part in access.place if part is not None)]
+        moving += [extent for _, extent in access.inner] + [*access.where]
+        if not any(loop.name in variables(part) for part in moving):
+            continue
+        places = relations.places(event, access)
+        other = to_others.apply_range(places).subtract(places)
+        if not other.is_empty() or not _is_known(relations, event, access):
+            point = other if not other.is_empty() else to_others
+            _, values = relations.at(point.domain())
+            what = access.region if access.writes is False else f"the window of {access.region}"
+            raise refused(
+                relations.program,
+                f"`{event.head}`",
+                f"at {values} it {'writes' if access.writes else 'reads'} {what} elsewhere than for "
+                f"another {loop.name}: one copy cannot be both",
+                "without @multicast",
+            )
+
+
+def _is_known(relations: Relations, event: Event, access: Access) -> bool:
+    """Whether sets tell where an access goes."""
+    axes = {**relations.axes(event), **{name: "o" for name, _ in access.inner}}
+    parts = [*access.place, *(extent for _, extent in access.inner)]
+    return all(
+        part is not None and relations.space.expr(relations.bound(part), axes) is not None
+        for part in parts
+    )

@@ -1,0 +1,393 @@
+"""What is fixed in an iteration, as sizes of a program of its own, and what is known of these.
+
+Two steps, each of which may only forget: what holds for all sizes that are left holds in the iteration.
+
+- `Fixed`: counters, bounded values, and products of them that sets cannot say, are sizes; known are the bounds of
+  counters, the conditions around, and that the source lies inside of its arrays.
+- `opened`: where a tile begins, and how many rows it has, are sizes; known is how they lie in the arrays, and
+  nothing of how they came about. So the tiles of most strategies ask one question::
+
+      tile i in 16*t +: 16                                                size s, size c in 1:…
+      tile i in 16*(n//16) +: n % 16               ->    tile i in s +: c
+      tile i in (q + 1)*t +: q + 1                                      assume s + c <= n
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import gcd
+from typing import TypeAlias
+
+from offcut.core import index as ix
+from offcut.core.conditions import all_of, conjuncts, negated
+from offcut.core.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Logic,
+    Var,
+    children,
+    dtype_of,
+    loads,
+    reads_memory,
+    rebuild,
+    substitute,
+    variables,
+)
+from offcut.core.polynomial import Polynomial, constant, variable
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    For,
+    Let,
+    Program,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    all_mapped,
+    expressions,
+    walk,
+    with_blocks,
+    with_expressions,
+)
+from offcut.core.walking import bound
+from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
+from offcut.polyhedral.around import equal
+
+Entry: TypeAlias = For | Let | Alloc | Expr
+"""What stands around a body; of a loop, a value and a window its body is left out."""
+
+Loop: TypeAlias = tuple[str, Expr, Expr]  # name, lo, hi
+
+
+class Rebound(Exception):
+    """A name that is bound twice."""
+
+
+class Fixed:
+    """What is bound around a body, as sizes, and what is known of it.
+
+    sizes  those of the program, counters, bounded values, and products of these
+    facts  what is promised of them
+    """
+
+    def __init__(self, program: Program, path: Sequence[Entry], inside: Collection[str]) -> None:
+        sizes = {size.name: size for size in program.sizes}
+        self.products: dict[Polynomial, Var] = {}
+        self.others: dict[Expr, Var] = {}
+        self.atoms: dict[str, Expr] = {}
+        self.known = sizes
+        facts: list[Expr] = list(program.assumptions)
+        for entry in path:
+            for name in () if isinstance(entry, Expr) else bound(entry):
+                if name in sizes:
+                    raise Rebound
+            match entry:
+                case For(name, lo, hi):
+                    least = ix.literal(lo)
+                    sizes[name] = Size(name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
+                    facts += [Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)]
+                case Let(name, lo, hi, value):
+                    sizes[name] = Size(name, lo, hi - 1)
+                    facts += equal(value, Var(name))
+                case Alloc():
+                    pass
+                case _:
+                    facts.append(entry)
+        if sizes.keys() & set(inside):
+            raise Rebound
+        named = (self.named(fact) for fact in facts if not reads_memory(fact))
+        space = Space(tuple(sizes.values()))
+        self.facts = tuple(fact for fact in named if space.condition(fact, {}) is not None)
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        """All that is fixed."""
+        return tuple(self.known.values())
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """An array of these sizes."""
+        return replace(buffer, shape=tuple(map(self.named, buffer.shape)), layout=None, scope=None)
+
+    def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Statements over these sizes."""
+        return all_mapped(body, self.named)
+
+    def axes(self, axes: Sequence[tuple[Expr, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
+        """A window over these sizes."""
+        return tuple((self.named(start), self.named(count)) for start, count in axes)
+
+    def named(self, expr: Expr) -> Expr:
+        """`expr` with a size for each product, and each quotient by a product, of what is fixed."""
+        if dtype_of(expr) != "index":
+            return rebuild(expr, tuple(map(self.named, children(expr))))
+        if self.is_affine(expr) or reads_memory(expr):
+            return expr
+        match expr:
+            case Binary("+" | "-" | "*"):
+                return self.sum(expr)
+        made = rebuild(expr, tuple(map(self.named, children(expr))))
+        if self.is_affine(made) or not variables(made) <= self.known.keys():
+            return made
+        if made not in self.others:
+            self.others[made] = self.fresh(-INDEX_LIMIT)
+        return self.others[made]
+
+    def is_affine(self, expr: Expr) -> bool:
+        """Whether sets can say it."""
+        space = Space(tuple(self.known.values()))
+        local = variables(expr) - self.known.keys()
+        return space.expr(expr, dict.fromkeys(local, "x")) is not None
+
+    def sum(self, expr: Expr) -> Expr:
+        """A sum of products, those of what is fixed together as one size."""
+        whole = self.polynomial(expr)
+        plain: dict[tuple[str, ...], int] = {}
+        products: dict[tuple[str, ...], int] = {}
+        for names, factor in whole.terms:
+            fixed = len(names) > 1 and all(
+                variables(self.atoms.get(name, Var(name))) <= self.known.keys() for name in names
+            )
+            (products if fixed else plain)[names] = factor
+        parts = [ix.mul(factor, self.product(names)) for names, factor in sorted(plain.items())]
+        if products:
+            scale = reduce(gcd, products.values())
+            if products[min(products)] < 0:
+                scale = -scale
+            key = Polynomial(frozenset((n, f // scale) for n, f in products.items()))
+            if key not in self.products:
+                least = key.least({n: s.min for n, s in self.known.items()})
+                self.products[key] = self.fresh(-INDEX_LIMIT if least is None else least)
+            parts.append(ix.mul(scale, self.products[key]))
+        return ix.simplify(ix.add(*parts)) if parts else ix.const(0)
+
+    def product(self, names: Sequence[str]) -> Expr:
+        """The product of names, and of what they stand for."""
+        made: Expr = ix.const(1)
+        for name in names:
+            made = ix.mul(made, self.atoms.get(name, Var(name)))
+        return made
+
+    def polynomial(self, expr: Expr) -> Polynomial:
+        """An index expression as a polynomial, its other parts as names."""
+        match expr:
+            case Const(value):
+                return constant(int(value))
+            case Var(name):
+                return variable(name)
+            case Binary("+" | "-" | "*" as op, a, b):
+                x, y = self.polynomial(a), self.polynomial(b)
+                return x + y if op == "+" else x - y if op == "-" else x * y
+        atom = self.named(expr)
+        if isinstance(atom, Const | Var) or (isinstance(atom, Binary) and atom.op in "+-*"):
+            return self.polynomial(atom)
+        name = f"#{atom}"
+        self.atoms[name] = atom
+        return variable(name)
+
+    def fresh(self, least: int) -> Var:
+        """A size of its own."""
+        name = f"fixed'{len(self.known)}"
+        self.known[name] = Size(name, least, INDEX_LIMIT)
+        return Var(name)
+
+
+def inside_facts(program: Program, space: Space) -> Iterator[Expr]:
+    """What is known of the sizes of a body where its accesses lie in their arrays: of each access, at the
+    corners of the loops around it, what sets do not know of `space`.
+    """
+    shapes = {b.name: b.shape for b in program.buffers}
+    at = Facts(space)
+    found: set[Expr] = set()
+
+    def look(
+        body: Sequence[Stmt], loops: tuple[Loop, ...], holds: tuple[Expr, ...]
+    ) -> Iterator[Expr]:
+        for stmt in body:
+            match stmt:
+                case For(name, lo, hi):
+                    yield from look(stmt.body, (*loops, (name, lo, hi)), holds)
+                case Tile(axes, _, where):
+                    inner = (*loops, *((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
+                    more = () if where is None else conjuncts(where)
+                    yield from look(stmt.body, inner, (*holds, *more))
+                case Alloc():
+                    yield from look(stmt.body, loops, holds)
+                case Store(buffer, index, value):
+                    reads = (load for e in (value, *index) for load, path in loads(e) if not path)
+                    for name, own in ((buffer, index), *((r.buffer, r.index) for r in reads)):
+                        for part, extent in zip(own, shapes[name], strict=True):
+                            for fact in _corners(part, extent, loops, holds, at):
+                                if fact not in found:
+                                    found.add(fact)
+                                    yield fact
+                case _:
+                    pass
+
+    return look(program.body, (), ())
+
+
+def _corners(
+    part: Expr, extent: Expr, loops: Sequence[Loop], holds: Sequence[Expr], at: Facts
+) -> Iterator[Expr]:
+    """``0 <= part < extent`` where its loops begin and end, if they run there."""
+    for high in (False, True):
+        point: dict[str, Expr] = {}
+        runs: list[Expr] = []
+        for name, lo, hi in loops:
+            first, end = (ix.folded(substitute(bound, point)) for bound in (lo, hi))
+            up = (coefficient(part, name) or 0) > 0
+            point[name] = ix.sub(end, 1) if up == high and name in variables(part) else first
+            runs.append(ix.compare("<", first, end))
+        runs += [ix.folded(substitute(condition, point)) for condition in holds]
+        here = ix.folded(substitute(part, point))
+        fact = ix.compare("<", here, extent) if high else ix.compare("<=", ix.const(0), here)
+        if reads_memory(all_of([fact, *runs])) or at.holds(fact):
+            continue
+        open_ = [negated(one) for one in runs if not at.holds(one)]
+        made = Logic("or", (*open_, fact)) if open_ else fact
+        if at.expresses(made):
+            yield made
+
+
+def opened(programs: Sequence[Program], whole: Program) -> tuple[Program, ...]:
+    """Programs over the sizes that are fixed in an iteration of `whole`, with the begin and the length of each range as sizes."""
+    ranges = _Ranges(programs[0], whole)
+    for one in programs:
+        ranges.note(one)
+    return tuple(map(ranges.program, programs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Ranges that begin at `begin` as far as constants go, which the size `start` is; `count` is as long as `length`."""
+
+    begin: Expr
+    length: Expr
+    start: Var
+    count: Var
+
+
+class _Ranges:
+    """Ranges of the loops, tiles and windows in a body by where they begin, but for constants."""
+
+    def __init__(self, source: Program, whole: Program) -> None:
+        self.source, self.promised = source, whole.assumptions
+        self.own = {size.name for size in whole.sizes}
+        self.fixed = {size.name for size in source.sizes}
+        self.by_key: dict[Expr, _Range] = {}
+
+    def key(self, expr: Expr) -> tuple[Expr, Expr]:
+        """What is fixed of an index, without constants, and the rest."""
+        form = ix.linear(expr)
+        terms = [(a, f) for a, f in form.terms if variables(a) and variables(a) <= self.fixed]
+        key = ix.add(*(ix.mul(factor, atom) for atom, factor in terms)) if terms else ix.const(0)
+        return key, ix.sub(expr, key)
+
+    def note(self, program: Program) -> None:
+        """Take up the ranges of a program that begin at something else than a size, or a constant."""
+        for stmt in walk(program.body):
+            for begin, length in _ranges(stmt):
+                key, rest = self.key(begin)
+                known = ix.literal(rest) is not None and variables(length) <= self.fixed
+                simple = isinstance(key, Var) and key.name in self.own
+                if known and variables(key) and not simple and key not in self.by_key:
+                    number = len(self.by_key)
+                    start, count = Var(f"start'{number}"), Var(f"count'{number}")
+                    self.by_key[key] = _Range(begin, length, start, count)
+
+    def program(self, program: Program) -> Program:
+        """`program` over begins and lengths."""
+        body = tuple(map(self.statement, program.body))
+        buffers = tuple(replace(b, shape=tuple(map(self.named, b.shape))) for b in program.buffers)
+        sizes, facts = self.known(program)
+        used = {name for stmt in walk(body) for e in expressions(stmt) for name in variables(e)}
+        used |= {name for b in buffers for extent in b.shape for name in variables(extent)}
+        names = self.own | (used & self.fixed)
+        kept = tuple(size for size in program.sizes if size.name in names)
+        held = (
+            fact
+            for fact in program.assumptions
+            if fact in self.promised or self.own < self.own | variables(fact) <= names
+        )
+        return replace(
+            program, sizes=(*kept, *sizes), assumptions=(*held, *facts), buffers=buffers, body=body
+        )
+
+    def statement(self, stmt: Stmt) -> Stmt:
+        """A statement over begins and lengths."""
+        inside = with_blocks(stmt, lambda body: tuple(map(self.statement, body)))
+        match inside:
+            case For(lo=lo, hi=hi):
+                start, count = self.pair(lo, ix.sub(hi, lo))
+                return replace(inside, lo=start, hi=ix.add(start, count))
+            case Tile(axes, _, where):
+                pairs = [(a.iter, *self.pair(a.start, a.extent)) for a in axes]
+                asked = None if where is None else self.named(where)
+                return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=asked)
+            case Alloc(_, axes):
+                return replace(inside, axes=tuple(self.pair(*axis) for axis in axes))
+        return with_expressions(inside, self.named)
+
+    def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
+        """A begin and a length."""
+        found = self.by_key.get(self.key(begin)[0])
+        if found is not None:
+            more = ix.literal(ix.sub(length, found.length))
+            if more is not None:
+                return self.named(begin), ix.add(found.count, more)
+        return self.named(begin), self.named(length)
+
+    def named(self, expr: Expr) -> Expr:
+        """`expr` over begins."""
+        if dtype_of(expr) != "index" or isinstance(expr, Const):
+            return rebuild(expr, tuple(map(self.named, children(expr))))
+        key, rest = self.key(expr)
+        found = self.by_key.get(key)
+        if found is not None:
+            more = ix.sub(found.begin, key)
+            return ix.add(found.start, ix.sub(self.named(rest), more))
+        return ix.folded(rebuild(expr, tuple(map(self.named, children(expr)))))
+
+    def known(self, program: Program) -> tuple[list[Size], list[Expr]]:
+        """The sizes that begins and lengths are, and how they lie in the arrays."""
+        at = Facts(Space(self.source.sizes, self.source.assumptions))
+        extents = dict.fromkeys(
+            extent
+            for buffer in self.source.buffers
+            for extent in buffer.shape
+            if variables(extent) <= self.own
+        )
+        sizes: list[Size] = []
+        facts: list[Expr] = []
+        for one in self.by_key.values():
+            zero = ix.const(0)
+            natural = at.holds(ix.compare("<=", zero, one.begin))
+            least = next((k for k in (1, 0) if at.holds(ix.compare("<=", k, one.length))), None)
+            sizes.append(Size(one.start.name, 0 if natural else -INDEX_LIMIT, INDEX_LIMIT))
+            sizes.append(
+                Size(one.count.name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
+            )
+            end, real = ix.add(one.start, one.count), ix.add(one.begin, one.length)
+            for extent in extents:
+                if at.holds(ix.compare("<=", real, extent)):
+                    facts.append(ix.compare("<=", end, extent))
+                elif at.holds(ix.compare("<", one.begin, extent)):
+                    facts.append(ix.compare("<", one.start, extent))
+        return sizes, facts
+
+
+def _ranges(stmt: Stmt) -> Iterator[tuple[Expr, Expr]]:
+    """The begins and the lengths of what a statement ranges over."""
+    match stmt:
+        case For(lo=lo, hi=hi):
+            yield lo, ix.sub(hi, lo)
+        case Tile(axes):
+            yield from ((axis.start, axis.extent) for axis in axes)
+        case Alloc(_, axes):
+            yield from axes

@@ -1,0 +1,503 @@
+"""Synchronization of units: what the pass finds, and what `check` accepts of a text, held to agents that run adversarially.
+
+The executor (`tests/executor.py`) shares nothing with the pass. What `check` accepts has no race and no standstill there;
+each planted fault is refused by `check`, or does no harm in any run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+from random import Random
+
+import pytest
+from conftest import slow
+from executor import fault_of
+
+import offcut as oc
+from offcut import parse
+from offcut.core.program import Program, Stmt, Sync, walk, with_blocks
+from offcut.polyhedral.sync import (
+    Agents,
+    Ends,
+    Unit,
+    check,
+    check_barriers,
+    slot_and_phase,
+    synchronized,
+    with_barriers,
+)
+
+GPU = Agents(
+    (
+        Unit("load", ends=Ends.TOKEN, fence="async_shared"),
+        Unit("warpgroup", ends=Ends.GROUP, lanes=True),
+        Unit("warp", ends=Ends.GROUP),
+        Unit("store", ends=Ends.GROUP, engine=True, fence="async_shared"),
+        Unit("block"),
+    ),
+    default="block",
+)
+QUEUES = Agents(
+    (Unit("load"), Unit("compute"), Unit("store")),
+    default="compute",
+    queues=frozenset(
+        [("load", "compute"), ("compute", "load"), ("compute", "store"), ("store", "compute")]
+    ),
+    room=4,
+    blocks=True,
+)
+THREADS = Agents((Unit("thread", fixed=False),), default="thread")
+
+RING = """program ring
+size tiles in 0:1000
+size turns in 0:1000
+input A: float32[tiles, turns, 4, 4]
+local S: float32[tiles, turns, 4, 4]
+local acc: float32[tiles, 4]
+output C: float32[tiles, 4]
+for t in 0:tiles
+  alloc acc[t +: 1, 0 +: 4] in registers
+    for g in 0:2  @warpgroup
+      tile m in 2*g +: 2
+        acc[t, m] = 0.0
+    for r in 0:turns
+      for s in 0:4
+        alloc S[t +: 1, r +: 1, s +: 1, 0 +: 4] in shared depth 4
+          tile m in 0 +: 4  @by(load)  @async
+            S[t, r, s, m] = A[t, r, s, m]
+          for g in 0:2  @warpgroup
+            tile m in 2*g +: 2
+              acc[t, m] += S[t, r, s, m]
+    for g in 0:2  @warpgroup
+      tile m in 2*g +: 2
+        C[t, m] = acc[t, m]
+"""
+CLUSTER = """program cluster
+size n in 0:1000
+input A: float32[n, 8]
+input W: float32[n, 2]
+local As: float32[n, 8]
+local Ws: float32[n, 2]
+output C: float32[8, 2]
+for c in 0:2  @block
+  for g in 0:2  @warpgroup
+    tile m in 4*c + 2*g +: 2, j in 0 +: 2
+      C[m, j] = 0.0
+  for k in 0:n
+    alloc As[k +: 1, 4*c +: 4] in shared depth 2
+      alloc Ws[k +: 1, 0 +: 2] in shared depth 2
+        tile m in 4*c +: 4  @by(load)  @async
+          As[k, m] = A[k, m]
+        tile j in 0 +: 2  @by(load)  @async  @multicast(c)
+          Ws[k, j] = W[k, j]
+        for g in 0:2  @warpgroup
+          tile m in 4*c + 2*g +: 2, j in 0 +: 2
+            C[m, j] += As[k, m] * Ws[k, j]
+"""
+COPIES = """program copies
+size n in 0:1000
+input A: float32[n, 4]
+local R: float32[2, 4]
+output C: float32[n, 4]
+for w in 0:1  @warp
+  if n >= 1
+    tile m in 0 +: 4  @async
+      R[0, m] = A[0, m]
+  for k in 0:n
+    if k + 1 < n
+      tile m in 0 +: 4  @async
+        R[(k + 1) % 2, m] = A[k + 1, m]
+    tile m in 0 +: 4
+      C[k, m] = R[k % 2, m]
+"""
+EPILOGUE = """program epilogue
+size n in 0:1000
+input A: float32[n, 4]
+local Cs: float32[n, 4]
+output C: float32[n, 4]
+for g in 0:2  @warpgroup
+  for j in 0:n
+    alloc Cs[j +: 1, 2*g +: 2] in shared depth 2
+      tile m in 2*g +: 2
+        Cs[j, m] = A[j, m]
+      tile m in 2*g +: 2  @by(store)  @async
+        C[j, m] = Cs[j, m]
+"""
+WARPS = """program warps
+size n in 0:1000
+input A: float32[n, 4]
+local S: float32[n, 4]
+output C: float32[n, 4]
+for k in 0:n
+  alloc S[k +: 1, 0 +: 4] in shared
+    for w in 0:2  @warp
+      tile m in 2*w +: 2
+        S[k, m] = A[k, m]
+    for w in 0:2  @warp
+      tile m in 2*w +: 2
+        C[k, m] = S[k, 3 - m]
+"""
+STAGED = """program staged
+size n in 0:1000
+input A: int8[n, 4]
+local A_in: int8[n, 4]
+local S: int8[n, 4]
+local Y: int8[n, 4]
+output C: int8[n, 4]
+let t in 0:64 = (n + 15)//16
+  let q in 0:17 = n//max(t, 1)
+    for i in 0:t
+      alloc A_in[q*i +: 2, 0 +: 4] in inputs depth 2
+        tile r in q*i +: 2, k in 0 +: 4  @by(load)
+          A_in[r, k] = A[r, k]
+        alloc S[q*i +: 2, 0 +: 4] in accumulators depth 2
+          tile r in q*i +: 2, k in 0 +: 4
+            S[r, k] = A_in[r, k]
+          alloc Y[q*i +: 2, 0 +: 4] in accumulators inplace S
+            tile r in q*i +: 2, k in 0 +: 4
+              Y[r, k] = min(S[r, k], 9)
+            tile r in q*i +: 2, k in 0 +: 4  @by(store)
+              C[r, k] = Y[r, k]
+"""
+TWO = """program two
+size n in 0:4097
+size m in 0:4097
+input X: float32[n, m]
+local S: float32[m]
+output Y: float32[n, m]
+for k in 0:2
+  for j in 0:m  @thread
+    S[j] = 0.0
+    for i in 0:n
+      S[j] += X[i, j]
+  for i in 0:n  @thread
+    for j in 0:m
+      Y[i, j] = X[i, j] * S[m - 1 - j]
+"""
+
+CASES: dict[str, tuple[str, Agents, list[dict[str, int]]]] = {
+    "ring": (RING, GPU, [{"tiles": 1, "turns": 2}, {"tiles": 2, "turns": 1}]),
+    "cluster": (CLUSTER, GPU, [{"n": n} for n in (1, 3, 5)]),
+    "copies": (COPIES, GPU, [{"n": n} for n in (0, 1, 2, 3, 5)]),
+    "epilogue": (EPILOGUE, GPU, [{"n": n} for n in (0, 1, 2, 3, 5)]),
+    "warps": (WARPS, GPU, [{"n": n} for n in (0, 1, 2, 3)]),
+}
+
+
+@cache
+def made(name: str) -> Program:
+    text, agents, _ = CASES[name]
+    return synchronized(parse(text), agents)
+
+
+def lines_of(program: Program, *words: str) -> list[str]:
+    lines = (line.strip() for line in str(program).splitlines())
+    return [line for line in lines if line.startswith(words)]
+
+
+SYNC = ("wait", "arrive", "barrier", "fence", "token")
+
+
+def planted(program: Program) -> Iterator[tuple[str, Program]]:
+    """Programs with one fault each in their synchronization, and what it is."""
+    lines = str(program).splitlines()
+    for at, line in enumerate(lines):
+        if not line.strip().startswith(SYNC) and " depth " not in line:
+            continue
+        changed: dict[str, list[str]] = {}
+        if line.startswith("token"):
+            for word in ("count", "room"):
+                number = int(line.split(f"{word} ")[1].split()[0])
+                for other in (number - 1, number + 1) if word == "count" else (number - 1,):
+                    text = line.replace(f"{word} {number}", f"{word} {other}")
+                    changed[f"{word} {other}"] = [*lines[:at], text, *lines[at + 1 :]]
+        elif " depth " in line:
+            depth = int(line.split(" depth ")[1].split()[0])
+            text = line.replace(f"depth {depth}", f"depth {depth - 1}")
+            changed["depth"] = [*lines[:at], text, *lines[at + 1 :]]
+        else:
+            changed["removed"] = [*lines[:at], *lines[at + 1 :]]
+            changed["doubled"] = [*lines[: at + 1], *lines[at:]]
+            for name in (token.name for token in program.tokens):
+                if f" {name}" in line:
+                    for other in program.tokens:
+                        if other.name != name:
+                            text = line.replace(f" {name}", f" {other.name}")
+                            changed["renamed"] = [*lines[:at], text, *lines[at + 1 :]]
+        for what, text in changed.items():
+            try:
+                yield f"{line.strip()}: {what}", parse("\n".join(text))
+            except oc.ParseError:
+                continue
+    yield from moved(program)
+
+
+def moved(program: Program) -> Iterator[tuple[str, Program]]:
+    """Programs in which a statement of synchronization stands before the one before it."""
+    for number in range(sum(1 for _ in walk(program))):
+        count = -1
+
+        def swapped(body: tuple[Stmt, ...], number: int = number) -> tuple[Stmt, ...]:
+            nonlocal count
+            found: list[Stmt] = []
+            for at, stmt in enumerate(body):
+                count += 1
+                here = count
+                inside = with_blocks(stmt, swapped)
+                other = body[at - 1] if at else None
+                moves = here == number and other is not None and other != stmt
+                if moves and (isinstance(stmt, Sync) or isinstance(other, Sync)):
+                    found.insert(len(found) - 1, inside)
+                else:
+                    found.append(inside)
+            return tuple(found)
+
+        body = swapped(program.body)
+        if body != program.body:
+            yield f"statement {number} before the one before it", replace(program, body=body)
+
+
+def assert_refused_or_harmless(
+    program: Program, agents: Agents, sizes: Sequence[Mapping[str, int]], seeds: Sequence[int]
+) -> tuple[int, int]:
+    """How many planted faults `check` refuses, and how many do no harm."""
+    refused = harmless = 0
+    for what, broken in planted(program):
+        try:
+            check(broken, agents)
+        except oc.PartitionError:
+            refused += 1
+            continue
+        for at in sizes:
+            assert fault_of(broken, agents, at, seeds) is None, f"{what}\n{broken}"
+        harmless += 1
+    return refused, harmless
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_pass_puts_in_is_enough_however_agents_run(name: str) -> None:
+    _, agents, sizes = CASES[name]
+    program = made(name)
+    assert parse(str(program)) == program
+    check(program, agents)
+    for at in sizes:
+        assert fault_of(program, agents, at, range(3)) is None
+
+
+@pytest.mark.parametrize("name", ["copies", "epilogue", "warps", *map(slow, ("ring", "cluster"))])
+def test_a_planted_fault_is_refused_or_does_no_harm(name: str) -> None:
+    _, agents, sizes = CASES[name]
+    refused, harmless = assert_refused_or_harmless(made(name), agents, sizes, range(6))
+    assert refused > harmless, (refused, harmless)
+
+
+def test_a_ring_is_waited_for_from_its_second_turn_on_and_has_room_for_its_depth() -> None:
+    program = made("ring")
+    assert lines_of(program, "wait", "arrive", "token") == [
+        "token warpgroup_to_load: warpgroup -> load count 2 room 4",
+        "token load_to_warpgroup: load -> warpgroup count 1 room 4",
+        "wait warpgroup_to_load where t + r - 1 >= 0",
+        "arrive load_to_warpgroup",
+        "wait load_to_warpgroup",
+        "arrive warpgroup_to_load",
+    ]
+    few = parse(str(program).replace("count 1 room 4", "count 1 room 3"))
+    with pytest.raises(oc.PartitionError, match="more than 3 may be under way at once"):
+        check(few, GPU)
+    assert [slot_and_phase(k, 4) for k in (0, 3, 4, 8)] == [(0, 0), (3, 0), (0, 1), (0, 0)]
+
+
+def test_a_copy_to_a_cluster_waits_for_the_readers_of_all_its_blocks() -> None:
+    tokens = lines_of(made("cluster"), "token")
+    assert tokens[0] == "token warpgroup_to_load: warpgroup -> load count 4 room 2"
+    assert tokens[1] == "token load_to_warpgroup: load -> warpgroup count 1 room 2"
+    alone = parse(str(made("cluster")).replace("count 4", "count 2"))
+    with pytest.raises(oc.PartitionError, match="4 arrivals of warpgroup make each one"):
+        check(alone, GPU)
+    assert fault_of(alone, GPU, {"n": 5}, range(6)) is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "because"),
+    [
+        ("Ws[k, j] = W[k, j]", "Ws[k, j] = W[k + c, j]", "reads W elsewhere"),
+        ("alloc Ws[k +: 1,", "alloc Ws[k + c - c +: 1,", ""),
+        ("j in 0 +: 2  @by(load)", "j in c +: 1  @by(load)", "elsewhere than for another c"),
+        ("for k in 0:n", "for k in 0:n - c", "not for each c"),
+        ("@multicast(c)", "@multicast(k)", "no loop k around is bound to a unit"),
+    ],
+)
+def test_a_copy_to_a_cluster_is_the_same_copy_for_all_its_blocks(
+    old: str, new: str, because: str
+) -> None:
+    program = parse(CLUSTER.replace(old, new).replace("size n in 0:", "size n in 2:"))
+    if not because:
+        synchronized(program, GPU)
+        return
+    with pytest.raises(oc.PartitionError, match=because):
+        synchronized(program, GPU)
+
+
+def test_groups_are_waited_for_as_far_as_short_loops_have_issued_them() -> None:
+    assert lines_of(made("copies"), "wait") == [
+        "wait group 0 where k - n + 1 == 0",
+        "wait group 1 where n - k - 2 >= 0",
+    ]
+
+
+def test_one_lane_stores_what_all_have_written_behind_a_fence() -> None:
+    assert lines_of(made("epilogue"), "wait", "barrier", "fence") == [
+        "wait group 1 where j - 2 >= 0  @by(store)",
+        "barrier warpgroup",
+        "fence async_shared",
+        "barrier warpgroup",
+    ]
+
+
+def test_agents_of_one_unit_meet_where_one_reads_what_another_wrote() -> None:
+    assert lines_of(made("warps"), "barrier") == ["barrier warp"] * 2
+
+
+def test_tiles_of_a_derived_height_take_turns_in_windows() -> None:
+    program = synchronized(parse(STAGED), QUEUES)
+    check(program, QUEUES)
+    assert len(program.tokens) == 4
+    for n in (0, 1, 15, 32, 47):
+        assert fault_of(program, QUEUES, {"n": n}, range(3)) is None
+
+
+def test_threads_meet_before_they_read_what_others_wrote() -> None:
+    program = with_barriers(parse(TWO), "thread", frozenset())
+    assert lines_of(program, "barrier") == ["barrier thread"] * 2
+    check_barriers(program, "thread", frozenset())
+    sizes = [{"n": n, "m": m} for n, m in product((0, 1, 3), (0, 1, 4))]
+    refused = 0
+    for at in sizes:
+        assert fault_of(program, THREADS, at, range(4)) is None
+    for what, broken in planted(program):
+        try:
+            check_barriers(broken, "thread", frozenset())
+        except oc.PartitionError:
+            refused += 1
+            continue
+        for at in sizes:
+            assert fault_of(broken, THREADS, at, range(4)) is None, what
+    assert refused >= 6
+
+
+def test_iterations_that_need_each_other_are_no_agents() -> None:
+    program = parse(WARPS.replace("S[k, m] = A[k, m]", "S[k, 0] = A[k, m]"))
+    with pytest.raises(oc.PartitionError, match="both are in one run of a loop @warp"):
+        synchronized(program, GPU)
+
+
+class Drawn:
+    """Random programs of three units over two arrays, and of producers and consumers around windows."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng, self.names = Random(seed), 0
+        self.lines: list[str] = []
+
+    def name(self) -> str:
+        self.names += 1
+        return f"v{self.names}"
+
+    def queues(self) -> str:
+        """Tiles of load, compute and store on arrays of two parts, in loops and under conditions."""
+        self.block("", [], 3)
+        head = "program drawn\nsize n in 0:7\nsize m in 0:7\nlocal a: int8[2]\nlocal b: int8[2]"
+        return "\n".join([head, *self.lines])
+
+    def block(self, indent: str, loops: list[str], depth: int) -> None:
+        for _ in range(self.rng.randint(1, 3)):
+            draw = self.rng.random()
+            if depth and draw < 0.45 and len(self.lines) < 14:
+                name = self.name()
+                ends = ["n", "m", "2", "(n + 1)//2"]
+                ends += [f"min(2, m - {loops[-1]})", f"n - {loops[-1]}"] if loops else []
+                self.lines.append(f"{indent}for {name} in 0:{self.rng.choice(ends)}")
+                self.block(indent + "  ", [*loops, name], depth - 1)
+            elif loops and draw < 0.55:
+                self.lines.append(f"{indent}if {loops[-1]} >= 1")
+                self.tile(indent + "  ", loops)
+            else:
+                self.tile(indent, loops)
+
+    def tile(self, indent: str, loops: list[str]) -> None:
+        unit = self.rng.choice(["load", "compute", "store"])
+        own = {"load": "a", "store": "b", "compute": self.rng.choice("ab")}[unit]
+        read = {"load": "a", "store": "b", "compute": self.rng.choice("ab")}[unit]
+        at = [self.rng.choice(["0", "1", *(f"{one} % 2" for one in loops)]) for _ in range(2)]
+        self.lines.append(f"{indent}tile at in 0 +: 1  @by({unit})")
+        value = f"{read}[{at[1]}]" if self.rng.random() < 0.6 else "1"
+        self.lines.append(f"{indent}  {own}[{at[0]}] = {value}")
+
+    def staged(self) -> str:
+        """Windows that a load unit fills and two warpgroups read, in loops, and slices that an engine stores."""
+        depth, slices = self.rng.choice([1, 2, 3]), self.rng.choice([1, 2])
+        several, twice = self.rng.random() < 0.4, self.rng.random() < 0.4
+        outer = ["for t in 0:2"] if several else []
+        pad = "  " * len(outer)
+        body = [
+            "for k in 0:n",
+            f"  alloc S[k +: 1, 0 +: 4] in shared depth {depth}",
+            f"    tile i in 0 +: {2 if twice else 4}  @by(load)  @async",
+            "      S[k, i] = A[k, i]",
+            *(
+                ["    tile i in 2 +: 2  @by(load)  @async", "      S[k, i] = B[k, i]"]
+                if twice
+                else []
+            ),
+            "    for g in 0:2  @warpgroup",
+            f"      alloc Z[k +: 1, 2*g +: 2] in shared depth {slices}",
+            "        tile i in 2*g +: 2",
+            "          Z[k, i] = S[k, 3 - i]",
+            "        tile i in 2*g +: 2  @by(store)  @async",
+            "          C[k, i] = Z[k, i]",
+        ]
+        head = [
+            "program drawn",
+            "size n in 0:9",
+            "input A: float32[n, 4]",
+            "input B: float32[n, 4]",
+        ]
+        head += ["local S: float32[n, 4]", "local Z: float32[n, 4]", "output C: float32[n, 4]"]
+        return "\n".join([*head, *outer, *(pad + line for line in body)])
+
+
+def hold(text: str, agents: Agents, sizes: Sequence[Mapping[str, int]], plant: int) -> bool:
+    """Whether a program is synchronized; what is, is right at all sizes, and so are some planted faults of it."""
+    try:
+        program = synchronized(parse(text), agents)
+    except oc.PartitionError:
+        return False
+    check(program, agents)
+    assert parse(str(program)) == program
+    for at in sizes:
+        assert fault_of(program, agents, at, range(3)) is None, f"{at}\n{program}"
+    for number, (what, broken) in enumerate(planted(program)):
+        if number % plant == 0:
+            try:
+                check(broken, agents)
+            except oc.PartitionError:
+                continue
+            for at in sizes:
+                assert fault_of(broken, agents, at, range(3)) is None, f"{what}\n{broken}"
+    return True
+
+
+@pytest.mark.parametrize("seeds", [range(3), slow(range(3, 40))], ids=["few", "many"])
+def test_tokens_of_random_programs_are_right_and_planted_faults_are_refused(seeds: range) -> None:
+    sizes = [{"n": n, "m": m} for n, m in product((0, 1, 2, 3, 5), (0, 1, 2))]
+    made = [hold(Drawn(seed).queues(), QUEUES, sizes, 5) for seed in seeds]
+    assert sum(made) >= len(made) * 3 // 4
+
+
+@pytest.mark.parametrize("seeds", [range(1, 2), slow(range(2, 12))], ids=["few", "many"])
+def test_windows_of_random_programs_are_right_and_planted_faults_are_refused(seeds: range) -> None:
+    sizes = [{"n": n} for n in (0, 1, 3, 5)]
+    made = [hold(Drawn(seed).staged(), GPU, sizes, 11) for seed in seeds]
+    assert sum(made) >= len(made) * 3 // 4
