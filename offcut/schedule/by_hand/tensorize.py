@@ -203,7 +203,7 @@ def _match(
         tuple(TileAxis(r.name, r.lo, ix.sub(r.hi, r.lo)) for r in axes if r is not None),
         (*starts, *update) if starts and not running else update,
     )
-    undecided = {Question.EXTENTS, Question.MEMORY, Question.UNIT, Question.BOUNDS}
+    undecided = {Question.EXTENTS, Question.UNIT, Question.BOUNDS}
     found = cover(tile, target.nests.program((tile,)), intrinsic, undecided=undecided)
     if isinstance(found, Refusal):
         if found.question is Question.START:
