@@ -25,10 +25,10 @@ from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate, requested
 from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
+from offcut.core.analysis import analysis
 from offcut.core.integers import whole
 from offcut.core.memo import forget
 from offcut.core.program import Program, Store, Tile
-from offcut.core.program import walk as statements
 from offcut.core.text.printer import shown
 from offcut.core.text.read_back import read_back
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
@@ -198,7 +198,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     try:
         return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
     except PartitionError as refused:
-        adds = any(isinstance(s, Store) and s.reduce == "sum" for s in statements(source.body))
+        adds = any(s.reduce == "sum" for s in analysis(source).of(Store))
         if _are_equal(emitted, source, reassociate):
             help = (*refused.help, "prove_equal(emitted, source) is proved: plain loops come first")
         elif adds and not reassociate and _are_equal(source, emitted, reassociate=True):
@@ -221,7 +221,7 @@ def _are_equal(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 def _copies(asked: int | None, program: Program, machine: Device) -> int:
     if asked is None:
-        stores = sum(isinstance(stmt, Store) for stmt in statements(program.body))
+        stores = len(analysis(program).of(Store))
         return copies_worth(machine, stores)
     count = whole(asked)
     if count is None or count < 1:
@@ -435,7 +435,7 @@ def _check_covers(program: Program, target: Target, options: Options, op: str) -
     if target.any_cover:
         return
     known = [kernel.name for kernel in target.microkernels(options)]
-    for tile in (stmt for stmt in statements(program.body) if isinstance(stmt, Tile)):
+    for tile in analysis(program).of(Tile):
         name = tile.microkernel
         if name is not None and name not in known and declared(name) is None:
             raise PartitionError(

@@ -15,6 +15,7 @@ from functools import partial
 
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
+from offcut.core.analysis import analysis
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
     Compare,
@@ -42,7 +43,6 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    walk,
 )
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
@@ -76,13 +76,13 @@ def kept_inside(program: Program) -> Program:
     """
     space = Space(program.sizes, program.assumptions)
     undecided: frozenset[str] = frozenset()
-    if any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body)):
+    if analysis(program).has(Tile, Choose, Let):
         undecided = _check_tiles(space, program)
     with in_pass():
         asked = _questions(space, program, undecided)
     if not asked:
         return program
-    for stmt in walk(program.body):
+    for stmt in analysis(program).statements:
         if isinstance(stmt, Tile) and stmt.where in asked:
             raise PartitionError(
                 "compile",

@@ -452,17 +452,6 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             assert_never(stmt)
 
 
-def starts_of(program: Program) -> dict[str, set[Expr]]:
-    """The values that are assigned to each buffer which the program alone fills."""
-    found: dict[str, set[Expr]] = {}
-    for stmt in walk(program.body):
-        if not isinstance(stmt, Store) or stmt.reduce is not None:
-            continue
-        if program.buffer(stmt.buffer).kind is not Kind.INOUT:
-            found.setdefault(stmt.buffer, set()).add(stmt.value)
-    return found
-
-
 def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with `change` applied to each expression of its own, not to those of statements inside.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offcut.core import index as ix
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.core.program import (
@@ -21,7 +22,6 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    walk,
 )
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
@@ -180,7 +180,7 @@ def _all_lanes(stmt: Stmt) -> Stmt:
 
 
 def _stores(program: Program) -> int:
-    return sum(isinstance(stmt, Store) for stmt in walk(program.body))
+    return len(analysis(program).of(Store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ class Partition:
     def size(self) -> Size:
         """How large the emitted program and its object code are; the code is made to be measured."""
         made, given = _stores(self.loops), _stores(self.source)
-        lines = sum(1 for _ in walk(self.loops.body))
+        lines = len(analysis(self.loops).statements)
         code = None if self.measure is None else self.measure(self)
         return Size(made, lines, made / max(1, given), code)
 

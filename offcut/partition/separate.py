@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from offcut.core import index as ix
+from offcut.core.analysis import analysis
 from offcut.core.conditions import negated
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
@@ -61,7 +62,6 @@ from offcut.core.program import (
     Tile,
     canonical,
     expressions,
-    starts_of,
     substituted,
 )
 from offcut.core.program import walk as statements
@@ -147,7 +147,7 @@ class _Separation:
         self.sizes = {size.name for size in space.sizes}
         self.notes: dict[Note | _Kept, None] = {}
         self.names = Names(taken(program))
-        self.starts = starts_of(program)
+        self.starts = analysis(program).starts
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
         """`body`, in which at most `limit` stores may come out."""

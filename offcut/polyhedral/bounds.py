@@ -9,6 +9,7 @@ from itertools import chain
 
 from offcut.core import index as ix
 from offcut.core.accesses import owned, read, touched
+from offcut.core.analysis import analysis
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.expr import (
     Cast,
@@ -39,7 +40,6 @@ from offcut.core.program import (
     blocks,
     expressions,
     substituted,
-    walk,
     with_blocks,
     with_expressions,
 )
@@ -175,8 +175,8 @@ def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple
 
     among   the arrays that are asked about; None: all that have windows
     """
-    windows = [stmt for stmt in walk(program.body) if isinstance(stmt, Alloc)]
-    boxed = {window.buffer for window in windows}
+    windows = analysis(program).of(Alloc)
+    boxed = analysis(program).windows
     asked = boxed if among is None else boxed & among
     lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
     alone = owned(program.body) & asked & lasting
@@ -193,7 +193,7 @@ def outside_window(program: Program, name: str) -> Outside | None:
 
     None where sets show none, or a window is not of a length that sizes alone say.
     """
-    windows = [s for s in walk(program.body) if isinstance(s, Alloc) and s.buffer == name]
+    windows = [s for s in analysis(program).of(Alloc) if s.buffer == name]
     shapes = {tuple(count for _, count in window.axes) for window in windows}
     sizes = {size.name for size in program.sizes}
     if len(shapes) != 1 or any(variables(n) - sizes or read((n,)) for n in min(shapes)):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+from offcut.core.analysis import analysis
 from offcut.core.expr import real
 from offcut.core.program import Choose, Option, Program, Stmt, with_blocks
 from offcut.core.program import walk as statements
@@ -26,7 +27,7 @@ _MOST = 16  # combinations that are compared
 
 def leaves_choice(program: Program) -> bool:
     """Whether some of it is one of several options."""
-    return any(isinstance(stmt, Choose) for stmt in statements(program.body))
+    return analysis(program).has(Choose)
 
 
 def without_costs(program: Program) -> Program:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Choose, Option, Program, walk
+from offcut.core.program import Choose, Option, Program
 from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError, blamed_on_another
@@ -29,7 +30,7 @@ def priced(
 
     Raises DescribeError for what is no cost, PartitionError for one that is not told by the sizes.
     """
-    choices = (stmt for stmt in walk(loops.body) if isinstance(stmt, Choose))
+    choices = iter(analysis(loops).of(Choose))
 
     def part(one: Nest | Together) -> Nest | Together:
         if isinstance(one, Together):

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offcut.core.analysis import analysis
 from offcut.core.memo import forget, memoize_method
-from offcut.core.program import For, Form, Program, walk
+from offcut.core.program import For, Form, Program
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
@@ -34,9 +35,7 @@ class LoopCuts:
     machine: Machine
 
     def __post_init__(self) -> None:
-        self.loops = tuple(
-            dict.fromkeys(s.iter for s in walk(self.program.body) if isinstance(s, For))
-        )
+        self.loops = tuple(dict.fromkeys(s.iter for s in analysis(self.program).of(For)))
         self.ordered = frozenset(
             one.loop
             for found in carried_by(self.program).values()

@@ -31,7 +31,7 @@ class Mine(Target):
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return b"mine"
 
-    def load_machine(self, lowered: Any, signature: Any, options: Any) -> Any:
+    def load(self, lowered: Any, signature: Any, options: Any) -> Any:
         return lambda constants: lambda kernel, *inputs: inputs[0]
 
 
@@ -133,7 +133,7 @@ def test_a_target_that_gives_what_is_asked_for_is_used() -> None:
 def test_a_method_may_be_static() -> None:
     class Static(Mine):
         @staticmethod
-        def load_machine(lowered: bytes, signature: Any, options: Any) -> Any:
+        def load(lowered: bytes, signature: Any, options: Any) -> Any:
             return lambda constants: lambda kernel, *inputs: inputs[0]
 
     x = np.ones((2, 4), "float32")

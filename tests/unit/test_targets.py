@@ -211,7 +211,7 @@ class Adding(oc.Target):
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
         return str(self.term * self.factor).encode()
 
-    def load_machine(self, lowered: bytes, signature: Any, options: Any) -> Any:
+    def load(self, lowered: bytes, signature: Any, options: Any) -> Any:
         def bound(constants: Any) -> Any:
             return python_callable(signature, lambda inputs, sizes: [inputs[0] + float(lowered)])
 

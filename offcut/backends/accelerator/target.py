@@ -32,9 +32,9 @@ from offcut.backends.raising import raised
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program, Tile
-from offcut.core.program import walk as statements
 from offcut.core.text.parser import parse
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
@@ -147,7 +147,7 @@ class Accelerator(Target):
         self, planned: Planned, signature: Signature, options: Options
     ) -> frozenset[str] | None:
         """The microkernels that tiles name: each leaf was checked to be what it computes."""
-        tiles = (stmt for stmt in statements(planned.program.body) if isinstance(stmt, Tile))
+        tiles = analysis(planned.program).of(Tile)
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:

@@ -21,6 +21,7 @@ from typing import TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
+from offcut.core.analysis import analysis
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
     Expr,
@@ -117,7 +118,7 @@ def _own(program: Program, arrays: dict[str, Array]) -> dict[str, Array]:
 
 def _check_choice(program: Program, choose: Chooser | None) -> None:
     if isinstance(choose, str):
-        chooses = [stmt for stmt in walk(program.body) if isinstance(stmt, Choose)]
+        chooses = analysis(program).of(Choose)
         labels = dict.fromkeys(option.label for stmt in chooses for option in stmt.options)
         if choose not in labels:
             raise _no_such_option(choose, tuple(labels))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
+from offcut.core.analysis import analysis
 from offcut.core.expr import Binary, Const, Expr, Load, Var, substitute, variables, walk
 from offcut.core.polynomial import Polynomial, constant, variable
 from offcut.core.program import (
@@ -26,7 +27,6 @@ from offcut.core.program import (
     Tile,
     expressions,
 )
-from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 
 
@@ -195,7 +195,7 @@ class Conflicts:
 
     def __init__(self, program: Program, own: frozenset[str]) -> None:
         """`own`: the buffers that no two agents share."""
-        written = frozenset(s.buffer for s in statements(program.body) if isinstance(s, Store))
+        written = analysis(program).written
         self.footprints = Footprints(program, written - own)
         self.found: dict[Stmt, frozenset[Access]] = {}
 

@@ -29,7 +29,7 @@ from offcut.polyhedral import Facts
 _SMALL = 127  # numbers up to this one are exact in every type
 
 Starts = Mapping[str, set[Expr]]
-"""The values that are assigned to each buffer; see `starts_of`."""
+"""The values that are assigned to each buffer; see `Analysis.starts`."""
 
 
 def same_store(source: Store, emitted: Store, at: Facts) -> bool:

@@ -25,6 +25,7 @@ from typing import assert_never
 
 from offcut.core import index as ix
 from offcut.core.accesses import touched
+from offcut.core.analysis import analysis
 from offcut.core.conditions import conjuncts, negated
 from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
 from offcut.core.memo import lazy_property, memo
@@ -41,7 +42,6 @@ from offcut.core.program import (
     Sync,
     Tile,
     blocks,
-    starts_of,
     substituted,
     with_blocks,
 )
@@ -80,8 +80,8 @@ class _SideBySide:
         self.nest = -1
         self.masked = False  # whether instances run that are masked to nothing
         self.top = source.body
-        self.starts = starts_of(source)
-        self.iterators = {s.iter for s in statements(source.body) if isinstance(s, For)}
+        self.starts = analysis(source).starts
+        self.iterators = analysis(source).iterators
 
     @lazy_property
     def carried(self) -> set[tuple[int, str, str]]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core.accesses import indices, read, stored, touched
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import For, Program, Stmt, expressions, substituted, with_blocks
 from offcut.core.program import walk as statements
@@ -51,7 +52,7 @@ def joined_parts(program: Program) -> Program:
           for i in 4*i_block:min(4*i_block + 4, n)
             Y[i] = S[i] + 1.0
     """
-    over = {stmt.iter for stmt in statements(program.body) if isinstance(stmt, For)}
+    over = analysis(program).iterators
 
     def as_one(first: For, second: For) -> For | None:
         if not variables(first.lo) & over or not _may_join(first, second):

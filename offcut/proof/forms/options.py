@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, reads_memory, variables
 from offcut.core.program import (
     Alloc,
@@ -19,7 +20,6 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    walk,
 )
 
 
@@ -33,9 +33,7 @@ def combinations(body: tuple[Stmt, ...]) -> int:
 def changing(program: Program) -> Expr | None:
     """A cost by which one iteration may take another option than the one before; None where sizes alone decide."""
     sizes = {size.name for size in program.sizes}
-    costs = (
-        option.cost for s in walk(program.body) if isinstance(s, Choose) for option in s.options
-    )
+    costs = (option.cost for s in analysis(program).of(Choose) for option in s.options)
     return next((c for c in costs if variables(c) - sizes or reads_memory(c)), None)
 
 
@@ -54,7 +52,7 @@ def paired(source: Program, emitted: Program) -> list[tuple[Program, Program]] |
 
 def _asked(program: Program) -> list[list[tuple[str, Expr]]]:
     """Labels and costs of each choice."""
-    choices = (stmt for stmt in walk(program.body) if isinstance(stmt, Choose))
+    choices = iter(analysis(program).of(Choose))
     return [[(option.label, option.cost) for option in one.options] for one in choices]
 
 

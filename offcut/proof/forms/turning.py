@@ -21,6 +21,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offcut.core.accesses import stored, touched
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Load, Var, rewrite
 from offcut.core.program import Alloc, Kind, Program, Stmt, Store, mapped, with_blocks
 from offcut.core.program import walk as statements
@@ -37,7 +38,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
     kept      arrays that stay, copied or not
     """
     staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in kept]
-    held = {stmt.buffer for stmt in statements(program.body) if isinstance(stmt, Alloc)}
+    held = analysis(program).windows
     for result in (*program.results, *(one for one in staying if one.name not in held)):
         storing = [k for k, s in enumerate(program.body) if result.name in stored((s,))]
         if not storing:
@@ -84,7 +85,7 @@ def turned_like(program: Program, source: Program) -> Program:
             continue
         places = [here.index(name) for name in there]
         shape = tuple(mine.shape[place] for place in places)
-        windows = {stmt.buffer for stmt in statements(program.body) if isinstance(stmt, Alloc)}
+        windows = analysis(program).windows
         if shape != theirs.shape or mine.name in windows:
             continue
         buffers = tuple(replace(b, shape=shape) if b == mine else b for b in program.buffers)
@@ -110,7 +111,7 @@ def told_apart(program: Program, source: Program) -> Program:
 
 def _first_index(program: Program, buffer: str) -> list[str]:
     """The names in the index of the first store of `buffer`; none where it is of anything else."""
-    stores = (s for s in statements(program.body) if isinstance(s, Store) and s.buffer == buffer)
+    stores = (s for s in analysis(program).of(Store) if s.buffer == buffer)
     index = next((store.index for store in stores), ())
     names = [part.name for part in index if isinstance(part, Var)]
     return names if len(set(names)) == len(index) else []

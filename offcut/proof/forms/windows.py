@@ -16,6 +16,7 @@ from itertools import combinations, product
 
 from offcut.core import index as ix
 from offcut.core.accesses import accessed, elements, indices
+from offcut.core.analysis import analysis
 from offcut.core.expr import Var
 from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, walk, with_blocks
 from offcut.core.walking import bound, bound_in, rewritten
@@ -28,7 +29,7 @@ def without_windows(program: Program) -> Program:
 
     program   all that it accesses lies inside of its buffers
     """
-    accesses = Counter(name for stmt in walk(program.body) for name, _ in elements(stmt))
+    accesses = Counter(name for stmt in analysis(program).statements for name, _ in elements(stmt))
     body = _without(program, program.body, frozenset(), accesses)
     boxes = frozenset(stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc))
     apart = frozenset(name for name in boxes if _is_apart(program, name))

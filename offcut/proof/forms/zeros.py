@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import copysign
 
+from offcut.core.analysis import analysis
 from offcut.core.conditions import all_of, conjuncts
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
@@ -39,8 +40,6 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    starts_of,
-    walk,
     with_blocks,
 )
 from offcut.polyhedral import answered
@@ -84,7 +83,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}
-    starts, other = starts_of(program), _otherwise_reduced(program)
+    starts, other = analysis(program).starts, _otherwise_reduced(program)
     found: dict[Store, Expr | None] = {}
     for stmt, shown in zip(before, after, strict=True):
         held = _held(program, shown.value)
@@ -98,7 +97,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
 def _padded(program: Program) -> set[str]:
     """Local arrays of which some store writes zero where a condition on indices fails, and copies of these."""
     own = {buffer.name for buffer in program.buffers if buffer.kind is Kind.LOCAL}
-    stores = [stmt for stmt in walk(program.body) if isinstance(stmt, Store)]
+    stores = analysis(program).of(Store)
     copies = [stmt for stmt in stores if stmt.buffer in own and stmt.reduce is None]
     found: set[str] = set()
     while more := {one.buffer for one in copies if _pads(one.value, found)} - found:
@@ -127,12 +126,12 @@ def _may_be_padded(value: Expr, padded: set[str]) -> bool:
 
 def _otherwise_reduced(program: Program) -> set[str]:
     """Arrays of which elements are greatest or least ones, which may be -0."""
-    stores = (stmt for stmt in walk(program.body) if isinstance(stmt, Store))
+    stores = analysis(program).of(Store)
     return {stmt.buffer for stmt in stores if stmt.reduce not in (None, "sum")}
 
 
 def _sums(program: Program) -> Iterator[Store]:
-    for stmt in walk(program.body):
+    for stmt in analysis(program).statements:
         if isinstance(stmt, Store) and stmt.reduce == "sum":
             yield stmt
 

@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from offcut.core.analysis import analysis
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
     Cast,
@@ -298,7 +299,7 @@ def _repeats(
 def _summing(program: Program) -> float:
     """Rounding of the coarsest type that terms are added in; of what is stored where nothing is."""
     types = {b.name: b.dtype for b in program.buffers}
-    stores = [stmt for stmt in statements(program.body) if isinstance(stmt, Store)]
+    stores = analysis(program).of(Store)
     sums = [stmt for stmt in stores if stmt.reduce is not None] or stores
     return max((HALF_ULP.get(types[stmt.buffer], 0.0) for stmt in sums), default=0.0)
 

@@ -9,6 +9,7 @@ from offcut.backends.cpu.lowering.judging import Judging
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.row_reductions import marked
+from offcut.core.analysis import analysis
 from offcut.core.program import Program, Store, Tile, walk
 from offcut.errors import PartitionError
 from offcut.partition import Refusal
@@ -34,7 +35,7 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     It is found on the way that the lowering takes, so it is what a kernel does. Positions are
     parents first.
     """
-    given = list(walk(program.body))
+    given = analysis(program).statements
     refused, plain, judged = dict[int, str](), dict[int, str](), dict[int, Refusal]()
     if any(isinstance(stmt, Tile) for stmt in given):
         run = marked(program, reassociate)
@@ -82,7 +83,7 @@ def plain_notes(
 
     covered  of those alone that add up elements of these buffers; None: of all
     """
-    for position, stmt in enumerate(walk(program.body)):
+    for position, stmt in enumerate(analysis(program).statements):
         if position in covers.plain and isinstance(stmt, Tile):
             sums = {s.buffer for s in walk(stmt.body) if isinstance(s, Store) and s.reduce}
             if covered is not None and not sums & set(covered):
@@ -93,6 +94,6 @@ def plain_notes(
 
 def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
     """The names of the external microkernels that `program` calls."""
-    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    tiles = analysis(program).of(Tile)
     called = {tile.microkernel for tile in tiles}
     return tuple(kernel.name for kernel in host.external if kernel.name in called)

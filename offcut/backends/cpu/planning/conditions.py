@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from offcut import debug
+from offcut.core.analysis import analysis
 from offcut.core.expr import Compare, Load, Select, dtype_of, variables
 from offcut.core.expr import walk as nodes
-from offcut.core.program import Choose, For, Let, Program, Store, Tile, expressions, walk
+from offcut.core.program import Choose, For, Let, Program, Store, Tile, expressions
 from offcut.costmodel import Machine, copies_worth
 from offcut.partition import separate
 from offcut.schedule import Schedule, Separate, Step
@@ -17,7 +18,7 @@ def separations(program: Program, machine: Machine) -> tuple[Step, ...]:
     """
     if is_cut(program) or reads_bounds(program):
         return ()
-    stores = sum(isinstance(stmt, Store) for stmt in walk(program.body))
+    stores = len(analysis(program).of(Store))
     return (Separate(min(machine.policy.copies, copies_worth(machine, stores))),)
 
 
@@ -35,19 +36,19 @@ def separated(program: Program, schedule: Schedule) -> tuple[Program, tuple[str,
 
 def asks_loops(program: Program) -> bool:
     """Whether what is read depends on conditions on the coordinates of loops."""
-    return _asks(program, {stmt.iter for stmt in walk(program.body) if isinstance(stmt, For)})
+    return _asks(program, analysis(program).iterators)
 
 
 def asks_lanes(program: Program) -> bool:
     """Whether what is read depends on conditions on the coordinates of tiles: they cannot leave these."""
-    tiles = (stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
-    return _asks(program, {axis.iter for tile in tiles for axis in tile.axes})
+    tiles = analysis(program).of(Tile)
+    return _asks(program, frozenset(axis.iter for tile in tiles for axis in tile.axes))
 
 
-def _asks(program: Program, names: set[str]) -> bool:
+def _asks(program: Program, names: frozenset[str]) -> bool:
     return any(
         isinstance(test, Compare) and dtype_of(test.a) == "index" and variables(test) & names
-        for stmt in walk(program.body)
+        for stmt in analysis(program).statements
         for expr in expressions(stmt)
         for choice in nodes(expr)
         if isinstance(choice, Select)
@@ -57,10 +58,10 @@ def _asks(program: Program, names: set[str]) -> bool:
 
 def is_cut(program: Program) -> bool:
     """Whether a program was cut: its conditions were separated then, as far as that was worth it."""
-    return any(isinstance(stmt, Tile | Choose | Let) for stmt in walk(program.body))
+    return analysis(program).has(Tile, Choose, Let)
 
 
 def reads_bounds(program: Program) -> bool:
     """Whether an array says how often some loop runs: no set knows where its conditions change."""
-    bounds = (b for stmt in walk(program.body) if isinstance(stmt, For) for b in (stmt.lo, stmt.hi))
+    bounds = (b for loop in analysis(program).of(For) for b in (loop.lo, loop.hi))
     return any(isinstance(node, Load) for bound in bounds for node in nodes(bound))
