@@ -9,34 +9,15 @@ independent: the interpreter runs such a loop one iteration after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from offcut.core.accesses import elements, owned
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.core.index import Linear, linear, sub
+from offcut.core.index import add, const, linear, sub
+from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, blocks, walk
 
-
-@dataclass(frozen=True, slots=True)
-class _Interval:
-    """``terms + low … terms + high``, inclusive; the terms are what an iteration keeps fixed."""
-
-    terms: tuple[tuple[Expr, int], ...]
-    low: int
-    high: int
-
-    def plus(self, other: _Interval, factor: int) -> _Interval:
-        """This and a multiple of another."""
-        terms = dict(self.terms)
-        for atom, coefficient in other.terms:
-            terms[atom] = terms.get(atom, 0) + factor * coefficient
-        ends = sorted((factor * other.low, factor * other.high))
-        kept = tuple((atom, value) for atom, value in terms.items() if value)
-        return _Interval(kept, self.low + ends[0], self.high + ends[1])
-
-
 # None: an iterator of which no more is known than that it is one
-_Ranges = Mapping[str, _Interval | None]
+_Ranges = Mapping[str, Ends | None]
 
 
 def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
@@ -51,10 +32,10 @@ def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     if any(kinds.get(name) is Kind.PRIVATE for name in written) and _has_tiles(inside):
         return False  # a tile has copies of it
     shared = written - owned(loop.body)
-    found: dict[str, list[tuple[_Interval | None, ...]]] = {name: [] for name in shared}
+    found: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
         if name in found:
-            found[name].append(tuple(_interval(part, ranges, loop.iter) for part in index))
+            found[name].append(tuple(ends(part, ranges) for part in index))
     return all(_apart(accesses, loop.iter) for accesses in found.values())
 
 
@@ -62,17 +43,23 @@ def _has_tiles(inside: list[Stmt]) -> bool:
     return any(isinstance(stmt, Tile) for stmt in inside)
 
 
-def _apart(accesses: list[tuple[_Interval | None, ...]], name: str) -> bool:
+def _apart(accesses: list[tuple[Ends | None, ...]], name: str) -> bool:
     return any(_separates(list(axis), name) for axis in zip(*accesses, strict=True))
 
 
-def _separates(axis: list[_Interval | None], name: str) -> bool:
+def _separates(axis: list[Ends | None], name: str) -> bool:
     """Whether these indices are all in an interval that moves by more than its length."""
-    known = [interval for interval in axis if interval is not None]
-    if len(known) < len(axis) or any(set(i.terms) != set(known[0].terms) for i in known):
+    known = [end for both in axis if both is not None for end in both]
+    if len(known) < 2 * len(axis):
         return False
-    step = abs(dict(known[0].terms).get(Var(name), 0))
-    return max(i.high for i in known) - min(i.low for i in known) < step
+    lengths = [linear(sub(end, known[0])) for end in known]
+    steps = dict(linear(known[0]).terms)
+    if any(one.terms for one in lengths) or any(
+        name in variables(a) for a in steps if a != Var(name)
+    ):
+        return False
+    offsets = [one.const for one in lengths]
+    return max(offsets) - min(offsets) < abs(steps.get(Var(name), 0))
 
 
 def _accesses(
@@ -93,17 +80,17 @@ def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
             counted = {a.iter: _counted(a.start, _at_most(a.extent), ranges) for a in axes}
             return {**ranges, **counted}
         case Let(name, low, high):
-            return {**ranges, name: _Interval((), low, high - 1)}
+            return {**ranges, name: (const(low), const(high - 1))}
         case _:
             return ranges
 
 
-def _counted(start: Expr, count: int | None, ranges: _Ranges) -> _Interval | None:
-    """The interval of an iterator that takes at most `count` values from `start`."""
-    begin = _interval(start, ranges, "")
+def _counted(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
+    """The ends of an iterator that takes at most `count` values from `start`."""
+    begin = ends(start, ranges)
     if begin is None or count is None:
         return None
-    return begin.plus(_Interval((), 0, max(0, count - 1)), 1)
+    return begin[0], add(begin[1], max(0, count - 1))
 
 
 def _length(lo: Expr, hi: Expr) -> int | None:
@@ -125,19 +112,3 @@ def _at_most(extent: Expr) -> int | None:
             return int(value) - 1
         case _:
             return None
-
-
-def _interval(expr: Expr, ranges: _Ranges, name: str) -> _Interval | None:
-    form: Linear = linear(expr)
-    total = _Interval((), form.const, form.const)
-    for atom, factor in form.terms:
-        if isinstance(atom, Var) and atom.name in ranges:
-            known = ranges[atom.name]
-            if known is None:
-                return None
-            total = total.plus(known, factor)
-        elif not isinstance(atom, Var) and variables(atom) & {*ranges, name}:
-            return None
-        else:
-            total = total.plus(_Interval(((atom, 1),), 0, 0), factor)
-    return total

@@ -1,1 +1,1 @@
-"""What may run on different units: what statements touch, which loops carry nothing, where units must meet."""
+"""What may run on different units: what statements touch, which loops carry nothing, what each unit has for itself."""

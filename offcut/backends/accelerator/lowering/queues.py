@@ -165,8 +165,10 @@ class _Order:
     def __post_init__(self) -> None:
         self.leaves = leaves(self.nodes)
         self.names: dict[str, str] = {}
+        self.taken: set[str] = set()
         self.count(self.nodes, {})
-        end = Tile((_ONE,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
+        self.one = TileAxis(self.fresh("at"), ix.const(0), ix.const(1))
+        end = Tile((self.one,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
         body = (*self.block(self.nodes), end)
         buffers = [_buffer(self.names[region], parts) for region, parts in self.parts.items()]
         buffers += [_buffer(_MEMORY, 0), _buffer("end", 0)]
@@ -180,6 +182,7 @@ class _Order:
         for node in nodes:
             match node:
                 case Repeat(name, lo, hi, body):
+                    self.taken.add(name)
                     most = _greatest(hi) if lo == ix.const(0) else _MANY
                     self.count(body, {**loops, name: most})
                 case Guard(_, body):
@@ -189,6 +192,12 @@ class _Order:
                         self.names.setdefault(touch.region, touch.region.replace(".", "_window"))
                         parts = 0 if touch.thread is None else loops[touch.thread]
                         self.parts[touch.region] = max(self.parts.get(touch.region, 0), parts)
+
+    def fresh(self, name: str) -> str:
+        """A name for an iterator that no loop of the nest has."""
+        while name in self.taken:
+            name += "_"
+        return name
 
     def block(self, nodes: Sequence[Node]) -> tuple[Stmt, ...]:
         """Nodes as statements."""
@@ -206,7 +215,7 @@ class _Order:
     def tile(self, leaf: Leaf) -> Tile:
         """A leaf as a tile that reads and writes parts of regions."""
         unit = self.unit(leaf)
-        axes = [_ONE]
+        axes = [self.one]
         stored: list[tuple[str, tuple[Expr, ...]]] = []
         value: Expr = Const(0, "int8")
         for touch in self.touches(leaf):
@@ -215,7 +224,7 @@ class _Order:
             if parts and touch.thread is not None:
                 index = (Var(touch.thread),)
             elif parts:
-                axis = f"all {len(axes)}"
+                axis = self.fresh(f"all{len(axes)}")
                 axes.append(TileAxis(axis, ix.const(0), ix.const(parts)))
                 index = (Var(axis),)
             if touch.writes:
@@ -229,7 +238,6 @@ class _Order:
 
 
 _COMPUTE = Unit.COMPUTE.value
-_ONE = TileAxis("at", ix.const(0), ix.const(1))
 
 
 def _buffer(name: str, parts: int) -> Buffer:

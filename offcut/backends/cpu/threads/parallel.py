@@ -2,7 +2,7 @@
 
 Marked ``@thread`` is every loop whose iterations touch nothing that another one writes, and that
 the threads can reach together: outside of all other loops, inside loops that are marked, and where
-there is work enough between two meetings, inside a loop that all threads run in step. The footprints
+there is work enough between two barriers, inside a loop that all threads run in step. The footprints
 show it in most cases (`Footprints`), otherwise sets of dependences do.
 
 Scratch that lives inside one iteration exists once for each thread. Several threads may share an
