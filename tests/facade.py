@@ -153,6 +153,7 @@ SOURCES = {
     "independence": "polyhedral.units.independence",
     "inside": "backends.inside",
     "interleave": "backends.cpu.lowering.interleave",
+    "intervals": "core.intervals",
     "ir": "backends.llvm.ir",
     "judge": "partition.judge",
     "layout": "backends.cpu.lowering.layout",

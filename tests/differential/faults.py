@@ -898,9 +898,9 @@ FAULTS = (
     ),
     Fault(
         "a difference is least where both are",
-        "scalars",
-        '"-": lambda a, b: (a[0] - b[1], a[1] - b[0]),',
-        '"-": lambda a, b: (a[0] - b[0], a[1] - b[1]),',
+        "intervals",
+        "            return a[0] - b[1], a[1] - b[0]",
+        "            return a[0] - b[0], a[1] - b[1]",
     ),
     Fault(
         "bytes are compared with a sign",

@@ -10,13 +10,16 @@ IEEE Micro 2019.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from offcut.backends.accelerator.isa import Place as Words
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
 from offcut.core.program import Store
+from offcut.core.sizes import MAX_SIZE
 from offcut.describe.functions import absolute, maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, Place, TileShape
@@ -139,6 +142,62 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
             for name, of in _OPERATIONS.items()
         ),
     )
+
+
+def instructions_of(store: Store, spec: Spec) -> Iterator[Microkernel]:
+    """Return what one issue of a unit runs of a statement: its microkernel in two hardware loops, over any number of words.
+
+    What a box leaves of its last words is zero there, and read by nobody, so that any extents are whole words. An operation has its
+    second operand in accumulators, or as a constant; a divisor, and what fills, are constants of the statement.
+    """
+    own = name_of(store, spec)
+    kernel = next(one for one in microkernels(spec) if one.name == own)
+    ends = spec.words[Words.ACCUMULATORS].memory
+    memories = dict.fromkeys(kernel.operands, ends)
+    if own == product_name(spec):
+        memories |= {"A": spec.words[Words.INPUTS].memory, "B": spec.words[Words.WEIGHTS].memory}
+    match store.value:
+        case Binary("//" | "%" as op, _, Const(value)):
+            by = int(value)
+            quotient = (lambda a, _: a // by) if op == "//" else (lambda a, _: a % by)
+            kernel = on_words(own, quotient, spec.rows, spec.columns)
+    yield _issued(kernel, memories)
+    if own in _WITH_TWO and own != "alu_copy":
+        yield _issued(_with_constant(kernel, _OPERATIONS[own]), memories)
+
+
+_CONSTANT = Place(by="immediate")
+
+
+def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
+    """Return a microkernel with operands in the memories of a machine, in the queue of compute."""
+    axes = (*one.axes, *one.reduce_axes)
+    places = {
+        name: replace(place, memories=(memories[name],))
+        for name, place in one.operands.items()
+        if name in memories
+    }
+    return replace(
+        one,
+        bounds=dict.fromkeys(axes, (0, MAX_SIZE)),
+        repeats=frozenset(axes),
+        operands={**one.operands, **places},
+        unit="compute",
+        issue="async",
+        wait="token",
+    )
+
+
+def _with_constant(one: Microkernel, of: Callable[[Any, Any], Any]) -> Microkernel:
+    """Return an operation whose second operand is a constant."""
+    shape = one.tiles[0].extents
+    a, constant = (
+        placeholder(extents, "int32", name=name)
+        for name, extents in (("A", shape), ("constant", ()))
+    )
+    computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
+    operands = {name: one.operands[name] for name in ("A", "C")}
+    return replace(one, computes=computes, operands={**operands, "constant": _CONSTANT})
 
 
 _WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max", "alu_copy")

@@ -112,7 +112,7 @@ class Accelerator(Target):
             made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        check_named(nests)
+        check_named(made.program, nests)
         yield replace(made, program=annotate(made.program, nests))
 
     def arrays(self, program: Program) -> Computation:

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import Operation, Product
+from offcut.backends.accelerator.lowering.covers import Operation
+from offcut.backends.accelerator.lowering.named import cover_of
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import tile_of
-from offcut.backends.accelerator.microkernels import name_of
-from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.program import Alloc, Program, Stmt, Tile, walk, with_blocks
 from offcut.core.text.printer import format_head
+from offcut.describe.intrinsic import declared
 from offcut.errors import TargetError
 
 
@@ -54,7 +55,9 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                cover = tile.cover if tile.cover is not None else _cover_of(work, nest)
+                cover = cover_of(program, nest, work, tile)
+                if tile.cover is not None and declared(tile.cover.microkernel) is not None:
+                    cover = tile.cover
                 tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
             base = _base_in_place(work)
             if base is not None:
@@ -77,11 +80,6 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
                 return new
 
     return replace(program, body=block(program.body))
-
-
-def _cover_of(work: Work, nest: Lowered) -> Cover | None:
-    computes = isinstance(work.does, Product | Operation)
-    return Cover(name_of(work.leaf.store, nest.spec)) if computes else None
 
 
 def _base_in_place(work: Work) -> str | None:
