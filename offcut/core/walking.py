@@ -154,6 +154,10 @@ def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stm
         stmt = with_expressions(stmt, lambda expr: rewrite_expr(expr, read))
         if isinstance(stmt, Store | Alloc) and stmt.buffer == old:
             return replace(stmt, buffer=new)
+        if isinstance(stmt, Tile) and stmt.cover is not None:
+            operands = tuple((n, new if b == old else b) for n, b in stmt.cover.operands)
+            if operands != stmt.cover.operands:
+                return replace(stmt, cover=replace(stmt.cover, operands=operands))
         return stmt
 
     return rewritten(body, rule)

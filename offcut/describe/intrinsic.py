@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.describe.microkernel import Microkernel, TileShape
+from offcut.core.expr import Expr, Var, loads
+from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, trim_traceback
 
@@ -63,7 +64,8 @@ def declared(name: str) -> Microkernel | None:
 
 def declare(kernel: Microkernel) -> Microkernel:
     """`kernel`, which programs may name from now on, whatever a target makes of it."""
-    _declared[kernel.name] = kernel
+    names = (kernel.name, kernel.reset, kernel.update)
+    _declared.update({name: kernel for name in names if name is not None})
     return kernel
 
 
@@ -130,12 +132,28 @@ def decl_tensor_intrin(
         name=names[0],
         computes=computation,
         tiles=(tile,),
+        operands={
+            tensor.name: _in_rows(tensor, computation)
+            for tensor in (*definition.reads, computation)
+        },
         accumulate="both" if update else "fresh",
         reset=reset,
         update=update,
     )
-    _declared.update(dict.fromkeys(names, made))
-    return made
+    return declare(made)
+
+
+def _in_rows(operand: Tensor, computation: Tensor) -> Place:
+    """An operand as its pointer says: elements of its last axis next to each other."""
+    definition = computation.definition
+    assert definition is not None
+    index: tuple[Expr, ...] = tuple(Var(axis.name) for axis in definition.axes)
+    if operand is not computation:
+        index = next(
+            load.index for load, _ in loads(definition.body) if load.buffer == operand.name
+        )
+    last = index[-1] if index else None
+    return Place(beside=last.name if isinstance(last, Var) else "")
 
 
 def _instructions(made: Any, computation: Tensor) -> Sequence[Instruction]:

@@ -30,6 +30,7 @@ from offcut.partition.judge import (
     is_multiple,
     is_run,
     matches,
+    with_covers,
 )
 from offcut.partition.legality import (
     LESS_TO_COMPARE,
@@ -152,6 +153,7 @@ __all__ = [
     "window",
     "windowed",
     "with_copy",
+    "with_covers",
     "with_scratch",
     "with_shared",
     "without_covers",

@@ -31,7 +31,7 @@ from math import copysign, inf
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.dtypes import ANY_ORDER, FLOATS, neutral
+from offcut.core.dtypes import ANY_ORDER, FLOATS, identity, neutral
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -76,8 +76,10 @@ from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.tile_limits import begun, limits, unlimited
 from offcut.core.walking import around as paths
+from offcut.core.walking import rewrite
 from offcut.describe.computation import Stage
 from offcut.describe.microkernel import CORE, LOOP_UNITS, Microkernel, Place
+from offcut.errors import PartitionError
 from offcut.polyhedral import NEXT, coefficient, row_spacing
 
 MAIN = "main memory"
@@ -243,8 +245,12 @@ class Surroundings:
     def of(cls, tile: Tile, program: Program) -> Surroundings:
         """Those of a tile of a program, as its text shows them."""
         path = next((way for one, way in paths(program) if one is tile), ())
+        return cls.in_path(tuple(stmt for stmt, _ in path), program)
+
+    @classmethod
+    def in_path(cls, outer: tuple[Stmt, ...], program: Program) -> Surroundings:
+        """Those of a tile inside these statements."""
         ranges: dict[str, tuple[float, float]] = {s.name: (s.min, s.last) for s in program.sizes}
-        outer = tuple(stmt for stmt, _ in path)
         for stmt in outer:
             match stmt:
                 case For(name, lo, hi):
@@ -376,6 +382,46 @@ def match_cover(
     return None if isinstance(found, Refusal) else found.cover
 
 
+def with_covers(
+    program: Program,
+    named: Callable[[str], Microkernel | None],
+    undecided: Collection[Question] = (),
+) -> Program:
+    """Return `program` whose tiles say the whole of the covers that they name.
+
+    named      the microkernel of a name; None of one whose tiles stay as they are
+    undecided  questions that are not asked
+
+    Raises PartitionError for a tile that its microkernel does not run, with the first question that it fails.
+    """
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Tile) or stmt.cover is None:
+            return None
+        kernel = named(stmt.cover.microkernel)
+        if kernel is None:
+            return None
+        found = cover(stmt, program, kernel, stmt.cover, at=around[id(stmt)], undecided=undecided)
+        if isinstance(found, Coverage) and found.cover.microkernel != stmt.cover.microkernel:
+            because = f"the tile is of {found.cover.microkernel}: it starts its sum, or adds to one"
+            found = Refusal(Question.START, because)
+        if isinstance(found, Refusal):
+            raise PartitionError(
+                "cover",
+                f"cannot cover a tile by {stmt.cover.microkernel}",
+                at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
+                because=f"{found.question.value}: {found}",
+            )
+        return replace(stmt, cover=found.cover)
+
+    around = {
+        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program)
+        for stmt, path in paths(program)
+        if isinstance(stmt, Tile)
+    }
+    return rewrite(program, rule)
+
+
 class _Judge:
     """One tile before one microkernel."""
 
@@ -461,6 +507,7 @@ class _Judge:
         summed = len(self.kernel.reduce_axes)
         if not isinstance(inner, Store) or len(nest) < summed:
             return None
+        inner = self.with_whole_terms(inner)
         if (inner.reduce is None) != (self.kernel.reducer is None) and summed:
             return None
         cut = len(nest) - summed
@@ -472,6 +519,15 @@ class _Judge:
         if self.wanted.axes:
             inner, nest = self.counted_from_axes(inner, nest)
         return self.judged(inner, tuple(nest[cut:]), tuple(nest[:cut]))
+
+    def with_whole_terms(self, store: Store) -> Store:
+        """An update without the condition that pads it: a term past the last is neutral, as zeros of its operands are."""
+        match store:
+            case Store(_, _, Select(_, value, Const(nothing)), reduce) if reduce is not None:
+                dtype = self.kernel.computes.dtype
+                if nothing == identity(reduce, dtype) and self.kernel.at_once > 1:
+                    return replace(store, value=value)
+        return store
 
     def counted_from_axes(self, store: Store, nest: Sequence[For]) -> tuple[Store, list[For]]:
         """The loops of a sum, those whose bounds move with the axes of the tile counted from where they begin."""
@@ -526,8 +582,15 @@ class _Judge:
         for match in matches(self.kernel, value, reducer, list(self.axes), [x.iter for x in loops]):
             as_said = not axes or all(axes.get(name) == iterator for name, iterator in match.axes)
             same = all(names.get(name, load.buffer) == load.buffer for name, load in match.operands)
-            if as_said and same:
+            left_out = (name for name, iterator in match.axes if iterator is None)
+            if as_said and same and all(self.takes_one(name) for name in left_out):
                 yield match
+
+    def takes_one(self, name: str) -> bool:
+        """Whether an axis of the result may have one value, and so be left out."""
+        kernel = self.kernel
+        place = kernel.axes.index(name)
+        return name in kernel.predicates or any(t.extents[place] == 1 for t in kernel.tiles)
 
     def no_way(self, store: Store, loops: tuple[For, ...]) -> Refusal:
         """Why no way is one: another term, or elements that move along other axes."""
@@ -538,6 +601,10 @@ class _Judge:
             does = "reduces nothing" if own is None else f"reduces by {own}"
             return Refusal(Question.TERM, f"it is {kind}, and {self.kernel.name} {does}")
         pairings = list(_pairings(self.kernel, store.value))
+        types = dtype_of(store.value), self.kernel.computes.dtype
+        if types[0] != types[1]:
+            because = f"its elements are {types[0]}, and those of {self.kernel.name} {types[1]}"
+            return Refusal(Question.TERM, because)
         if not pairings:
             return Refusal(Question.TERM, f"{shown} is not what it sums")
         if not self.wanted.axes and not self.wanted.operands:
@@ -615,6 +682,8 @@ class _Judge:
         self, store: Store, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Refusal | None:
         """Why its loops are not the same for all instances, or run in another order."""
+        if Question.BOUNDS in self.undecided:
+            return None
         for one in (*around, *loops):
             for bound in (one.lo, one.hi):
                 if variables(bound) & self.axes.keys() or reads_memory(bound):
@@ -630,6 +699,8 @@ class _Judge:
 
     def of_extents(self, match: Match, loops: tuple[For, ...]) -> Refusal | None:
         """Why none of its tiles is the rectangle of instances and terms."""
+        if Question.EXTENTS in self.undecided:
+            return None
         heights: dict[str, tuple[float, float]] = {}
         masked: set[str] = set()
         for name, axis in self.axes.items():
@@ -661,7 +732,7 @@ class _Judge:
         order = [loop.iter for loop in loops]
         mapped = [match.axis(name) for name in self.kernel.reduce_axes]
         exact = store.reduce in ANY_ORDER or self.kernel.computes.dtype not in FLOATS
-        if mapped != order and self.kernel.ascending and not exact:
+        if loops and mapped != order and self.kernel.ascending and not exact:
             because = f"it adds its terms along {', '.join(map(str, mapped))}, and the loops run along {', '.join(order)}"
             return Refusal(Question.MOVES, because)
         return None

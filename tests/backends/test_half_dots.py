@@ -226,7 +226,7 @@ def test_a_partition_names_it_and_its_kernel_calls_it() -> None:
             oc.parse(TEXT), tile={"i": 8, "j": 16}, tail={"i": "ladder", "j": "mask"}
         )
         assert NAME in {piece.microkernel for piece in cut.pieces}
-        assert f"@cover({NAME})" in str(cut)
+        assert f"@cover({NAME}; " in str(cut)
         kernel = oc.compile(cut.loops)
         assert not [note for note in kernel.plan(n=9).notes if NAME in note]
         check_every_size(kernel, b, b)

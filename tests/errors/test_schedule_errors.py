@@ -698,15 +698,15 @@ tensorize: cannot run C from ko inwards by gemm8x8
     an_instruction_that_reads_the_transpose: """\
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
-  because  it computes C[y, x] from A[y, k] * B[k, x], and gemm8x8 computes block[i, j] from w[r, i] * x[r, j]""",
+  because  layout: A[y, k] does not lie side by side along y""",
     an_instruction_of_another_type: """\
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
-  because  its elements are int32, and those of gemm8x8 float32""",
+  because  term: its elements are int32, and those of gemm8x8 float32""",
     an_instruction_of_another_reducer: """\
 tensorize: cannot run C from y inwards by gemm8x8
   at       axis C.y
-  because  it is a reduction by max, and gemm8x8 computes a reduction by sum""",
+  because  term: it is a reduction by max, and gemm8x8 reduces by sum""",
     an_instruction_that_always_starts_anew: """\
 tensorize: cannot run C from yi inwards by gemm8x8
   at       axis C.yi

@@ -35,7 +35,7 @@ local BL: float32[1024, 1024] @scope(inp_buffer)
 for yo in 0:128
   for xo in 0:128
     alloc CL[8*yo +: 8, 8*xo +: 8]
-      tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fill_zero)
+      tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fill_zero; i=y, j=x; block=CL)
         CL[y, x] = 0.0
       for ko in 0:128
         alloc AL[8*ko +: 8, 8*yo +: 8]
@@ -44,7 +44,7 @@ for yo in 0:128
           alloc BL[8*ko +: 8, 8*xo +: 8]
             tile k in 8*ko +: 8, x in 8*xo +: 8
               BL[k, x] = B[k, x]
-            tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fused_gemm8x8_add)
+            tile y in 8*yo +: 8, x in 8*xo +: 8  @cover(fused_gemm8x8_add; i=y, j=x, r=k; w=AL, x=BL, block=CL)
               for k in 8*ko:8*ko + 8
                 CL[y, x] += AL[k, y] * BL[k, x]
       tile y in 8*yo +: 8, x in 8*xo +: 8
@@ -178,7 +178,7 @@ def test_the_listing_holds_at_sizes_that_are_no_multiples(tail: str | None) -> N
 @pytest.mark.slow
 def test_an_instruction_on_a_tail_is_padded_or_replaced_by_loops() -> None:
     padded, plain = str(listing(n, m, d).lower()), str(listing(n, m, d, tail="cut").lower())
-    assert padded.count("@pad  @cover(fused_gemm8x8_add)") == 6
+    assert padded.count("@pad  @cover(fused_gemm8x8_add; ") == 6
     assert "where(k < d, AL[k, y] * BL[k, x], -0.0)" in padded
     assert "where(k < d" not in plain
 
@@ -418,7 +418,7 @@ def test_an_instruction_that_does_the_whole_sum_needs_no_start() -> None:
         s = oc.create_schedule(C)
         _, _, yi, _ = s[C].tile("y", "x", 8, 8)
         s[C].reorder("yi", "xi", "k").tensorize(yi, gemm(single=single))
-        assert str(s.lower()).count("@cover(gemm8x8)") == 1
+        assert str(s.lower()).count("@cover(gemm8x8; ") == 1
         check_product(s, 16, 16, 8)
 
 
@@ -449,7 +449,7 @@ def test_an_elementwise_instruction_runs_a_tile() -> None:
     s = oc.create_schedule(oc.compute((n,), lambda i: oc.maximum(A[i], 0.0), name="C"))
     _, ii = s["C"].split("i", 16)
     s["C"].tensorize(ii, intrinsic)
-    assert str(s.lower()).count("@cover(vrelu)") == 2
+    assert str(s.lower()).count("@cover(vrelu; ") == 2
     for size in edge_sizes(16):
         a = rng.standard_normal(size, dtype=np.float32)
         np.testing.assert_array_equal(s.run({"A": a}), np.maximum(a, 0))
@@ -634,4 +634,4 @@ def test_loops_around_an_instruction_may_change_after_it(change: str) -> None:
     {"split": lambda: s["C"].split(axes[0], 2), "parallel": lambda: s["C"].parallel(axes[0])}.get(
         op, lambda: s["C"].reorder(*axes)
     )()
-    assert "@cover(gemm4)" in str(s.lower())
+    assert "@cover(gemm4; " in str(s.lower())

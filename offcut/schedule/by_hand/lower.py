@@ -17,7 +17,17 @@ from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
-from offcut.partition import CUT, LADDER, PAD, Segment, Strategy, runs, segments, tiles_alike
+from offcut.partition import (
+    CUT,
+    LADDER,
+    PAD,
+    Segment,
+    Strategy,
+    runs,
+    segments,
+    tiles_alike,
+    with_covers,
+)
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.bounds import footprint
@@ -38,7 +48,13 @@ def lower(nests: Nests) -> Program:
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
             raise _idle(nest, nest.covered)
-    return nests.program(body)
+    kernels = {
+        name: nest.covered.intrinsic
+        for nest in nests.nests
+        if nest.covered is not None
+        for name in nest.covered.names
+    }
+    return with_covers(nests.program(body), kernels.get)
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:

@@ -14,33 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import permutations
 
 from offcut.core import index as ix
 from offcut.core.expr import (
-    Binary,
-    Cast,
-    Compare,
-    Expr,
-    Load,
-    Logic,
-    Lookup,
-    Reduce,
-    Select,
-    Unary,
-    Var,
-    children,
-    dtype_of,
-    rebuild,
-    substitute,
     variables,
 )
-from offcut.core.program import Store
+from offcut.core.program import For, Stmt, Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
-from offcut.describe.tensor import Compute
 from offcut.errors import PartitionError
+from offcut.partition import Match, Question, Refusal, cover
 from offcut.schedule.by_hand.axes import Target
 from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
 from offcut.schedule.decisions import Bind, Primitive, Run, Schedule, Split, Tensorize
@@ -99,7 +83,7 @@ def check_tensorize(
         raise refuse(
             f"{nest.covered.intrinsic.name} runs its loops from {nest.covered.axis} inwards already"
         )
-    part, store = _computing(target, axis, refuse)
+    part = _computing(target, axis, refuse)
     loops = part.loops[part.loops.index(axis) :]
     roots: dict[str, str] = {}
     for leaf in loops:
@@ -120,19 +104,12 @@ def check_tensorize(
             f"it has {len(loops)} loops, {', '.join(loops)}, and {intrinsic.name} computes "
             f"{', '.join(a.name for a in declared)}"
         )
-    body = definition.body
-    reducer = body.op if isinstance(body, Reduce) else None
-    if reducer != store.reduce:
-        raise refuse(f"it is {_kind(store.reduce)}, and {intrinsic.name} computes {_kind(reducer)}")
-    _check_order(nest, target, part, axis, intrinsic, refuse)
-    mapping = _mapping(definition, store, tuple(roots.values()))
-    if mapping is None:
-        raise refuse(_difference(intrinsic, store))
+    match = _match(target, axis, intrinsic, part, tuple(roots.values()), refuse)
     extents = {a.name: int(a.extent) for a in declared}
-    found = {root: extents[name] for name, root in mapping.items()}
+    by_root = {root: extents[name] for name, root in match.axes if root is not None}
     for leaf, root in roots.items():
-        _check_extent(nest, leaf, root, found[root], refuse)
-    return tuple(found.items())
+        _check_extent(nest, leaf, root, by_root[root], refuse)
+    return tuple(by_root.items())
 
 
 def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
@@ -184,7 +161,7 @@ def build_tensorize(
     return target.nests.with_nest(replace(target.nest, covered=covered))
 
 
-def _computing(target: Target, axis: str, refuse: Refuse) -> tuple[Part, Store]:
+def _computing(target: Target, axis: str, refuse: Refuse) -> Part:
     """The part that computes terms: the update of a reduction, or the only store."""
     mine = [part for part in target.nest.parts if axis in part.loops]
     for part in mine:
@@ -196,26 +173,47 @@ def _computing(target: Target, axis: str, refuse: Refuse) -> tuple[Part, Store]:
     starts = len(mine) == 2 and mine[0].stores[0].reduce is None and store.reduce is not None
     if len(mine) != 1 and not starts:
         raise refuse("the loops run several statements, and no start of one reduction")
-    return last, store
+    return last
 
 
-def _check_order(
-    nest: Nest, target: Target, part: Part, axis: str, intrinsic: Microkernel, refuse: Refuse
-) -> None:
-    """A reduction that goes on outside the tile needs a reset and an update of its own."""
-    store = part.stores[0]
-    if store.reduce is None or intrinsic.update is not None:
-        return
+def _match(
+    target: Target,
+    axis: str,
+    intrinsic: Microkernel,
+    part: Part,
+    roots: tuple[str, ...],
+    refuse: Refuse,
+) -> Match:
+    """Return which root is which axis, as the judge of covers says of a tile of these roots.
+
+    A reduction that goes on outside the tile is added to what is there.
+    """
+    nest, store = target.nest, part.stores[0]
     stored = {name for index in store.index for name in variables(index)}
     outside = part.loops[: part.loops.index(axis)]
     running = [leaf for leaf in outside if not set(nest.origins(leaf)) & stored]
-    separate = [p for p in nest.parts if axis in p.loops and p is not part]
-    if running or not separate:
-        raise refuse(
-            f"{', '.join(running) or target.buffer} adds to what was started outside the tile, and "
-            f"{intrinsic.name} has one instruction for the whole reduction",
-            "a lowering that returns three: body, reset, update",
-        )
+    starts = [p.stores[0] for p in nest.parts if axis in p.loops and p is not part]
+    update: tuple[Stmt, ...] = (store,)
+    for root in reversed([root for root in roots if root not in stored]):
+        loop = nest.root(root)
+        assert loop is not None
+        update = (For(root, loop.lo, loop.hi, update),)
+    axes = [nest.root(root) for root in roots if root in stored]
+    tile = Tile(
+        tuple(TileAxis(r.name, r.lo, ix.sub(r.hi, r.lo)) for r in axes if r is not None),
+        (*starts, *update) if starts and not running else update,
+    )
+    undecided = {Question.EXTENTS, Question.UNIT, Question.BOUNDS}
+    found = cover(tile, target.nests.program((tile,)), intrinsic, undecided=undecided)
+    if isinstance(found, Refusal):
+        if found.question is Question.START:
+            raise refuse(
+                f"{', '.join(running) or target.buffer} adds to what was started outside the tile, and "
+                f"{intrinsic.name} has one instruction for the whole reduction",
+                "a lowering that returns three: body, reset, update",
+            )
+        raise refuse(f"{found.question.value}: {found}")
+    return next(one.match for one in found.covered if one.start != "reset" or one.match.operands)
 
 
 def _root_below(nest: Nest, leaf: str) -> str | None:
@@ -230,10 +228,6 @@ def _root_below(nest: Nest, leaf: str) -> str | None:
 
 def _leaf_of(roots: Mapping[str, str], root: str) -> str:
     return next(leaf for leaf, one in roots.items() if one == root)
-
-
-def _kind(reducer: str | None) -> str:
-    return "no reduction" if reducer is None else f"a reduction by {reducer}"
 
 
 def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refuse) -> None:
@@ -255,75 +249,3 @@ def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refus
             f"{leaf} has {shown} iterations, and the declared extent is {declared}",
             f'split("{leaf}", {declared})',
         )
-
-
-def _mapping(definition: Compute, store: Store, roots: tuple[str, ...]) -> dict[str, str] | None:
-    """Declared axis to root, where the declared computation becomes that of the store."""
-    names = [a.name for a in (*definition.axes, *definition.reduce_axes)]
-    body = definition.body
-    value = body.value if isinstance(body, Reduce) else body
-    target = tuple(Var(a.name) for a in definition.axes)
-    for order in permutations(roots):
-        mapping = dict(zip(names, order, strict=True))
-        if _moves_alike(target, store.index, mapping) and _same(value, store.value, mapping):
-            return mapping
-    return None
-
-
-def _moves_alike(
-    declared: tuple[Expr, ...], index: tuple[Expr, ...], mapping: Mapping[str, str]
-) -> bool:
-    """Whether the indices that move along the tile are, in their order, the declared ones."""
-    moving = set(mapping.values())
-    renamed: dict[str, Expr] = {name: Var(root) for name, root in mapping.items()}
-    mine = [part for part in index if variables(part) & moving]
-    theirs = [substitute(part, renamed) for part in declared]
-    theirs = [part for part in theirs if variables(part)]
-    return len(mine) == len(theirs) and all(
-        not variables(ix.sub(a, b)) & moving for a, b in zip(mine, theirs, strict=True)
-    )
-
-
-def _same(declared: Expr, value: Expr, mapping: Mapping[str, str]) -> bool:
-    """Whether two expressions agree node by node; sums and products commute."""
-    match declared, value:
-        case Load(), Load():
-            return declared.dtype == value.dtype and _moves_alike(
-                declared.index, value.index, mapping
-            )
-        case Binary(op, a, b), Binary(other, x, y) if op == other:
-            if _same(a, x, mapping) and _same(b, y, mapping):
-                return True
-            return op in ("+", "*") and _same(a, y, mapping) and _same(b, x, mapping)
-        case (
-            (Unary(), Unary())
-            | (Cast(), Cast())
-            | (Select(), Select())
-            | (Compare(), Compare())
-            | (Logic(), Logic())
-            | (Lookup(), Lookup())
-        ):
-            mine, theirs = children(declared), children(value)
-            if len(mine) != len(theirs) or rebuild(declared, theirs) != value:
-                return False
-            return all(_same(a, b, mapping) for a, b in zip(mine, theirs, strict=True))
-        case Var(), _:
-            return mapping.get(declared.name) == (value.name if isinstance(value, Var) else None)
-        case _:
-            return declared == value
-
-
-def _difference(intrinsic: Microkernel, store: Store) -> str:
-    definition = intrinsic.computes.definition
-    assert definition is not None
-    types = dtype_of(definition.body), dtype_of(store.value)
-    if types[0] != types[1]:
-        return f"its elements are {types[1]}, and those of {intrinsic.name} {types[0]}"
-    mine = definition.body
-    value = mine.value if isinstance(mine, Reduce) else mine
-    out = ", ".join(a.name for a in definition.axes)
-    return (
-        f"it computes {store.buffer}[{', '.join(map(format_expr, store.index))}] from "
-        f"{format_expr(store.value)}, and {intrinsic.name} computes "
-        f"{intrinsic.computes.name}[{out}] from {format_expr(value)}"
-    )

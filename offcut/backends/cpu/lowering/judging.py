@@ -23,7 +23,7 @@ class Judging(Lowering):
 
     def __init__(self, program: Program, isa: Isa, families: Sequence[Family]) -> None:
         super().__init__(program, isa, families, ix.const(0), 1)
-        self.refused: dict[int, str] = {}
+        self.refused: dict[int, Refusal] = {}
         self.sizes(self.f)
         self.buffers()
         self.block(program.body)
@@ -42,6 +42,6 @@ class Judging(Lowering):
         """Who computes a tile, or those inside it."""
         found = self.cover(tile)
         if isinstance(found, Refusal):
-            self.refused.setdefault(id(tile), str(found))
+            self.refused.setdefault(id(tile), found)
         if runs_as_loops(tile):
             self.block(loops_of(tile))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offcut.backends.cpu.lowering.judging import Judging
 from offcut.backends.cpu.machine.isa import Host
@@ -11,6 +11,8 @@ from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Store, Tile, walk
+from offcut.errors import PartitionError
+from offcut.partition import Refusal
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,12 @@ class Covers:
 
     refused  why the microkernel that a tile names does not compute it
     plain    why a tile that names none has none
+    judged   of what is refused, the question of the judge that fails
     """
 
     refused: Mapping[int, str]
     plain: Mapping[int, str]
+    judged: Mapping[int, Refusal] = field(default_factory=dict)
 
 
 def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
@@ -32,7 +36,7 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     parents first.
     """
     given = analysis(program).statements
-    refused, plain = dict[int, str](), dict[int, str]()
+    refused, plain, judged = dict[int, str](), dict[int, str](), dict[int, Refusal]()
     if any(isinstance(stmt, Tile) for stmt in given):
         run = marked(program, reassociate)
         lent = families(host)
@@ -41,16 +45,35 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
         for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):
                 continue
-            reason = judging.refused.get(id(after))
+            found = judging.refused.get(id(after))
+            reason = None if found is None else str(found)
             if before.microkernel is None and reason is not None:
                 plain[position] = reason
             elif before.microkernel in mixed and not reassociate:
                 refused[position] = "it adds the terms of an element in an order of its own"
             elif before.microkernel != after.microkernel:
                 refused[position] = "its sums run as lanes of their own"
-            elif reason is not None:
-                refused[position] = reason
-    return Covers(refused, plain)
+            elif found is not None:
+                refused[position], judged[position] = str(found), found
+    return Covers(refused, plain, judged)
+
+
+def check_covers(program: Program, covers: Covers, host: Host) -> None:
+    """Check that the microkernels of `host` that tiles of a text name run these tiles.
+
+    Raises PartitionError with the question of the judge that the first one fails.
+    """
+    own = {family.microkernel.name for family in families(host)}
+    for position, stmt in enumerate(walk(program.body)):
+        if isinstance(stmt, Tile) and stmt.microkernel in own and position in covers.judged:
+            refusal = covers.judged[position]
+            raise PartitionError(
+                "compile",
+                f"cannot cover a tile by {stmt.microkernel}",
+                at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
+                because=f"{refusal.question.value}: {refusal}",
+                help=("without @cover(…) it runs as vectors",),
+            )
 
 
 def plain_notes(

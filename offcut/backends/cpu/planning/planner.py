@@ -18,7 +18,7 @@ from functools import lru_cache
 from offcut import debug
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
-from offcut.backends.cpu.planning.claims import covers_of, plain_notes
+from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import (
     asks_lanes,
     asks_loops,
@@ -396,6 +396,8 @@ def _in_loops(
         notes = (*_reason(run, why), *notes)
         with debug.timed("covers"):
             covers = covers_of(run, host, asked.reassociate)
+            if is_cut(program):
+                check_covers(run, covers, host)
             plain = tuple(dict.fromkeys(plain_notes(run, covers)))
             settled = without_covers(run, covers.refused)
         debug.passed("covers", settled.program, run)

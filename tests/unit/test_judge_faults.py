@@ -1,0 +1,205 @@
+"""Covers planted wrong: the judge names the first question that fails; a warp's product runs inside a loop over k."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import offcut as oc
+from offcut.backends.gpu import mma
+from offcut.core.layout import panels
+from offcut.core.program import Cover, Tile, walk
+from offcut.describe.microkernel import Microkernel, Place, TileShape, multiples
+from offcut.partition import Coverage, Refusal, cover, with_covers
+
+
+def product(scratchpad: bool = False, **changed: Any) -> Microkernel:
+    """``C[i, j] = sum over p of A[i, p] * B[p, j]``, 4 × 8, any p."""
+    k = oc.dim("k")
+    A, B = oc.placeholder((4, k), name="A"), oc.placeholder((k, 8), name="B")
+    p = oc.reduce_axis(k, "p")
+    C = oc.compute((4, 8), lambda i, j: oc.sum(A[i, p] * B[p, j], axis=p), name="C")
+    places = {"A": Place(beside="p"), "B": Place(beside="j"), "C": Place(beside="j")}
+    if scratchpad:
+        places["B"] = Place(memories=("shared",), layout=panels(8), beside="j", by="descriptor")
+    return Microkernel("mine", C, (TileShape((4, 8), 4.0, 4.0),), operands=places, **changed)
+
+
+def conv_rows() -> Microkernel:
+    """``C[x, o] = sum over r, p of A[x + r, p] * B[r, p, o]``: two reduction axes, and a stencil."""
+    x, q = oc.dim("x", min=1, max=8), oc.dim("q")
+    A, B = oc.placeholder((x + 2, q), name="A"), oc.placeholder((3, q, 8), name="B")
+    r, p = oc.reduce_axis(3, "r"), oc.reduce_axis(q, "p")
+    C = oc.compute((x, 8), lambda x, o: oc.sum(A[x + r, p] * B[r, p, o], axis=(r, p)), name="C")
+    tiles = tuple(TileShape((rows, 8), 8.0, 4.0) for rows in range(1, 9))
+    return Microkernel("conv_rows", C, tiles, bounds={"r": 3, "p": multiples(4)})
+
+
+TEXT = """program t
+size n in 0:64
+input X: float32[4, n]
+input Y: float32[n, 8]
+local S: float32[n, 8]
+output Z: float32[4, 8]
+{outer}tile a in 0 +: 4, b in 0 +: {columns}{mark}  @cover(mine{said})
+  Z[a, b] = {start}
+  for c in 0:n
+    Z[a, b] {op} {term}
+"""
+GOOD = {
+    "outer": "",
+    "columns": "8",
+    "mark": "",
+    "said": "",
+    "start": "0.0",
+    "op": "+=",
+    "term": "X[a, c] * Y[c, b]",
+}
+SAID = "; i=a, j=b, p=c; A=X, B=Y, C=Z"
+FAULTS: dict[str, tuple[dict[str, str], Microkernel, str]] = {
+    "an axis swapped": ({"said": "; i=b, j=a, p=c; A=X, B=Y, C=Z"}, product(), "moves"),
+    "operands swapped": ({"said": "; i=a, j=b, p=c; A=Y, B=X, C=Z"}, product(), "moves"),
+    "another result": ({"said": "; i=a, j=b, p=c; A=X, B=Y, C=S"}, product(), "moves"),
+    "an axis that it has not": ({"said": "; q=a; A=X"}, product(), "term"),
+    "a start lost": ({"start": "1.0"}, product(accumulate="fresh"), "start"),
+    "no reset": ({}, product(accumulate="adds"), "start"),
+    "a layout off": (
+        {"term": "X[a, c] * S[c, b]"},
+        product(scratchpad=True, unit="matrix"),
+        "memory",
+    ),
+    "an operand transposed": ({"term": "X[a, c] * Y[b, c]"}, product(), "layout"),
+    "a wrong reducer": ({"op": "max="}, product(), "term"),
+    "an extent one too many": ({"columns": "9"}, product(), "extents"),
+    "inside the wrong unit": ({"mark": "  @by(load)"}, product(), "unit"),
+    "in no warp": ({}, product(unit="warp"), "unit"),
+    "the result read inside": ({"term": "X[a, c] * Z[c, b]"}, product(), "inside"),
+}
+
+
+def tile_of(program: oc.Program) -> Tile:
+    return next(stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+
+
+@pytest.mark.parametrize("said", ["", SAID], ids=["found", "said"])
+def test_a_sound_cover_is_taken_and_says_everything(said: str) -> None:
+    program = oc.parse(TEXT.format(**{**GOOD, "said": said}))
+    covered = with_covers(program, {"mine": product()}.get)
+
+    assert tile_of(covered).cover == Cover(
+        "mine",
+        (("i", "a"), ("j", "b"), ("p", "c")),
+        (("A", "X"), ("B", "Y"), ("C", "Z")),
+    )
+    assert oc.parse(str(covered)) == covered
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_cover_planted_wrong_is_refused_with_the_first_question_that_fails(fault: str) -> None:
+    changed, kernel, question = FAULTS[fault]
+    program = oc.parse(TEXT.format(**{**GOOD, **changed}))
+    tile = tile_of(program)
+
+    found = cover(tile, program, kernel, tile.cover)
+
+    assert isinstance(found, Refusal), found
+    assert found.question.value == question, found
+    with pytest.raises(oc.PartitionError) as refused:
+        with_covers(program, {"mine": kernel}.get)
+    assert refused.value.because == f"{question}: {found}"
+
+
+def test_another_type_is_another_term() -> None:
+    program = oc.parse(TEXT.format(**GOOD).replace("float32", "float64"))
+    tile = tile_of(program)
+    found = cover(tile, program, product(), tile.cover)
+    assert isinstance(found, Refusal)
+    assert str(found) == "its elements are float64, and those of mine float32"
+
+
+CONV = """program c
+size n in 1:64
+input X: float32[n + 2, 16]
+input F: float32[3, 16, 8]
+output Z: float32[n, 8]
+for t in 0:n//8
+  tile a in 8*t +: 8, b in 0 +: 8  @cover(conv_rows)
+    Z[a, b] = 0.0
+    for u in 0:3
+      for v in 0:{depth}
+        Z[a, b] += X[a + {step}u, v] * F[u, v, b]
+"""
+
+
+def test_two_reduction_axes_and_a_stencil_are_one_microkernel() -> None:
+    program = oc.parse(CONV.format(depth=16, step=""))
+    covered = with_covers(program, {"conv_rows": conv_rows()}.get)
+    said = "conv_rows; x=a, o=b, r=u, p=v; A=X, B=F, C=Z"
+    assert f"@cover({said})" in str(covered)
+    for wrong, question in (
+        ({"depth": 14, "step": ""}, "extents"),
+        ({"depth": 16, "step": "2*"}, "moves"),
+    ):
+        text = CONV.format(**wrong).replace("n + 2", "n + 4")
+        planted = oc.parse(text)
+        axes = (("x", "a"), ("o", "b"), ("r", "u"), ("p", "v"))
+        found = cover(tile_of(planted), planted, conv_rows(), Cover("conv_rows", axes))
+        assert isinstance(found, Refusal)
+        assert found.question.value == question
+
+
+def test_a_loop_counted_from_an_axis_is_a_stencil_where_the_cover_says_the_axes() -> None:
+    text = CONV.format(depth=16, step="").replace("for u in 0:3", "for u in a:a + 3")
+    text = text.replace("X[a + u, v] * F[u, v, b]", "X[u, v] * F[u - a, v, b]")
+    program = oc.parse(text)
+    wanted = Cover("conv_rows", (("x", "a"), ("o", "b"), ("r", "u"), ("p", "v")))
+    assert isinstance(cover(tile_of(program), program, conv_rows(), wanted), Coverage)
+    found = cover(tile_of(program), program, conv_rows())
+    assert isinstance(found, Refusal)
+    assert found.question.value in ("bounds", "moves")
+
+
+def test_an_operand_in_a_scratchpad_is_laid_there_by_the_target() -> None:
+    kernel = product(scratchpad=True, unit="matrix", accumulate="both")
+    text = TEXT.format(**{**GOOD, "term": "X[a, c] * S[c, b]"})
+    held = oc.parse(text.replace("local S: float32[n, 8]", "local S: float32[n, 8] @scope(shared)"))
+    assert isinstance(cover(tile_of(held), held, kernel), Coverage)
+
+
+def warp_product(kernel: Microkernel, scope: str = "registers") -> oc.HandSchedule:
+    A, B = oc.placeholder((32, 64), "float16", "A"), oc.placeholder((64, 16), "float16", "B")
+    k = oc.reduce_axis(64, "k")
+    C = oc.compute(
+        (32, 16),
+        lambda i, j: oc.sum(oc.cast(A[i, k], "float32") * oc.cast(B[k, j], "float32"), axis=k),
+        name="C",
+    )
+    s = oc.create_schedule(C)
+    acc = s.cache_write(C, "registers")
+    a, b = s.cache_read(A, scope, readers=[acc]), s.cache_read(B, "registers", readers=[acc])
+    _, jo, _, _ = s[C].tile("i", "j", 16, 8)
+    s[C].bind("io", "warp")
+    acc.compute_at(s[C], jo)
+    ko, ki = acc.split("k", 16)
+    acc.reorder(ko, "i", "j", ki)
+    a.compute_at(acc, ko)
+    b.compute_at(acc, ko)
+    acc.tensorize("i", kernel)
+    return s
+
+
+def test_a_declared_warp_product_covers_a_tile_inside_a_loop_over_k() -> None:
+    kernel = mma.MMA[1]
+    program = warp_product(kernel).lower()
+
+    text = str(program)
+    assert "@cover(zero_m16n8; i=i, j=j; C=CL)" in text
+    assert "@cover(mma_m16n8k16_float16; i=i, j=j, p=k; A=AL, B=BL, C=CL)" in text
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-4, 5, s).astype(np.float16) for s in ((32, 64), (64, 16)))
+    np.testing.assert_array_equal(program.run({"A": a, "B": b}), a.astype("f4") @ b.astype("f4"))
+    with pytest.raises(oc.PartitionError) as refused:
+        warp_product(kernel, "shared").lower()
+    assert refused.value.because.startswith("memory: AL lies in shared, and")
