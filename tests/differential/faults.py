@@ -932,29 +932,4 @@ FAULTS = (
         'if place.layout is None:\n            return f"{shown} is packed',
         'if place.layout is None:\n            return None and f"{shown} is packed',
     ),
-    # What the judge of covers asks of operands.
-    Fault(
-        "panels of another shape are taken for those of a microkernel",
-        "judge",
-        "if layout != kernel.layout_on(panels.rows, panels.columns):",
-        "if False:",
-    ),
-    Fault(
-        "an operand that moves otherwise is taken for the declared one",
-        "judge",
-        "        if steps is None:\n            return False\n        if not (isinstance(mine",
-        "        if steps is None:\n            continue\n        if not (isinstance(mine",
-    ),
-    Fault(
-        "a result that moves with a term is taken for a sum",
-        "judge",
-        "if any(loop.iter in variables(part) for part in index):",
-        "if False:",
-    ),
-    Fault(
-        "an array that is summed into may be an operand",
-        "judge",
-        "if load.buffer == one.store.buffer and not same:",
-        "if False:",
-    ),
 )

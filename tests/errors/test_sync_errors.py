@@ -225,3 +225,14 @@ def test_barriers_of_threads_that_are_missing_doubled_or_not_reached_are_refused
         with pytest.raises(oc.PartitionError) as refused:
             check_barriers(parse(THREADS.replace(old, new)), "thread", frozenset())
         assert str(refused.value) == head + text
+
+
+def test_threads_that_share_a_loop_whose_iterations_need_each_other_are_refused() -> None:
+    threads = Agents((Unit("thread", fixed=False),), default="thread")
+    check(parse(THREADS), threads)
+    source = THREADS.replace("S[j] = X[j]", "S[0] = X[j]")
+    with pytest.raises(oc.PartitionError, match="they are not shown to need nothing of each other"):
+        check(parse(source), threads)
+    both = Agents((Unit("thread", fixed=False), Unit("load")), default="thread")
+    with pytest.raises(oc.PartitionError, match="any of its agents may run any iteration, beside"):
+        check(parse(THREADS), both)

@@ -24,10 +24,8 @@ from offcut.polyhedral.sync import (
     Ends,
     Unit,
     check,
-    check_barriers,
     slot_and_phase,
     synchronized,
-    with_barriers,
 )
 
 GPU = Agents(
@@ -370,16 +368,16 @@ def test_tiles_of_a_derived_height_take_turns_in_windows() -> None:
 
 
 def test_threads_meet_before_they_read_what_others_wrote() -> None:
-    program = with_barriers(parse(TWO), "thread", frozenset())
+    program = synchronized(parse(TWO), THREADS)
     assert lines_of(program, "barrier") == ["barrier thread"] * 2
-    check_barriers(program, "thread", frozenset())
+    check(program, THREADS)
     sizes = [{"n": n, "m": m} for n, m in product((0, 1, 3), (0, 1, 4))]
     refused = 0
     for at in sizes:
         assert fault_of(program, THREADS, at, range(4)) is None
     for what, broken in planted(program):
         try:
-            check_barriers(broken, "thread", frozenset())
+            check(broken, THREADS)
         except oc.PartitionError:
             refused += 1
             continue

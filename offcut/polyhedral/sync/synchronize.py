@@ -44,11 +44,12 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
+from offcut.core.text.printer import format_head
 from offcut.core.walking import Place, numbered
 from offcut.errors import PartitionError
 from offcut.polyhedral.limit import bounded
 from offcut.polyhedral.sync.agents import Agents, Ends
-from offcut.polyhedral.sync.boundaries import Boundaries
+from offcut.polyhedral.sync.boundaries import Boundaries, check_barriers, with_barriers
 from offcut.polyhedral.sync.events import Event, events, refused
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair, by_one_lane, fence_between
@@ -76,6 +77,8 @@ def synchronized(program: Program, agents: Agents) -> Program:
     StandstillError where units could stand still.
     """
     bare = unsynchronized(program)
+    if (unit := _any_agent(program, agents)) is not None:
+        return with_barriers(bare, unit, frozenset())
     with _bounded(program):
         made = _Finder(bare, agents).made()
         order = _order(made, agents)
@@ -92,6 +95,10 @@ def check(program: Program, agents: Agents) -> None:
 
     Raises PartitionError with an instance that could run too early, or that waits for ever.
     """
+    if (unit := _any_agent(program, agents)) is not None:
+        check_barriers(program, unit, frozenset())
+        _check_independent(unsynchronized(program), unit)
+        return
     with _bounded(program):
         order = _order(program, agents)
         order.check()
@@ -99,6 +106,29 @@ def check(program: Program, agents: Agents) -> None:
     if spare is not None:
         because = "without it all is ordered, too"
         raise refused(program, f"`{spare.head}`", because, "leave it out")
+
+
+def _any_agent(program: Program, agents: Agents) -> str | None:
+    """The unit of a machine that has no other, any of whose agents may run any iteration; None for agents that are fixed.
+
+    Raises PartitionError for a machine that has such a unit and others: which agent waits for whom is not known.
+    """
+    free = [unit.name for unit in agents.units if not unit.fixed]
+    if free and len(agents.units) > 1:
+        at = f"@{free[0]}"
+        raise refused(program, at, "any of its agents may run any iteration, beside other units")
+    return free[0] if free else None
+
+
+def _check_independent(program: Program, unit: str) -> None:
+    """Check that iterations of loops that are bound to a unit need nothing of each other."""
+    independence = Independence(program)
+    for place, stmt in numbered(program.body):
+        if isinstance(stmt, Let):
+            independence.entered(stmt)
+        if isinstance(stmt, For) and stmt.unit == unit and not independence.of(stmt, place):
+            because = "its iterations run side by side, and they are not shown to need nothing of each other"
+            raise refused(program, f"`{format_head(stmt)}`", because)
 
 
 def _order(program: Program, agents: Agents) -> Order:
