@@ -7,6 +7,7 @@ Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", "ldmatrix",
 from __future__ import annotations
 
 from offcut.backends.gpu import mma
+from offcut.backends.gpu.layouts import MMA_A
 from offcut.core.sizes import dim
 from offcut.describe.functions import reduce_axis
 from offcut.describe.functions import sum as sum_over
@@ -85,7 +86,7 @@ def copy(
 def copies(dtype: str) -> tuple[Microkernel, ...]:
     """Those of a type of 16 bits: by a warp to its fragments, by each thread in the background, in bulk both ways."""
     shared, main = Place(SHARED, beside="p"), Place(MAIN, beside="p")
-    fragment = Place(mma.REGISTERS, mma.MMA_A, "fragment")
+    fragment = Place(mma.REGISTERS, MMA_A, "fragment")
     bulk = (_BOX, 64)  # of 128 bytes a row
     return (
         copy("ldmatrix_x4", (mma.ROWS, mma.DEPTH), dtype, shared, fragment, "warp"),
