@@ -60,7 +60,7 @@ from offcut.partition import (
     cut,
     cut_program,
     cuts_of,
-    settled,
+    drop_refused_covers,
     strategy_named,
     tiles_alike,
 )
@@ -161,7 +161,7 @@ def partition(
             raise refused from None
         note = "conditions stay where they are: the proof does not see through loops without them"
         made = replace(made, notes=(*made.notes, note))
-    made = settled(made, chosen.refused(made.loops, options))
+    made = drop_refused_covers(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
     covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
     return replace(
