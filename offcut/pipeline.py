@@ -54,6 +54,7 @@ from offcut.partition import (
     Strategy,
     StrategyLike,
     Tiles,
+    check_layouts,
     check_marks,
     checked_request,
     cut,
@@ -134,6 +135,7 @@ def partition(
     if isinstance(output, Program):
         program = read_back(output, "partition")
         _check_covers(program, chosen, options, "partition")
+        check_layouts(program, "partition")
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
@@ -292,6 +294,7 @@ def compile(
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
+        check_layouts(output, "compile")
     notes = told_options(request.program, "compile")
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))

@@ -36,6 +36,7 @@ from offcut.partition.judge import (
 from offcut.partition.legality import (
     LESS_TO_COMPARE,
     check_exact,
+    check_layouts,
     check_marks,
     check_tiles,
     check_windows,
@@ -117,6 +118,7 @@ __all__ = [
     "axis_named",
     "check_axis",
     "check_exact",
+    "check_layouts",
     "check_marks",
     "check_shared",
     "check_tiles",
