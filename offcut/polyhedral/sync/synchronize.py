@@ -44,9 +44,9 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_head, shown
 from offcut.core.walking import Place, numbered
-from offcut.errors import PartitionError
+from offcut.errors import DescribeError, PartitionError
 from offcut.polyhedral.limit import bounded
 from offcut.polyhedral.sync.agents import Agents, Ends
 from offcut.polyhedral.sync.boundaries import (
@@ -82,6 +82,7 @@ def synchronized(program: Program, agents: Agents) -> Program:
     Raises PartitionError where nothing that the units can do keeps it, or finding it takes more than bounded work;
     StandstillError where units could stand still.
     """
+    _check_arguments("synchronized", program, agents)
     bare = unsynchronized(program)
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
@@ -101,6 +102,7 @@ def check(program: Program, agents: Agents) -> None:
 
     Raises PartitionError with an instance that could run too early, or that waits for ever.
     """
+    _check_arguments("check", program, agents)
     if (unit := _any_agent(program, agents)) is not None:
         bare = unsynchronized(program)
         _check_words(program, unit)
@@ -114,6 +116,19 @@ def check(program: Program, agents: Agents) -> None:
     if spare is not None:
         because = "without it all is ordered, too"
         raise refused(program, f"`{spare.head}`", because, "leave it out")
+
+
+def _check_arguments(op: str, program: object, agents: object) -> None:
+    """Refuse what is no program, and what are no agents."""
+    for given, kind, what, help in (
+        (program, Program, "a program", "oc.parse(text)"),
+        (agents, Agents, "agents", 'oc.target("cpu").agents'),
+    ):
+        if not isinstance(given, kind):
+            because = f"it is of type {type(given).__name__}, not {what}"
+            raise DescribeError(
+                f"sync.{op}", f"cannot take {shown(given)}", because=because, help=(help,)
+            )
 
 
 def _any_agent(program: Program, agents: Agents) -> str | None:
