@@ -555,14 +555,22 @@ class _Judge:
     ) -> Covered | None:
         """A store and the loops of its sum as the microkernel computes them; None where it does not."""
         reasons: list[Refusal] = []
+        runs: list[tuple[int, Match]] = []
         for rank, match in enumerate(self.ways(store, loops)):
             refusal = self.refusal(store, match, loops, around)
-            if refusal is None:
-                start = "adds" if self.kernel.reducer else ""
-                turns = self.turns(match, loops, around)
-                left = around[: len(around) - len(turns)]
-                return Covered(store, match, loops, turns, left, start, rank)
-            reasons.append(refusal)
+            if refusal is not None:
+                reasons.append(refusal)
+                continue
+            runs.append((rank, match))
+            if Question.LAYOUT not in self.undecided or self.lies(store, match, loops) is None:
+                break
+        if runs:
+            lies = self.lies(store, runs[-1][1], loops) is None
+            rank, match = runs[-1 if lies else 0]
+            start = "adds" if self.kernel.reducer else ""
+            turns = self.turns(match, loops, around)
+            left = around[: len(around) - len(turns)]
+            return Covered(store, match, loops, turns, left, start, rank)
         if reasons:
             self.refusals.append(reasons[0])
         elif self.kernel.reducer is None or store.reduce is not None:
@@ -774,6 +782,10 @@ class _Judge:
         """Why operands and the result do not lie as the microkernel reads and writes them."""
         if Question.LAYOUT in self.undecided:
             return None
+        return self.lies(store, match, loops)
+
+    def lies(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
+        """Why operands and the result do not lie so in the arrays as the text declares them."""
         for name, load in match.operands:
             found = self.of_operand(name, load, match, loops)
             if found is not None:
