@@ -368,9 +368,10 @@ class Microkernel:
 
     @lazy_property
     def packed(self) -> str:
-        """The operand that may be packed, zero past its extents; "" where none may."""
+        """The operand of columns and terms that may be packed, zero past its extents; "" where none may."""
         name = self.operand_along(self.columns)
-        return name if self.layout_of(name) is not None else ""
+        sums = any(self.depth in variables(part) for part in self.index_of(name))
+        return name if sums and self.layout_of(name) is not None else ""
 
     def layout_on(self, rows: int, columns: int) -> Layout | None:
         """Return the layout of an array that it reads as the packed operand, None where it packs none.

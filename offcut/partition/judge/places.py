@@ -74,10 +74,11 @@ class Places:
         layout, iterator = self.at.layout_of(buffer), self.match.axis(place.beside)
         packed = name == self.kernel.packed and place.by == "plain"
         if layout is None:
-            its_own = self.at.memory_of(buffer) in place.memories and buffer.kind is Kind.LOCAL
-            in_place = packed and self.kernel.interleave == 1
             # the declared layout is laid so by the target in a memory of its own, or read in place
-            if place.layout is not None and not (its_own or in_place):
+            if place.layout is not None and not (
+                (buffer.kind is Kind.LOCAL and self.at.memory_of(buffer) in place.memories)
+                or (packed and self.kernel.interleave == 1)
+            ):
                 return f"{format_expr(load)} is not packed as it reads it"
             if iterator is None or row_spacing(load.index, iterator, 2, 1) == NEXT:
                 return ""
