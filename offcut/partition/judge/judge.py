@@ -213,7 +213,8 @@ class _Judge:
                 continue
             runs.append((rank, match))
             # of ways that run where layouts are undecided, one whose arrays lie so already
-            if self.layout_refusal(store, match, loops) is None:
+            places = Places(store, match, loops, self.program, self.at)
+            if places.layout_refusal(self.padded) is None:
                 runs = runs[-1:]
                 break
         if runs:
@@ -320,31 +321,15 @@ class _Judge:
         self, store: Store, match: Match, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Refusal | None:
         """Why a way to lay the microkernel over a store is no cover; None where it is one."""
+        places = Places(store, match, loops, self.program, self.at)
         return (
             self.of_type(store)
             or self.of_bounds(store, loops, around)
             or self.of_extents(match, loops)
             or self.of_moves(store, match, loops)
-            or self.of_memory(store, match, loops)
-            or self.of_layout(store, match, loops)
+            or (None if Question.MEMORY in self.undecided else places.memory_refusal())
+            or (None if Question.LAYOUT in self.undecided else places.layout_refusal(self.padded))
         )
-
-    def of_memory(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
-        """Why an operand lies where the microkernel cannot find it."""
-        if Question.MEMORY in self.undecided:
-            return None
-        return Places(store, match, loops, self.program, self.at).memory_refusal()
-
-    def of_layout(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
-        """Why operands and the result do not lie as the microkernel reads and writes them."""
-        if Question.LAYOUT in self.undecided:
-            return None
-        return self.layout_refusal(store, match, loops)
-
-    def layout_refusal(self, store: Store, match: Match, loops: tuple[For, ...]) -> Refusal | None:
-        """Why operands and the result do not lie so as the program has them."""
-        places = Places(store, match, loops, self.program, self.at)
-        return places.layout_refusal(self.padded)
 
     def of_type(self, store: Store) -> Refusal | None:
         """Why the result is of another type."""
@@ -465,13 +450,7 @@ class _Judge:
                 store.value, kernel
             ):
                 result = Match(kernel, self.own_axes(store), ())
-                refusal = (
-                    self.of_type(store)
-                    or self.of_extents(result, ())
-                    or self.of_moves(store, result, ())
-                    or self.of_memory(store, result, ())
-                    or self.of_unit()
-                )
+                refusal = self.refusal(store, result, (), ()) or self.of_unit()
                 if refusal is not None:
                     return refusal
                 covered = Covered(store, result, start="reset")
