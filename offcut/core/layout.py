@@ -104,7 +104,12 @@ class Layout:
         places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
         object.__setattr__(self, "places", places)
         for axis, multiple in enumerate(self.multiple):
-            if multiple < 1 or multiple % (period := self.period(axis)):
+            period = self.period(axis)
+            if multiple < 1:
+                raise _refused(
+                    f"axis {axis}", f"it is rounded up to {multiple}, which is less than 1"
+                )
+            if multiple % period:
                 raise _refused(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
         for name, of in self.places:
             _period(name, [(digit.weight, digit.extent) for digit in of])

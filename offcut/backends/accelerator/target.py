@@ -46,7 +46,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
-from offcut.partition import Users
+from offcut.partition import Users, check_windows
 from offcut.polyhedral.limit import answered
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Nest, Primitive, Schedule, replayed
@@ -118,6 +118,7 @@ class Accelerator(Target):
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
+        check_windows(program)
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
             _, by_hand = replayed(program, schedule)
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
