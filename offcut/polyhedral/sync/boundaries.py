@@ -1,7 +1,7 @@
-"""Where all agents of a unit have to meet: between two statements of a block that their loops stand in.
+"""Puts barriers of a unit between the statements of the blocks around its loops.
 
-A statement waits for an earlier one of its block, since the last barrier, where they touch one place and some loop of
-either is bound to the unit. A loop around that all of them run in step waits at its end for what its next iteration does.
+A statement waits for an earlier one of its block, since the last barrier, if they touch one place and a loop of either is
+bound to the unit. A loop around that all agents run ends in a barrier if its next iteration has to wait for this one.
 """
 
 from __future__ import annotations

@@ -216,11 +216,12 @@ def lowered(
         check_copy(program, stmt, spec)
     covers = Covers(program, spec)
     nodes = issued(body[len(before) :], covers.unit, turns)
-    found = leaves(nodes)
-    covers.of(found, Ranges(program, nodes))
+    in_text_order = leaves(nodes)
+    covers.of(in_text_order, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}
     work = [
-        _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
+        _work(program, covers, leaf, images)
+        for leaf in sorted(in_text_order, key=lambda one: one.number)
     ]
     constants = (wide(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
@@ -381,8 +382,8 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
     region: dict[_Key, str] = {}
     below: dict[_Key, str] = {}
     for key in uses:
-        taken = key[0] in region.values()
-        region[key] = f"{key[0]}.{key[1]}" if apart and taken else key[0]
+        shared = key[0] in region.values()
+        region[key] = f"{key[0]}.{key[1]}" if apart and shared else key[0]
     for one in works:
         base = _dying_operand(one)
         if base is None:

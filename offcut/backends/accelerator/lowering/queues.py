@@ -155,7 +155,7 @@ class _Order:
     def __post_init__(self) -> None:
         self.leaves = leaves(self.nodes)
         self.names: dict[str, str] = {}
-        self.taken: set[str] = set()
+        self.iterators: set[str] = set()
         self.count(self.nodes, {})
         self.one = TileAxis(self.fresh("at"), ix.const(0), ix.const(1))
         end = Tile((self.one,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
@@ -170,7 +170,7 @@ class _Order:
         for node in nodes:
             match node:
                 case Repeat(name, lo, hi, body):
-                    self.taken.add(name)
+                    self.iterators.add(name)
                     end = _upper_bound(hi) if lo == ix.const(0) else _MANY
                     self.count(body, {**loops, name: end})
                 case Guard(_, body):
@@ -183,7 +183,7 @@ class _Order:
 
     def fresh(self, name: str) -> str:
         """Return a name for an iterator that no loop of the nest has."""
-        while name in self.taken:
+        while name in self.iterators:
             name += "_"
         return name
 
