@@ -54,12 +54,13 @@ from offcut.partition import (
     Strategy,
     StrategyLike,
     Tiles,
+    check_layouts,
     check_marks,
     checked_request,
     cut,
     cut_program,
     cuts_of,
-    settled,
+    drop_refused_covers,
     strategy_named,
     tiles_alike,
 )
@@ -134,6 +135,7 @@ def partition(
     if isinstance(output, Program):
         program = read_back(output, "partition")
         _check_covers(program, chosen, options, "partition")
+        check_layouts(program, "partition")
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
@@ -159,7 +161,7 @@ def partition(
             raise refused from None
         note = "conditions stay where they are: the proof does not see through loops without them"
         made = replace(made, notes=(*made.notes, note))
-    made = settled(made, chosen.refused(made.loops, options))
+    made = drop_refused_covers(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
     covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
     return replace(
@@ -292,6 +294,7 @@ def compile(
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")
+        check_layouts(output, "compile")
     notes = told_options(request.program, "compile")
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import all_of, conjuncts
-from offcut.core.expr import Expr, Load, Var, loads, rewrite, substitute, variables
+from offcut.core.expr import Compare, Expr, Load, Var, loads, rewrite, substitute, variables
 from offcut.core.program import (
     Alloc,
     Buffer,
     For,
+    Form,
     Kind,
     Program,
     Stmt,
@@ -45,7 +46,7 @@ class Staging:
 
     def of(self, program: Program) -> Program:
         """`program` with its tiles staged."""
-        body = tuple(self._around(stmt, ()) for stmt in program.body)
+        body = tuple(self._around(stmt, program) for stmt in program.body)
         names = {s.buffer for s in walk(body) if isinstance(s, Alloc)}
         buffers = [
             replace(b, kind=Kind.LOCAL) if b.kind in _SCRATCH else b for b in program.buffers
@@ -59,12 +60,12 @@ class Staging:
                 buffers.append(Buffer(new, like.dtype, like.shape, Kind.LOCAL))
         return replace(program, buffers=tuple(buffers), body=body)
 
-    def _around(self, stmt: Stmt, loops: tuple[For, ...]) -> Stmt:
+    def _around(self, stmt: Stmt, program: Program) -> Stmt:
         if isinstance(stmt, Tile):
-            return self._tile(stmt)
-        return with_blocks(stmt, lambda body: tuple(self._around(s, loops) for s in body))
+            return self._tile(stmt, program)
+        return with_blocks(stmt, lambda body: tuple(self._around(s, program) for s in body))
 
-    def _tile(self, tile: Tile) -> Stmt:
+    def _tile(self, tile: Tile, program: Program) -> Stmt:
         made: list[Stmt] = [replace(tile, body=(part,)) for part in tile.body]
         windows: list[tuple[str, tuple[tuple[Expr, Expr], ...]]] = []
         for name in self.writes:
@@ -76,9 +77,13 @@ class Staging:
             if window is not None:
                 windows.append((name, window))
         for name in self.reads:
-            window = _window(tile, name)
+            window = _window(tile, name, program.buffer(name).shape)
             if window is not None:
-                made = [_copy(tile, name, window), *(_renamed(s, name, f"{name}_in") for s in made)]
+                shape = program.buffer(name).shape
+                made = [
+                    _copy(tile, name, window, shape),
+                    *(_renamed(s, name, f"{name}_in") for s in made),
+                ]
                 windows.append((f"{name}_in", window))
         inside: tuple[Stmt, ...] = tuple(made)
         for name, axes in windows:
@@ -106,13 +111,21 @@ def _indices(tile: Tile, name: str) -> Iterator[tuple[Expr, ...]]:
                     yield load.index
 
 
-def _window(tile: Tile, name: str) -> tuple[tuple[Expr, Expr], ...] | None:
-    """The least box around what a tile touches of an array, whose accesses are alike."""
+def _window(
+    tile: Tile, name: str, shape: Sequence[Expr] = ()
+) -> tuple[tuple[Expr, Expr], ...] | None:
+    """The least box around what a tile touches of an array, whose accesses are alike; of `shape`, all of an axis that the
+    axes of the tile are not in.
+    """
     index = next(_indices(tile, name), None)
     if index is None:
         return None
-    ranges = _ranges(tile)
-    return tuple(_box(part, ranges) for part in index)
+    ranges, axes = _ranges(tile), {axis.iter for axis in tile.axes}
+    boxes = [_box(part, ranges) for part in index]
+    for number, extent in enumerate(shape):
+        if not variables(index[number]) & axes:
+            boxes[number] = ix.const(0), extent
+    return tuple(boxes)
 
 
 def _box(part: Expr, ranges: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
@@ -125,7 +138,9 @@ def _box(part: Expr, ranges: dict[str, tuple[Expr, Expr]]) -> tuple[Expr, Expr]:
     return first, ix.simplify(ix.add(ix.sub(last, first), 1))
 
 
-def _copy(tile: Tile, name: str, window: Sequence[tuple[Expr, Expr]]) -> Stmt:
+def _copy(
+    tile: Tile, name: str, window: Sequence[tuple[Expr, Expr]], shape: Sequence[Expr]
+) -> Stmt:
     """``A_in[…] = A[…]`` for the window, as far as the tile is asked for it."""
     index = next(_indices(tile, name))
     taken = {a.iter for a in tile.axes} | {s.iter for s in walk(tile.body) if isinstance(s, For)}
@@ -142,9 +157,12 @@ def _copy(tile: Tile, name: str, window: Sequence[tuple[Expr, Expr]]) -> Stmt:
     )
     where = () if tile.where is None else conjuncts(tile.where)
     mine = [one for one in where if variables(one) & set(names)]
+    for part, own, extent in zip(index, names, shape, strict=True):
+        if where and not isinstance(part, Var):
+            mine.append(Compare("<", Var(own), extent))
     axes = tuple(TileAxis(n, *box) for n, box in zip(names, window, strict=True))
     copy = Store(f"{name}_in", at, Load(name, at, dtype))
-    form = tile.form if mine else Tile((), ()).form
+    form = Form.MASK if mine else Form.FULL
     return Tile(axes, (copy,), all_of(mine) if mine else None, form)
 
 

@@ -14,6 +14,7 @@ from offcut.partition.cut import (
     users_of,
 )
 from offcut.partition.cutting import AxisCut, LoopCut, Made, tiles_alike
+from offcut.partition.drop_refused_covers import drop_refused_covers, without_covers
 from offcut.partition.groups import GroupCut, cut_group
 from offcut.partition.judge import (
     BEFORE_STAGING,
@@ -35,6 +36,7 @@ from offcut.partition.judge import (
 from offcut.partition.legality import (
     LESS_TO_COMPARE,
     check_exact,
+    check_layouts,
     check_marks,
     check_tiles,
     check_windows,
@@ -42,7 +44,6 @@ from offcut.partition.legality import (
 from offcut.partition.pieces import Partition, Piece, Users
 from offcut.partition.programs import cut_program, pieces_of
 from offcut.partition.separate import separate
-from offcut.partition.settle import settled, without_covers
 from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.stages.fusion import (
     Block,
@@ -117,6 +118,7 @@ __all__ = [
     "axis_named",
     "check_axis",
     "check_exact",
+    "check_layouts",
     "check_marks",
     "check_shared",
     "check_tiles",
@@ -130,6 +132,7 @@ __all__ = [
     "cut_group",
     "cut_program",
     "cuts_of",
+    "drop_refused_covers",
     "first_cover",
     "fused",
     "is_multiple",
@@ -144,7 +147,6 @@ __all__ = [
     "runs_of",
     "segments",
     "separate",
-    "settled",
     "strategy",
     "strategy_named",
     "tiles_alike",

@@ -14,6 +14,7 @@ from offcut.core.accesses import elements, outside, owned
 from offcut.core.conditions import all_of, negated
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Compare, Expr, variables
+from offcut.core.interpret.run_arguments import declaration
 from offcut.core.program import (
     LANE,
     Choose,
@@ -30,6 +31,7 @@ from offcut.core.program import (
     substituted,
     walk,
 )
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.marks import loop_marks
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.core.walking import around, side_by_side
@@ -242,6 +244,25 @@ def _certainly(program: Program, loop: For) -> Dependence | None:
 
 def _mark(loop: For) -> str:
     return f"@{next(loop_marks(replace(loop, role=Role.WHOLE)), '')}"
+
+
+def check_layouts(program: Program, op: str) -> None:
+    """Check that no array of the caller has a layout: it lies as the caller's strides say.
+
+    Raises PartitionError, in the name of `op`.
+    """
+    for buffer in program.buffers:
+        if buffer.layout is not None and buffer.kind in (Kind.INPUT, Kind.OUTPUT, Kind.INOUT):
+            raise PartitionError(
+                op,
+                f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
+                at=declaration(buffer),
+                because="the caller owns it, and its strides say how it lies",
+                help=(
+                    f"constant {buffer.name} is packed when compiled",
+                    "a local buffer with the layout, and a loop that copies",
+                ),
+            )
 
 
 def check_windows(program: Program) -> None:

@@ -61,6 +61,7 @@ from offcut.proof.by_instances.unwritten import writes_first
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
+from offcut.proof.forms.derived import underived
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
@@ -131,6 +132,9 @@ def _proved(
     most: int | None,
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
+    source, emitted, through = (
+        answered(partial(underived, one), one) for one in (source, emitted, through)
+    )
     several = min(combinations(emitted.body), _MOST_REQUESTS)
 
     def ran(because: str) -> PartitionError:

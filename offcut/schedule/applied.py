@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offcut.core.expr import Expr
 from offcut.core.program import Program
 from offcut.describe.computation import Stage
-from offcut.partition import Partition, Piece, settled
+from offcut.partition import Partition, Piece, drop_refused_covers
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Applied:
 
         refused  why the one that a tile names does not, by the position of the tile
         """
-        made = settled(self.partition, refused)
+        made = drop_refused_covers(self.partition, refused)
         now = dict(zip(map(id, self.partition.pieces), made.pieces, strict=True))
         choices = tuple(
             tuple(

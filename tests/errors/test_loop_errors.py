@@ -293,3 +293,52 @@ for i in 0:{extent}
     open_ = refused(text.format(extent="4*(n*n)"), {"i": 4}, "exact")
     assert "because  " in open_
     assert "with n" not in open_
+
+
+def test_a_layout_of_an_array_of_the_caller_is_refused() -> None:
+    text = """\
+size n in 0:99
+input A: float32[n, 8] @panels(0, 1, 4)
+output C: float32[n, 8]
+for i in 0:n
+  for j in 0:8
+    C[i, j] = A[i, j]
+"""
+    for op, run in (("compile", oc.compile), ("partition", oc.partition)):
+        with pytest.raises(oc.PartitionError) as error:
+            run(oc.parse(text))
+        assert (
+            str(error.value)
+            == f"""\
+{op}: cannot lay A out in panels(0, 1, 4)
+  at       input A: float32[n, 8]
+  because  the caller owns it, and its strides say how it lies
+  help     constant A is packed when compiled
+  help     a local buffer with the layout, and a loop that copies"""
+        )
+
+
+def test_a_layout_of_a_window_that_moves_with_a_loop_is_refused() -> None:
+    text = """\
+size n in 0:99
+input A: float32[n, 8]
+local L: float32[n, 8]
+output C: float32[n, 8]
+for i in 0:n
+  alloc L[i +: i + 1, 0 +: 8] layout order(1, 0)
+    for j in 0:8
+      L[i, j] = A[i, j]
+    for j in 0:8
+      C[i, j] = L[i, j]
+"""
+    with pytest.raises(oc.PartitionError) as error:
+        oc.compile(oc.parse(text))
+    assert (
+        str(error.value)
+        == """\
+compile: cannot lay the window of L out in order(1, 0)
+  at       alloc L[i +: i + 1, 0 +: 8] layout order(1, 0)
+  because  its extents move with a loop, or it stands in a tile, and so it lies in the whole array
+  help     local L with the layout
+  help     a window of extents that sizes give"""
+    )

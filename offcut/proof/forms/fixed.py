@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from math import gcd
 from typing import TypeAlias
 
@@ -103,7 +102,7 @@ class Fixed:
                     facts.append(entry)
         if sizes.keys() & set(inside):
             raise Rebound
-        named = (self.named(fact) for fact in facts if not reads_memory(fact))
+        named = [self.named(fact) for fact in facts if not reads_memory(fact)]
         space = Space(tuple(sizes.values()))
         self.facts = tuple(fact for fact in named if space.condition(fact, {}) is not None)
 
@@ -156,7 +155,7 @@ class Fixed:
             (products if fixed else plain)[names] = factor
         parts = [ix.mul(factor, self.product(names)) for names, factor in sorted(plain.items())]
         if products:
-            scale = reduce(gcd, products.values())
+            scale = gcd(*products.values())
             if products[min(products)] < 0:
                 scale = -scale
             key = Polynomial(frozenset((n, f // scale) for n, f in products.items()))

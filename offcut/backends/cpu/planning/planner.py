@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from offcut import debug
+from offcut.backends.cpu.lowering.layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
@@ -39,8 +40,11 @@ from offcut.backends.inside import kept_inside
 from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
+from offcut.core.analysis import analysis
 from offcut.core.expr import Binary
-from offcut.core.program import THREAD, Program, Store, canonical, walk
+from offcut.core.program import THREAD, Alloc, Program, Store, canonical, walk
+from offcut.core.text.layouts import format_layout
+from offcut.core.text.printer import format_head
 from offcut.core.walking import side_by_side
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
@@ -364,6 +368,26 @@ def _is_worth(made: Planned) -> bool:
     return covered or shares or not asks_loops(cut.source)
 
 
+def _check_window_layouts(program: Program) -> None:
+    """Check that each window with a layout lies in memory of its own: outside of tiles, of extents that sizes give.
+
+    Raises PartitionError.
+    """
+    windows = windows_of(program)
+    for alloc in analysis(program).of(Alloc):
+        if alloc.layout is not None and alloc.buffer not in windows:
+            raise PartitionError(
+                "compile",
+                f"cannot lay the window of {alloc.buffer} out in {format_layout(alloc.layout)}",
+                at=format_head(alloc),
+                because="its extents move with a loop, or it stands in a tile, and so it lies in the whole array",
+                help=(
+                    f"local {alloc.buffer} with the layout",
+                    "a window of extents that sizes give",
+                ),
+            )
+
+
 def _in_loops(
     program: Program, host: Host, asked: Options, schedule: Schedule, why: str
 ) -> Planned:
@@ -377,6 +401,7 @@ def _in_loops(
             check_marks(program, {})
         check_tiles(program)
         check_windows(program)
+        _check_window_layouts(program)
         with debug.timed("bounds"):
             run = inside = kept_inside(program)
         debug.passed("bounds", inside, program)

@@ -63,17 +63,17 @@ def without_covers(program: Program, refused: Mapping[int, str]) -> Settled:
     return Settled(made, tuple(notes), {id(before): after for before, after in pairs})
 
 
-def settled(made: Partition, refused: Mapping[int, str]) -> Partition:
+def drop_refused_covers(made: Partition, refused: Mapping[int, str]) -> Partition:
     """`made` whose tiles and pieces name the microkernels that run, and notes why others do not."""
     if not refused:
         return made
     found = without_covers(made.loops, refused)
-    pieces = tuple(_settled(piece, found.by) for piece in made.pieces)
+    pieces = tuple(_piece(piece, found.by) for piece in made.pieces)
     notes = tuple(dict.fromkeys((*made.notes, *found.notes)))
     return replace(made, loops=found.program, pieces=pieces, notes=notes)
 
 
-def _settled(piece: Piece, by: Mapping[int, Stmt]) -> Piece:
+def _piece(piece: Piece, by: Mapping[int, Stmt]) -> Piece:
     """`piece` in the settled program: a microkernel is its own where no tile of it lost one."""
     before = (*piece.path[:-1], *walk(piece.path[-1:]))
     piece = replace(piece, path=tuple(by.get(id(stmt), stmt) for stmt in piece.path))
