@@ -1,6 +1,6 @@
-"""A staged program -> a guess of its source, without windows and the copies into them.
+"""A staged program -> one that may be what it was staged from: without windows, and without copies into them.
 
-The guess is proved equal to both like any other program on the way (`bodies`, and side by side with the source);
+It is a guess, which is proved like any other program on the way (`bodies`, and side by side with the source);
 a poor one proves nothing.
 
     alloc A_in[s +: q, 0 +: 64]                         tile i in s +: q
@@ -13,13 +13,14 @@ a poor one proves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+from offcut.core import index as ix
 from offcut.core.accesses import read, touched
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
 from offcut.core.program import (
     Alloc,
+    For,
     Program,
     Stmt,
     Store,
@@ -32,29 +33,30 @@ from offcut.core.program import (
 from offcut.core.walking import rewritten, with_buffer_renamed
 
 
-def unstaged(program: Program, source: Program) -> Program:
-    """Return `program` without its windows, and without the arrays that `source` lacks, if one statement fills such an array,
-    or it is copied whole to another one.
+def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
+    """`program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
+    that `source` has not: with tiles over the same rows as they are, and as one.
     """
-    declared = {buffer.name: buffer for buffer in source.buffers}
+    kept = {buffer.name: buffer for buffer in source.buffers}
     body = rewritten(program.body, lambda s: s.body if isinstance(s, Alloc) else None)
     for buffer in program.buffers:
-        if buffer.name not in declared:
+        if buffer.name not in kept:
             body = _without(body, buffer.name)
-    body = _merge_tiles(rewritten(body, lambda s: () if _is_empty(s) else None))
-    names = declared.keys() | touched(body)
-    buffers = tuple(declared.get(b.name, b) for b in program.buffers if b.name in names)
-    return replace(program, buffers=buffers, body=body)
+    body = rewritten(body, lambda s: () if _is_idle(s) else None)
+    left = tuple(
+        kept.get(b.name, b) for b in program.buffers if b.name in kept or b.name in touched(body)
+    )
+    bodies = dict.fromkeys(_joined(body, shared) for shared in (False, True))
+    return tuple(replace(program, buffers=left, body=one) for one in bodies)
 
 
 def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
-    """Return a block with an array replaced by what is stored to it, or by the array that it is copied to."""
     stores = [s for s in walk(body) if isinstance(s, Store)]
     mine = list(dict.fromkeys(s for s in stores if s.buffer == name))
     copies = {s.buffer for s in stores if _is_copy(s, name)}
     readers = [s for s in stores if name in read((s.value, *s.index))]
-    if len(mine) == 1 and mine[0].reduce is None and (names := _names(mine[0])) is not None:
-        return _forward(body, mine[0], names)
+    if len(mine) == 1 and mine[0].reduce is None and _names(mine[0]) is not None:
+        return _forwarded(body, mine[0])
     if len(copies) == 1 and mine and all(_is_copy(s, name) or s.buffer == name for s in readers):
         (other,) = copies
         body = rewritten(body, lambda s: () if isinstance(s, Store) and _is_copy(s, name) else None)
@@ -63,42 +65,71 @@ def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
 
 
 def _is_copy(store: Store, name: str) -> bool:
-    """Return whether an element of an array is copied to the same place of another one."""
+    """Whether an element of an array is copied to the same place of another one."""
     value = store.value
     copies = isinstance(value, Load) and value.buffer == name and value.index == store.index
     return copies and store.reduce is None and store.buffer != name
 
 
 def _names(store: Store) -> list[str] | None:
-    """Return the iterators that are its index, if they are distinct and its value depends on no others; else None."""
+    """The names that its index is made of, one by one."""
     names = [part.name for part in store.index if isinstance(part, Var)]
-    distinct = len(names) == len(set(names)) == len(store.index)
-    return names if distinct and variables(store.value) <= set(names) else None
+    own = len(names) == len(set(names)) == len(store.index)
+    return names if own and variables(store.value) <= set(names) else None
 
 
-def _forward(body: tuple[Stmt, ...], store: Store, names: Sequence[str]) -> tuple[Stmt, ...]:
-    """Return a block without a store, whose value takes the place of each load; `names` are its index."""
+def _forwarded(body: tuple[Stmt, ...], store: Store) -> tuple[Stmt, ...]:
+    names = _names(store)
+    assert names is not None
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer != store.buffer:
             return None
         return substitute(store.value, dict(zip(names, node.index, strict=True)))
 
-    rest = rewritten(body, lambda s: () if s == store else None)
-    return all_mapped(rest, lambda expr: rewrite(expr, rule))
+    left = rewritten(body, lambda s: () if s == store else None)
+    return all_mapped(left, lambda expr: rewrite(expr, rule))
 
 
-def _is_empty(stmt: Stmt) -> bool:
+def _is_idle(stmt: Stmt) -> bool:
     return not isinstance(stmt, Store) and not any(blocks(stmt))
 
 
-def _merge_tiles(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a block with neighbouring tiles over the same instances as one."""
-    merged: list[Stmt] = []
+def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
+    """`body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
+    axes are the same, whose further axes become loops.
+    """
+    made: list[Stmt] = []
     for stmt in body:
-        match merged[-1:], stmt:
-            case [Tile() as last], Tile() as tile if replace(last, body=tile.body) == tile:
-                merged[-1] = replace(last, body=(*last.body, *tile.body))
-            case _:
-                merged.append(with_blocks(stmt, _merge_tiles))
-    return tuple(merged)
+        last = made[-1] if made else None
+        one = _together(last, stmt, shared) if isinstance(last, Tile) else None
+        if one is not None:
+            made[-1] = one
+        else:
+            made.append(with_blocks(stmt, lambda inside: _joined(inside, shared)))
+    return tuple(made)
+
+
+def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:
+    if not isinstance(second, Tile):
+        return None
+    if replace(first, body=second.body) == second:
+        return replace(first, body=(*first.body, *second.body))
+    count = 0
+    for one, other in zip(first.axes, second.axes, strict=False):
+        if one != other:
+            break
+        count += 1
+    if not shared or not count or replace(first, axes=second.axes, body=second.body) != second:
+        return None
+    return replace(
+        first, axes=first.axes[:count], body=(*_inner(first, count), *_inner(second, count))
+    )
+
+
+def _inner(tile: Tile, count: int) -> tuple[Stmt, ...]:
+    """The body of a tile in loops over its axes but for the first `count` ones."""
+    body = tile.body
+    for axis in reversed(tile.axes[count:]):
+        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
+    return body
