@@ -157,6 +157,7 @@ class Lowered:
     end       the conditions under which the end of the stream pops and pushes
     derived   the sizes that the host derives from those of a call
     before    the statements that the host runs first, for this variant of the nest alone
+    order     the program of its units, with the tokens that keep the order; None: they need none
     """
 
     name: str
@@ -170,6 +171,7 @@ class Lowered:
     end: Conditions
     derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
+    order: Program | None = None
 
     def __post_init__(self) -> None:
         shapes = {work.leaf.number: work.shape for work in self.work}
@@ -226,9 +228,9 @@ def lowered(
     constants = (wide(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
     work = _with_regions(program, spec, nodes, work, covers.places, constant)
-    tokens = dict.fromkeys(range(len(work) + 1), SILENT)
+    tokens, order = dict.fromkeys(range(len(work) + 1), SILENT), None
     if spec.tokens and told:
-        tokens = token_conditions(
+        tokens, order = token_conditions(
             program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
         )
     work = [
@@ -247,6 +249,7 @@ def lowered(
         end=tokens[len(work)],
         derived=derived or DerivedSizes(),
         before=before,
+        order=order,
     )
 
 

@@ -99,8 +99,8 @@ def token_conditions(
     unit: Callable[[Leaf], Unit],
     touches: Callable[[Leaf], Sequence[Touch]],
     spec: Spec,
-) -> dict[int, Conditions]:
-    """Return the tokens of each leaf by its number; the end of the stream counts as one more leaf.
+) -> tuple[dict[int, Conditions], Program]:
+    """Return the tokens of each leaf by its number, the end of the stream as one more leaf; and the program with them.
 
     touches  the regions on the chip that a leaf accesses
 
@@ -131,7 +131,7 @@ def token_conditions(
         elif isinstance(stmt, Sync):
             fields = {_field(tokens[stmt.name], stmt): stmt.where or ALWAYS}
             result[numbers[at]] = replace(result[numbers[at]], **fields)
-    return result
+    return result, synchronized
 
 
 def _field(token: Token, sync: Sync) -> str:
