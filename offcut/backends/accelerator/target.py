@@ -133,7 +133,7 @@ class Accelerator(Target):
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
-        if not isinstance(output, Program) or not is_synchronized(output):
+        if not isinstance(output, Program) or not is_synchronized(read_back(output, op)):
             return output
         because = f"the hardware of {self.spec.name} keeps the order of its units"
         if self.spec.tokens:
@@ -142,9 +142,7 @@ class Accelerator(Target):
                 "instructions of these"
             )
         tokens = (f"token {token.name}" for token in output.tokens)
-        syncs = (
-            format_head(stmt) for stmt in walk(read_back(output, op)) if isinstance(stmt, Sync)
-        )
+        syncs = (format_head(stmt) for stmt in walk(output) if isinstance(stmt, Sync))
         raise TargetError(
             op,
             f"cannot take the synchronization of {output.name}",
