@@ -107,6 +107,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"operands": {"A": Place(layout=Layout((("word", (Digit(0, 1, None, 1),)),), (4,)))}},
         "A has 2 axes, and its layout 1",
     ),
+    "a name that no text can say": (
+        {"name": "m x;)"},
+        "its name is 'm x;)'",
+    ),
+    "a layout in words": (
+        {"operands": {"A": Place(layout="rows")}},  # type: ignore[arg-type]
+        "the layout of A is 'rows'",
+    ),
     "a matrix as a constant": (
         {"operands": {"A": Place(by="immediate")}},
         "A has 2 axes, and is a constant of the instruction",
