@@ -244,7 +244,7 @@ class Microkernel:
         if place.beside and place.beside not in axes:
             because = f"{operand} lies side by side along {place.beside}, which is no axis of it"
             raise self._refused(because)
-        if place.layout is not None and len(place.layout.multiple) != rank:
+        if place.layout is not None and len(place.layout.multiple) not in (0, rank):
             has = len(place.layout.multiple)
             raise self._refused(f"{operand} has {rank} axes, and its layout {has}")
         if place.by == "immediate" and rank:

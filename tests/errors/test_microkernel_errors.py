@@ -9,7 +9,7 @@ import pytest
 
 import offcut as oc
 from offcut import Microkernel
-from offcut.core.layout import Layout
+from offcut.core.layout import Digit, Layout
 from offcut.errors import DescribeError
 from tests.facade import Place, TileShape
 
@@ -104,7 +104,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "A lies side by side along q, which is no axis of it",
     ),
     "a layout of another rank": (
-        {"operands": {"A": Place(layout=Layout((), (1,)))}},
+        {"operands": {"A": Place(layout=Layout((("word", (Digit(0, 1, None, 1),)),), (4,)))}},
         "A has 2 axes, and its layout 1",
     ),
     "a matrix as a constant": (
