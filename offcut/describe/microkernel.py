@@ -10,6 +10,7 @@ of arrays say nothing to it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from math import inf
@@ -204,6 +205,8 @@ class Microkernel:
                 raise self._refused(because, *(f"{what}={word!r}" for word in words))
         for operand, place in self.operands.items():
             self._check_place(tensors[operand], place, axes)
+        if not isinstance(self.name, str) or not re.fullmatch(r"[\w.\-]+", self.name):
+            raise self._refused(f"its name is {self.name!r}", "letters, digits, `_`, `.` and `-`")
         tiles = tuple(self._tile(tile, len(definition.axes)) for tile in self.tiles)
         if not tiles:
             raise self._refused("it has no tiles")
@@ -244,6 +247,10 @@ class Microkernel:
         if place.beside and place.beside not in axes:
             because = f"{operand} lies side by side along {place.beside}, which is no axis of it"
             raise self._refused(because)
+        if place.layout is not None and not isinstance(place.layout, Layout):
+            raise self._refused(
+                f"the layout of {operand} is {place.layout!r}", "layout=panels(16)", "layout=None"
+            )
         if place.layout is not None and len(place.layout.multiple) not in (0, rank):
             has = len(place.layout.multiple)
             raise self._refused(f"{operand} has {rank} axes, and its layout {has}")

@@ -56,6 +56,8 @@ def _least(points: isl.Set) -> tuple[int, ...]:
         if not value.is_int():
             up = points.lower_bound_val(_SET, k, 0)
             value = points.dim_max_val(k) if up.is_empty() else up.dim_min_val(k)
+        if not value.is_int():  # isl stopped at the bound of its work, and says NaN
+            raise isl.Error("a set that is not empty has no least value")
         points = points.fix_val(_SET, k, value)
         values.append(int(value.to_python()))
     return tuple(values)

@@ -107,6 +107,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"operands": {"A": Place(layout=Layout((("word", (Digit(0, 1, None, 1),)),), (4,)))}},
         "A has 2 axes, and its layout 1",
     ),
+    "a name that no text can say": (
+        {"name": "m x;)"},
+        "its name is 'm x;)'\n  help     letters, digits, `_`, `.` and `-`",
+    ),
+    "a layout in words": (
+        {"operands": {"A": Place(layout="rows")}},  # type: ignore[arg-type]
+        "the layout of A is 'rows'\n  help     layout=panels(16)\n  help     layout=None",
+    ),
     "a matrix as a constant": (
         {"operands": {"A": Place(by="immediate")}},
         "A has 2 axes, and is a constant of the instruction",
@@ -119,7 +127,8 @@ def test_what_is_no_microkernel_is_refused(case: str) -> None:
     changed, because = REFUSED[case]
     with pytest.raises(DescribeError) as refused:
         Microkernel(**GIVEN | changed)
-    assert str(refused.value) == f"microkernel: cannot declare unit\n  because  {because}"
+    name = (GIVEN | changed)["name"]
+    assert str(refused.value) == f"microkernel: cannot declare {name}\n  because  {because}"
 
 
 def test_a_microkernel_is_declared() -> None:
