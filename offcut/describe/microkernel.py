@@ -15,7 +15,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
-from offcut.core.expr import Load, Reduce, loads, variables
+from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
 from offcut.core.sizes import MAX_SIZE, Dim
 from offcut.describe.tensor import Compute, Tensor
@@ -319,6 +319,11 @@ class Microkernel:
     def layout_of(self, operand: str) -> Layout | None:
         """Where the elements of an operand, or of the result, lie; None where as an array's do."""
         return self.place_of(operand).layout
+
+    def index_of(self, operand: str) -> tuple[Expr, ...]:
+        """The index of the first element that it reads of an operand, or that it writes of the result."""
+        read = (one.index for one, _ in loads(self.definition.body) if one.buffer == operand)
+        return next(read, tuple(Var(axis) for axis in self.axes))
 
     def shape_of(self, operand: str) -> tuple[int, ...]:
         """The extents of an operand, or of the result, of a microkernel of fixed shape."""

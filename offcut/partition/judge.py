@@ -785,6 +785,9 @@ class _Judge:
         name = self.kernel.computes.name
         place, layout = self.kernel.place_of(name), self.layout_at(store.buffer)
         iterator = match.axis(place.beside)
+        if layout is None and (lane := self.shared_lane(name, store.index, match, ())):
+            because = f"{_shown(store)} does not move by itself along {lane}"
+            return Refusal(Question.LAYOUT, because)
         if layout is not None and as_panels(layout) is None:
             if place.layout is not None and self.is_laid(name, store.index, match, layout):
                 return None
@@ -808,6 +811,8 @@ class _Judge:
         if layout is None:
             if place.layout is not None and not self.is_derivable(place, name, buffer):
                 return f"{shown} is not packed as it reads it"
+            if lane := self.shared_lane(name, load.index, match, loops):
+                return f"{shown} does not move by itself along {lane}"
             if iterator is None or row_spacing(load.index, iterator, 2, 1) == NEXT:
                 return None
             return f"{shown} does not lie side by side along {iterator}"
@@ -831,12 +836,8 @@ class _Judge:
     def is_laid(self, name: str, index: Sequence[Expr], match: Match, layout: Layout) -> bool:
         """Whether a stated layout is the declared one, each of its axes an axis of the array."""
         declared = self.kernel.layout_of(name)
-        own = next(
-            (load.index for load, _ in loads(self.kernel.definition.body) if load.buffer == name),
-            tuple(Var(axis) for axis in self.kernel.axes),
-        )
         axes: list[int] = []
-        for part in own:
+        for part in self.kernel.index_of(name):
             iterator = match.axis(part.name) if isinstance(part, Var) else None
             places = [
                 at for at, one in enumerate(index) if iterator and coefficient(one, iterator) == 1
@@ -845,6 +846,28 @@ class _Judge:
                 return False
             axes += places
         return declared is not None and declared.on(*axes) == layout
+
+    def shared_lane(
+        self, name: str, index: Sequence[Expr], match: Match, loops: tuple[For, ...]
+    ) -> str:
+        """Return the first iterator along which blocks of a declared layout cannot be had of an array, since it is no index
+        of its own there, at steps of one; "" where there is none.
+        """
+        layout = self.kernel.layout_of(name)
+        own = self.kernel.index_of(name)
+        if layout is None or not self.kernel.place_of(name).memories:
+            return ""
+        inside = {*self.axes, *(loop.iter for loop in loops)}
+        for part, block in zip(own, layout.multiple, strict=True):
+            iterator = match.axis(part.name) if isinstance(part, Var) else None
+            if block == 1 or iterator is None:
+                continue
+            moved = [one for one in index if iterator in variables(one)]
+            if len(moved) != 1 or coefficient(moved[0], iterator) != 1:
+                return iterator
+            if variables(moved[0]) & inside != {iterator}:
+                return iterator
+        return ""
 
     def is_derivable(self, place: Place, name: str, buffer: Buffer) -> bool:
         """Whether the declared layout of an operand may be had of an array of rows: read in place, or laid so by

@@ -10,8 +10,9 @@ IEEE Micro 2019.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from offcut.backends.accelerator.isa import Place as Words
@@ -144,29 +145,114 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     )
 
 
-def instructions_of(store: Store, spec: Spec) -> Iterator[Microkernel]:
+def instructions_of(store: Store, spec: Spec) -> tuple[Microkernel, ...]:
     """Return what one issue of a unit runs of a statement: its microkernel in two hardware loops, over any number of words.
 
-    What a box leaves of its last words is zero there, and read by nobody, so that any extents are whole words. An operation has its
-    second operand in accumulators, or as a constant; a divisor, and what fills, are constants of the statement.
+    What a box leaves of its last words is zero there, and read by nobody: an axis that no word has is one element of each.
+    A product has terms along words, or one of each word; an operation its second operand in accumulators, or as a constant; a
+    divisor, and what fills, are constants of the statement.
     """
-    own = name_of(store, spec)
-    kernel = next(one for one in microkernels(spec) if one.name == own)
-    ends = spec.words[Words.ACCUMULATORS].memory
-    memories = dict.fromkeys(kernel.operands, ends)
-    if own == product_name(spec):
-        memories |= {"A": spec.words[Words.INPUTS].memory, "B": spec.words[Words.WEIGHTS].memory}
+    own, shape = name_of(store, spec), (spec.rows, spec.columns)
     match store.value:
-        case Binary("//" | "%" as op, _, Const(value)):
+        case _ if own == product_name(spec):
+            places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+            memories = tuple(spec.words[place].memory for place in places)
+            return _products(*shape, spec.terms, spec.gemm_cycles, memories)
+        case Binary("//" | "%", _, Const(value)):
             by = int(value)
-            quotient = (lambda a, _: a // by) if op == "//" else (lambda a, _: a % by)
-            kernel = on_words(own, quotient, spec.rows, spec.columns)
-    yield _issued(kernel, memories)
-    if own in _WITH_TWO and own != "alu_copy":
-        yield _issued(_with_constant(kernel, _OPERATIONS[own]), memories)
+        case _:
+            by = 2
+    double = own in _WITH_TWO and own != "alu_copy"
+    return _operations(own, by, double, shape, spec.words[Words.ACCUMULATORS].memory)
 
 
+def copies_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
+    """Return what a load does: ``C[i, j] = A[i, j]`` of words of a place from main memory, and zeros around them."""
+    of = spec.words[place]
+    return _copy(f"load_{place.value}", of.shape, dtype, (MAIN,), (of.memory,), spec.loads[place].value)
+
+
+def stores_of(dtype: str, spec: Spec) -> Microkernel:
+    """Return what a store does: ``C[i, j] = A[i, j]`` of accumulators to main memory, cut to their lowest bits."""
+    of = spec.words[Words.ACCUMULATORS]
+    return _copy("store", of.shape, dtype, (of.memory,), (MAIN,), "store")
+
+
+MAIN = "main memory"
 _CONSTANT = Place(by="immediate")
+
+
+@cache
+def _products(
+    rows: int, columns: int, terms: int, cycles: float, memories: tuple[str, ...]
+) -> tuple[Microkernel, ...]:
+    """Return the products of words: along their terms, and of one term of each."""
+    whole = gemm(rows, columns, terms, cycles)
+    a, b, c = (
+        placeholder(shape, dtype, name=name)
+        for name, shape, dtype in (
+            ("A", (rows,), "int8"),
+            ("B", (columns,), "int8"),
+            ("D", (rows, columns), "int32"),
+        )
+    )
+    one = compute(
+        (rows, columns),
+        lambda i, j: c[i, j] + cast(a[i], "int32") * cast(b[j], "int32"),
+        name="C",
+    )
+    lanes = {"A": words((0, rows)), "B": words((0, columns)), "C": words((0, rows), (1, columns))}
+    places = {name: Place(layout=layout) for name, layout in lanes.items()}
+    alone = replace(
+        whole, computes=one, bounds={}, repeats=frozenset(), operands=places, accumulate="both", reset=None
+    )
+    held = dict(zip("ABC", memories, strict=True))
+    return _issued(whole, held), _issued(alone, held)
+
+
+@cache
+def _operations(
+    own: str, by: int, double: bool, shape: tuple[int, int], memory: str
+) -> tuple[Microkernel, ...]:
+    """Return an operation on words of accumulators: with a second word, and, if `double`, with a constant.
+
+    by  what a quotient divides by
+    """
+    of = {"alu_divide": lambda a, _: a // by, "alu_modulo": lambda a, _: a % by}.get(
+        own, _OPERATIONS.get(own, lambda a, b: cast(0, "int32"))
+    )
+    made = [on_words(own, of, *shape)]
+    if double:
+        a, constant = (
+            placeholder(extents, "int32", name=name)
+            for name, extents in (("A", shape), ("constant", ()))
+        )
+        computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
+        operands = {name: made[0].operands[name] for name in ("A", "C")}
+        operands["constant"] = _CONSTANT
+        made.append(replace(made[0], computes=computes, operands=operands))
+    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+
+
+@cache
+def _copy(
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    source: tuple[str, ...],
+    target: tuple[str, ...],
+    unit: str,
+) -> Microkernel:
+    a = placeholder(shape, dtype, name="A")
+    rows, columns = shape
+    layout = words((0, rows), (1, columns))
+    one = Microkernel(
+        name=name,
+        computes=compute(shape, lambda i, j: a[i, j], name="C"),
+        tiles=(TileShape(shape, 0.0, 0.0),),
+        operands={"A": Place(source), "C": Place(target, layout)},
+    )
+    return replace(_issued(one, {}), unit=unit)
 
 
 def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
@@ -180,24 +266,13 @@ def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
     return replace(
         one,
         bounds=dict.fromkeys(axes, (0, MAX_SIZE)),
+        predicates=frozenset(one.axes),
         repeats=frozenset(axes),
         operands={**one.operands, **places},
         unit="compute",
         issue="async",
         wait="token",
     )
-
-
-def _with_constant(one: Microkernel, of: Callable[[Any, Any], Any]) -> Microkernel:
-    """Return an operation whose second operand is a constant."""
-    shape = one.tiles[0].extents
-    a, constant = (
-        placeholder(extents, "int32", name=name)
-        for name, extents in (("A", shape), ("constant", ()))
-    )
-    computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
-    operands = {name: one.operands[name] for name in ("A", "C")}
-    return replace(one, computes=computes, operands={**operands, "constant": _CONSTANT})
 
 
 _WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max", "alu_copy")

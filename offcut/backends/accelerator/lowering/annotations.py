@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import Operation
-from offcut.backends.accelerator.lowering.named import cover_of
+from offcut.backends.accelerator.lowering.covers import Operation, Product, judged, not_covered
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import tile_of
-from offcut.core.program import Alloc, Program, Stmt, Tile, walk, with_blocks
-from offcut.core.text.printer import format_head
+from offcut.backends.accelerator.microkernels import name_of
+from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.text.printer import format_head, format_stmt
 from offcut.describe.intrinsic import declared
 from offcut.errors import TargetError
+from offcut.partition import Coverage
 
 
 def with_memories(program: Program) -> Program:
@@ -48,16 +49,18 @@ def with_memories(program: Program) -> Program:
 
 
 def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
-    """Return the program with the memories, units and microkernels that its nests were lowered to."""
+    """Return the program with the memories, units and microkernels that its nests were lowered to.
+
+    Raises TargetError for a tile that names another unit, another microkernel, or other axes and operands than what runs it.
+    Declared instructions were compared with their tiles when these were covered.
+    """
     tiles: dict[Stmt, Tile] = {}
     bases: dict[Alloc, str] = {}
     for nest in nests:
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                cover = cover_of(program, nest, work, tile)
-                if tile.cover is not None and declared(tile.cover.microkernel) is not None:
-                    cover = tile.cover
+                cover = _cover_of(nest, work, tile)
                 tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
             base = _base_in_place(work)
             if base is not None:
@@ -80,6 +83,42 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
                 return new
 
     return replace(program, body=block(program.body))
+
+
+def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover | None:
+    """Return the cover of a tile by what runs it; None of a copy.
+
+    Axes and operands are said where the judge finds them: not of a value that takes several instructions.
+    """
+    given, store, name = tile.cover, work.leaf.store, nest.spec.name
+    if tile.unit not in (None, work.unit.value):
+        raise TargetError(
+            "compile",
+            f"cannot run a tile by {tile.unit}",
+            at=format_stmt(store),
+            because=f"{work.unit.value} of {name} runs it",
+            help=(f"@by({work.unit.value})",),
+        )
+    if given is not None and declared(given.microkernel) is not None:
+        return given
+    if work.moves:
+        if given is not None:
+            help_ = f"without @cover({given.microkernel})"
+            raise not_covered(work.leaf, given.microkernel, "it is copied, not computed", help_)
+        return None
+    own = name_of(store, nest.spec)
+    if given is not None and given.microkernel != own:
+        because = f"{own} of {name} computes it"
+        raise not_covered(work.leaf, given.microkernel, because, f"@cover({own})")
+    if isinstance(work.does, Product):
+        return work.does.cover
+    said = given if given is not None and given.axes + given.operands else None
+    found = judged(nest.program, work.leaf, nest.spec, said)
+    if isinstance(found, Coverage):
+        return found.cover
+    if said is not None:
+        raise not_covered(work.leaf, own, str(found), f"@cover({own})")
+    return Cover(own)
 
 
 def _base_in_place(work: Work) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Place, Unit
@@ -17,6 +18,7 @@ from offcut.backends.accelerator.lowering.division import reach
 from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes, sides
+from offcut.backends.accelerator.microkernels import instructions_of, name_of, product_name
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -32,9 +34,10 @@ from offcut.core.expr import (
     dtype_of,
     variables,
 )
-from offcut.core.program import Buffer, Program
+from offcut.core.program import Buffer, Cover, For, Program, Stmt, Tile, TileAxis
 from offcut.core.text.printer import format_stmt
 from offcut.errors import TargetError
+from offcut.partition import Coverage, Question, Refusal, Surroundings, cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Product:
 
     inputs: Load
     weights: Load
+    cover: Cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,66 +167,28 @@ class Covers:
         )
 
     def is_product(self, leaf: Leaf) -> bool:
-        """Whether a leaf adds products of int8."""
-        store = leaf.store
-        return store.reduce == "sum" and _factors(store.value) is not None
+        """Whether a leaf adds products."""
+        return name_of(leaf.store, self.spec) == product_name(self.spec)
 
     def product(self, leaf: Leaf) -> Product:
-        """A sum of products by the matrix unit."""
-        store, spec = leaf.store, self.spec
-        factors = _factors(store.value)
-        assert factors is not None
-        names = [name for name, _, _ in leaf.axes]
-        stored = {name for part in store.index for name in variables(part)}
-        results = [name for name in names if name in stored]
-        terms = [name for name in names if name not in stored]
-        for inputs, weights in (factors, factors[::-1]):
-            if not (self.may_hold(inputs, Place.INPUTS) and self.may_hold(weights, Place.WEIGHTS)):
-                continue
-            rest = list(results)
-            column = self.last(rest, store.index, weights.index, inputs.index)
-            row = self.last(rest, store.index, inputs.index, weights.index)
-            row = row if spec.rows > 1 else None
-            turned = self.last(list(results), store.index, inputs.index, weights.index)
-            either = factors[0] is inputs and self.may_hold(inputs, Place.WEIGHTS)
-            if column is None and turned and either and self.may_hold(weights, Place.INPUTS):
-                continue
-            depth = terms[-1] if terms else None
-            if depth and not (_is_lone(inputs.index, depth) and _is_lone(weights.index, depth)):
-                depth = None
-            self.put(leaf, store.buffer, store.index, Place.ACCUMULATORS, (row, column))
-            self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
-            self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
-            return Product(inputs, weights)
-        raise self.refuse(
-            leaf,
-            f"{factors[0].buffer} and {factors[1].buffer} do not lie in the memories of inputs and weights",
-            f'cache_read(…, "{spec.words[Place.INPUTS].memory}")',
-            f'cache_read(…, "{spec.words[Place.WEIGHTS].memory}")',
-        )
-
-    def may_hold(self, load: Load, place: Place) -> bool:
-        """Whether the buffer of an operand lies in the memory of a place."""
-        buffer = self.scoped.get(load.buffer)
-        return buffer is not None and place in self.memories[buffer.scope or ""]
-
-    def last(
-        self,
-        names: list[str],
-        stored: Sequence[Expr],
-        moves: Sequence[Expr],
-        rests: Sequence[Expr],
-    ) -> str | None:
-        """The last of `names` where it is an index of its own of the result and of one factor, and of the
-        other none; it is taken off.
-        """
-        if not names:
-            return None
-        name = names[-1]
-        used = any(name in variables(part) for part in rests)
-        if used or not (_is_lone(stored, name) and _is_lone(moves, name)):
-            return None
-        return names.pop()
+        """A sum of products by the matrix unit, whose lanes are those of its cover."""
+        spec, given = self.spec, None if leaf.tile is None else leaf.tile.cover
+        named = given is not None and given.microkernel == product_name(spec)
+        found = judged(self.program, leaf, spec, given if named else None)
+        if isinstance(found, Refusal) and named and given is not None and given.axes + given.operands:
+            raise not_covered(leaf, given.microkernel, str(found), f"@cover({given.microkernel})")
+        if isinstance(found, Refusal):
+            because = f"it is not {product_name(spec)} of {spec.name}: {found}"
+            memories = spec.words[Place.INPUTS].memory, spec.words[Place.WEIGHTS].memory
+            helps = [f'cache_read(…, "{memory}")' for memory in dict.fromkeys(memories)]
+            raise self.refuse(leaf, because, *helps)
+        (match,) = (one.match for one in found.covered)
+        inputs, weights = match.operand("A"), match.operand("B")
+        row, column, depth = match.axis("i") if spec.rows > 1 else None, match.axis("j"), match.axis("p")
+        self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
+        self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
+        self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
+        return Product(inputs, weights, found.cover)
 
     def operation(self, leaf: Leaf) -> Operation:
         """Operations by the vector unit."""
@@ -353,6 +319,45 @@ class Covers:
         return Result(source)
 
 
+def judged(
+    program: Program, leaf: Leaf, spec: Spec, wanted: Cover | None = None
+) -> Coverage | Refusal:
+    """Return the cover of a leaf by one issue of an instruction, or why its instruction does not run it.
+
+    wanted  the axes and the operands that the text says
+    """
+    stored = {name for part in leaf.store.index for name in variables(part)}
+    body: tuple[Stmt, ...] = (leaf.store,)
+    for name, first, count in reversed(leaf.axes):
+        if name not in stored:
+            body = (For(name, first, ix.add(first, count), body),)
+    axes = (TileAxis(*axis) for axis in leaf.axes if axis[0] in stored)
+    tile, refusal = Tile(tuple(axes), body), None
+    for instruction in instructions_of(leaf.store, spec):
+        found = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
+        if isinstance(found, Coverage):
+            return found
+        refusal = refusal or found
+    assert refusal is not None
+    return refusal
+
+
+_ANYWHERE = Surroundings((), lambda expr: (-inf, inf))
+_DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
+"""What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
+
+
+def not_covered(leaf: Leaf, microkernel: str, because: str, *help: str) -> TargetError:
+    """The refusal of a cover that the text of a tile says."""
+    return TargetError(
+        "compile",
+        f"cannot cover a tile by {microkernel}",
+        at=format_stmt(leaf.store),
+        because=because,
+        help=help,
+    )
+
+
 def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
     """The lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
     axis_of: dict[int, int] = {}
@@ -388,14 +393,6 @@ def _moves(index: Sequence[Expr], name: str) -> bool:
 
 def _is_lone(index: Sequence[Expr], name: str) -> bool:
     return [part for part in index if name in variables(part)] == [Var(name)]
-
-
-def _factors(value: Expr) -> tuple[Load, Load] | None:
-    match value:
-        case Binary("*", Cast(Load() as a, "int32"), Cast(Load() as b, "int32")):
-            if a.dtype == b.dtype == "int8":
-                return a, b
-    return None
 
 
 def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
