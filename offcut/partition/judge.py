@@ -47,7 +47,6 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
-    loads,
     reads_memory,
     rebuild,
     substitute,

@@ -16,6 +16,7 @@ from functools import cache
 from typing import Any
 
 from offcut.backends.accelerator.isa import Place as Words
+from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
@@ -26,6 +27,7 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
+from offcut.partition.judge import MAIN
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
 START = "gemm_reset"
@@ -166,19 +168,23 @@ def instructions_of(store: Store, spec: Spec) -> tuple[Microkernel, ...]:
     return _operations(own, by, double, shape, spec.words[Words.ACCUMULATORS].memory)
 
 
-def copies_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
-    """Return what a load does: ``C[i, j] = A[i, j]`` of words of a place from main memory, and zeros around them."""
+def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
+    """Return what one load does: words of a place from main memory. What a copy has around a rectangle, it fills with zeros."""
     of = spec.words[place]
-    return _copy(f"load_{place.value}", of.shape, dtype, (MAIN,), (of.memory,), spec.loads[place].value)
+    ends = Place((MAIN,)), Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1])))
+    return _copy(f"load_{place.value}", of.shape, dtype, dtype, ends, spec.loads[place].value)
 
 
-def stores_of(dtype: str, spec: Spec) -> Microkernel:
-    """Return what a store does: ``C[i, j] = A[i, j]`` of accumulators to main memory, cut to their lowest bits."""
+def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
+    """Return what one store does: words of accumulators to main memory, cut to their lowest bits.
+
+    source, dtype  of the element that the statement reads, and of the one that it writes
+    """
     of = spec.words[Words.ACCUMULATORS]
-    return _copy("store", of.shape, dtype, (of.memory,), (MAIN,), "store")
+    ends = Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1]))), Place((MAIN,))
+    return _copy(f"store_{Words.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value)
 
 
-MAIN = "main memory"
 _CONSTANT = Place(by="immediate")
 
 
@@ -204,7 +210,13 @@ def _products(
     lanes = {"A": words((0, rows)), "B": words((0, columns)), "C": words((0, rows), (1, columns))}
     places = {name: Place(layout=layout) for name, layout in lanes.items()}
     alone = replace(
-        whole, computes=one, bounds={}, repeats=frozenset(), operands=places, accumulate="both", reset=None
+        whole,
+        computes=one,
+        bounds={},
+        repeats=frozenset(),
+        operands=places,
+        accumulate="both",
+        reset=None,
     )
     held = dict(zip("ABC", memories, strict=True))
     return _issued(whole, held), _issued(alone, held)
@@ -218,9 +230,12 @@ def _operations(
 
     by  what a quotient divides by
     """
-    of = {"alu_divide": lambda a, _: a // by, "alu_modulo": lambda a, _: a % by}.get(
-        own, _OPERATIONS.get(own, lambda a, b: cast(0, "int32"))
-    )
+    divided: dict[str, Callable[[Any, Any], Any]] = {
+        "alu_divide": lambda a, _: a // by,
+        "alu_modulo": lambda a, _: a % by,
+        START: lambda a, b: cast(0, "int32"),
+    }
+    of = divided.get(own) or _OPERATIONS[own]
     made = [on_words(own, of, *shape)]
     if double:
         a, constant = (
@@ -238,25 +253,23 @@ def _operations(
 def _copy(
     name: str,
     shape: tuple[int, ...],
+    source: str,
     dtype: str,
-    source: tuple[str, ...],
-    target: tuple[str, ...],
+    ends: tuple[Place, Place],
     unit: str,
 ) -> Microkernel:
-    a = placeholder(shape, dtype, name="A")
-    rows, columns = shape
-    layout = words((0, rows), (1, columns))
-    one = Microkernel(
-        name=name,
-        computes=compute(shape, lambda i, j: a[i, j], name="C"),
-        tiles=(TileShape(shape, 0.0, 0.0),),
-        operands={"A": Place(source), "C": Place(target, layout)},
+    """Return ``C[i, j] = A[i, j]`` of words, as `dtype`."""
+    a = placeholder(shape, source, name="A")
+    made = compute(
+        shape, lambda i, j: a[i, j] if source == dtype else cast(a[i, j], dtype), name="C"
     )
-    return replace(_issued(one, {}), unit=unit)
+    tiles = (TileShape(shape, 0.0, 0.0),)
+    operands = dict(zip("AC", ends, strict=True))
+    return _issued(Microkernel(name, made, tiles, operands=operands), {}, unit)
 
 
-def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
-    """Return a microkernel with operands in the memories of a machine, in the queue of compute."""
+def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute") -> Microkernel:
+    """Return a microkernel with operands in the memories of a machine, in the queue of a unit."""
     axes = (*one.axes, *one.reduce_axes)
     places = {
         name: replace(place, memories=(memories[name],))
@@ -269,7 +282,7 @@ def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
         predicates=frozenset(one.axes),
         repeats=frozenset(axes),
         operands={**one.operands, **places},
-        unit="compute",
+        unit=unit,
         issue="async",
         wait="token",
     )

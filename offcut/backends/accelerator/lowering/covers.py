@@ -23,7 +23,6 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import (
-    Binary,
     Cast,
     Compare,
     Const,
@@ -36,6 +35,7 @@ from offcut.core.expr import (
 )
 from offcut.core.program import Buffer, Cover, For, Program, Stmt, Tile, TileAxis
 from offcut.core.text.printer import format_stmt
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
 from offcut.partition import Coverage, Question, Refusal, Surroundings, cover
 
@@ -174,8 +174,15 @@ class Covers:
         """A sum of products by the matrix unit, whose lanes are those of its cover."""
         spec, given = self.spec, None if leaf.tile is None else leaf.tile.cover
         named = given is not None and given.microkernel == product_name(spec)
-        found = judged(self.program, leaf, spec, given if named else None)
-        if isinstance(found, Refusal) and named and given is not None and given.axes + given.operands:
+        found = judged(
+            self.program, leaf, instructions_of(leaf.store, spec), given if named else None
+        )
+        if (
+            isinstance(found, Refusal)
+            and named
+            and given is not None
+            and given.axes + given.operands
+        ):
             raise not_covered(leaf, given.microkernel, str(found), f"@cover({given.microkernel})")
         if isinstance(found, Refusal):
             because = f"it is not {product_name(spec)} of {spec.name}: {found}"
@@ -184,7 +191,11 @@ class Covers:
             raise self.refuse(leaf, because, *helps)
         (match,) = (one.match for one in found.covered)
         inputs, weights = match.operand("A"), match.operand("B")
-        row, column, depth = match.axis("i") if spec.rows > 1 else None, match.axis("j"), match.axis("p")
+        row, column, depth = (
+            match.axis("i") if spec.rows > 1 else None,
+            match.axis("j"),
+            match.axis("p"),
+        )
         self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
         self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
         self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
@@ -320,9 +331,12 @@ class Covers:
 
 
 def judged(
-    program: Program, leaf: Leaf, spec: Spec, wanted: Cover | None = None
+    program: Program,
+    leaf: Leaf,
+    instructions: Sequence[Microkernel],
+    wanted: Cover | None = None,
 ) -> Coverage | Refusal:
-    """Return the cover of a leaf by one issue of an instruction, or why its instruction does not run it.
+    """Return the cover of a leaf by one issue of the first of its instructions that runs it; or why the first does not.
 
     wanted  the axes and the operands that the text says
     """
@@ -333,7 +347,7 @@ def judged(
             body = (For(name, first, ix.add(first, count), body),)
     axes = (TileAxis(*axis) for axis in leaf.axes if axis[0] in stored)
     tile, refusal = Tile(tuple(axes), body), None
-    for instruction in instructions_of(leaf.store, spec):
+    for instruction in instructions:
         found = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
         if isinstance(found, Coverage):
             return found
