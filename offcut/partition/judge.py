@@ -850,7 +850,7 @@ class _Judge:
         self, name: str, index: Sequence[Expr], match: Match, loops: tuple[For, ...]
     ) -> str:
         """Return the first iterator along which blocks of a declared layout cannot be had of an array, since it is no index
-        of its own there, at steps of one; "" where there is none.
+        of its own there, from whole blocks on; "" where there is none.
         """
         layout = self.kernel.layout_of(name)
         own = self.kernel.index_of(name)
@@ -862,9 +862,9 @@ class _Judge:
             if block == 1 or iterator is None:
                 continue
             moved = [one for one in index if iterator in variables(one)]
-            if len(moved) != 1 or coefficient(moved[0], iterator) != 1:
+            if len(moved) != 1 or variables(moved[0]) & inside != {iterator}:
                 return iterator
-            if variables(moved[0]) & inside != {iterator}:
+            if not is_multiple(ix.sub(moved[0], Var(iterator)), block):
                 return iterator
         return ""
 

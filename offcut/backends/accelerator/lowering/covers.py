@@ -172,30 +172,19 @@ class Covers:
 
     def product(self, leaf: Leaf) -> Product:
         """A sum of products by the matrix unit, whose lanes are those of its cover."""
-        spec, given = self.spec, None if leaf.tile is None else leaf.tile.cover
-        named = given is not None and given.microkernel == product_name(spec)
-        found = judged(
-            self.program, leaf, instructions_of(leaf.store, spec), given if named else None
-        )
-        if (
-            isinstance(found, Refusal)
-            and named
-            and given is not None
-            and given.axes + given.operands
-        ):
-            raise not_covered(leaf, given.microkernel, str(found), f"@cover({given.microkernel})")
+        spec, own = self.spec, product_name(self.spec)
+        given = None if leaf.microkernel != own or leaf.tile is None else leaf.tile.cover
+        found = judged(self.program, leaf, instructions_of(leaf.store, spec), given)
         if isinstance(found, Refusal):
-            because = f"it is not {product_name(spec)} of {spec.name}: {found}"
+            if given is not None and given.axes + given.operands:
+                raise not_covered(leaf, own, str(found), f"@cover({own})")
             memories = spec.words[Place.INPUTS].memory, spec.words[Place.WEIGHTS].memory
             helps = [f'cache_read(…, "{memory}")' for memory in dict.fromkeys(memories)]
-            raise self.refuse(leaf, because, *helps)
+            raise self.refuse(leaf, f"it is not {own} of {spec.name}: {found}", *helps)
         (match,) = (one.match for one in found.covered)
         inputs, weights = match.operand("A"), match.operand("B")
-        row, column, depth = (
-            match.axis("i") if spec.rows > 1 else None,
-            match.axis("j"),
-            match.axis("p"),
-        )
+        row, column, depth = map(match.axis, "ijp")
+        row = row if spec.rows > 1 else None
         self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
         self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
         self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
@@ -267,9 +256,7 @@ class Covers:
         """Note the lanes of a buffer on the chip, or refuse others than it has."""
         shape = self.spec.words[place].shape
         axes = tuple(
-            next((at for at, part in enumerate(index) if part == Var(name)), None)
-            if name is not None
-            else None
+            next((at for at, part in enumerate(index) if name in variables(part)), None)
             for name in lanes
         )
         order = _order(leaf, self.scoped[buffer])
