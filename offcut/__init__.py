@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from offcut.pipeline import targets as targets
     from offcut.plugins.onnx import from_onnx as from_onnx
     from offcut.plugins.torch import from_torch as from_torch
+    from offcut.polyhedral import sync as sync
     from offcut.proof import Certificate as Certificate
     from offcut.schedule import Schedule as Schedule
     from offcut.schedule import create_schedule as create_schedule
@@ -111,6 +112,7 @@ _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 _PACKAGES = {
     **{name: f"offcut.{name}" for name in ("errors", "ir", "ops")},
     "external": "offcut.describe.external",
+    "sync": "offcut.polyhedral.sync",
 }  # each loaded alone, when first used
 _CALLED = ("partition",)  # functions that have the name of a package
 

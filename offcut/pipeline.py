@@ -133,7 +133,7 @@ def partition(
     kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
     described = None
     if isinstance(output, Program):
-        program = read_back(output, "partition")
+        program = chosen.unsynchronized(read_back(output, "partition"), "partition")
         _check_covers(program, chosen, options, "partition")
         check_layouts(program, "partition")
     else:
@@ -291,6 +291,7 @@ def compile(
         _checked_schedule(schedule, strategy, microkernels),
     )
     options = answer(chosen, "options", asked)
+    output = chosen.unsynchronized(output, "compile")
     request = requested(output, inputs, constants, "compile")
     if isinstance(output, Program):
         _check_covers(output, chosen, options, "compile")

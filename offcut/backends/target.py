@@ -26,7 +26,9 @@ from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import forget
+from offcut.core.plain import is_synchronized, unsynchronized
 from offcut.core.program import Program
+from offcut.core.text.read_back import read_back
 from offcut.costmodel import (
     Cost,
     Device,
@@ -46,6 +48,7 @@ from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
 from offcut.partition import Strategy, Users
+from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
@@ -147,6 +150,7 @@ class Target(ABC):
     forms      what `show` can show of a plan, beside its loops
     any_cover  whether tiles may name microkernels that it has not, since it runs them by their meaning
     simulates  whether its machine is simulated: `simulated` says what a call takes, and nothing is timed
+    agents     the units for which it checks a program's own synchronization; None: it runs that as it stands
     """
 
     name: str
@@ -154,10 +158,21 @@ class Target(ABC):
     forms: tuple[str, ...] = ()
     any_cover: bool = False
     simulates: bool = False
+    agents: Agents | None = None
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         """Those that may cover tiles, the one that prices tiles first."""
         return ()
+
+    def unsynchronized(self, output: Any, op: str) -> Any:
+        """`output`; a program without its statements of synchronization, checked for `agents`: what is lowered gets its own.
+
+        Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
+        """
+        if self.agents is None or not isinstance(output, Program) or not is_synchronized(output):
+            return output
+        check(read_back(output, op), self.agents)
+        return unsynchronized(output)
 
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
@@ -385,7 +400,7 @@ class Target(ABC):
             )
         if not isinstance(constants, Mapping):
             known = stand_ins(constants, output, inputs, "plan")
-        request = requested(output, inputs, known, "plan")
+        request = requested(self.unsynchronized(output, "plan"), inputs, known, "plan")
         return request, self.policy(request, options)
 
     def policy(self, request: Request, options: Options) -> Planned:

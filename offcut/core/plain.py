@@ -89,6 +89,11 @@ def plain(program: Program) -> Program:
     return made if same else replace(made, buffers=buffers, tokens=())
 
 
+def is_synchronized(program: Program) -> bool:
+    """Whether a program has statements of synchronization, or tokens."""
+    return bool(program.tokens) or any(isinstance(stmt, Sync) for stmt in walk(program))
+
+
 def unsynchronized(program: Program) -> Program:
     """`program` without its statements of synchronization, and the tokens that these name."""
     bare = rewrite(program, lambda stmt: () if isinstance(stmt, Sync) else None)

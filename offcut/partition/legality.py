@@ -50,6 +50,7 @@ from offcut.polyhedral import (
     windows_left,
 )
 from offcut.polyhedral.around import equal
+from offcut.polyhedral.units.private import written_first
 from offcut.proof import NOT_TOLD, Theorem
 
 Inner = TypeVar("Inner", For, Tile)
@@ -198,7 +199,7 @@ def check_marks(
     reducing: set[tuple[int, ...]] = set()
     for one in dependences(program):
         loop = marked.get(one.path)
-        if loop is None or one.buffer in owned(loop.body):
+        if loop is None or one.buffer in _own_of(loop, program):
             continue
         store = one.target.store
         reduces = one.reduction and loop.unit == LANE
@@ -238,8 +239,17 @@ def _certainly(program: Program, loop: For) -> Dependence | None:
     """What a loop carries for some literal of the bounded values around it; None where it carries nothing."""
     outer = next(path for stmt, path in around(program) if stmt is loop)
     ways = _with_values(tuple(starmap(_entered, outer)), loop)
-    each = (_needed(program, way, inner, owned(loop.body)) for way, inner in ways)
+    own = _own_of(loop, program)
+    each = (_needed(program, way, inner, own) for way, inner in ways)
     return next((one for one in each if one is not None), None)
+
+
+def _own_of(loop: For, program: Program) -> set[str]:
+    """The arrays that each iteration of a loop has for itself: in windows, or scalars that it writes first."""
+    if loop.unit == LANE:
+        return owned(loop.body)
+    scalars = (b.name for b in program.buffers if b.kind is Kind.PRIVATE and not b.shape)
+    return owned(loop.body) | {name for name in scalars if written_first(name, loop.body)}
 
 
 def _mark(loop: For) -> str:

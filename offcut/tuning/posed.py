@@ -32,6 +32,6 @@ def posed(
     known = constants
     if not isinstance(constants, Mapping):
         known = stand_ins(constants, output, inputs, op)
-    request = requested(output, inputs, known, op)
+    request = requested(target.unsynchronized(output, op), inputs, known, op)
     weights = distribution(request.program, request.users, sizes)
     return Problem(request, options, target, weights, seed)

@@ -708,3 +708,23 @@ def test_of_an_image_that_is_known_to_have_no_columns_threads_share_nothing() ->
     for images in (0, 1, 3):
         given = np.zeros((images, 5, 0, 7), "float16"), np.zeros(7, "float32")
         assert kernel(*given).shape == (images, 1, 0, 7)
+
+
+SHOWN = [slow(name) for name in PROGRAMS if name not in ("steps", "a scalar of its own")]
+
+
+@pytest.mark.parametrize(
+    "name", ["steps", "a scalar of its own", "turned", "a scalar and a window", *SHOWN]
+)
+def test_what_a_kernel_shows_is_a_text_whose_barriers_are_needed(name: str) -> None:
+    made = {"turned": turned(), "a scalar and a window": turned(scalar="s[]")}.get(name)
+    text = build(oc.parse(PROGRAMS[name]) if made is None else made, threads=2).source("loops")
+    assert "@thread" in text
+    assert build(oc.parse(text), threads=2).source("loops") == text
+    lines = text.splitlines()
+    barriers = [at for at, line in enumerate(lines) if line.strip() == "barrier thread"]
+    for at in barriers:
+        less, more = [*lines[:at], *lines[at + 1 :]], [*lines[:at], lines[at], *lines[at:]]
+        for other in (less, more) if len(barriers) > 1 else (more,):
+            with pytest.raises(oc.PartitionError, match="cannot keep the order of"):
+                build(oc.parse("\n".join(other)), threads=2)

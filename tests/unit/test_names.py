@@ -113,7 +113,7 @@ def test_an_editor_knows_which_names_there_are() -> None:
 def test_every_public_name_is_there() -> None:
     for name in oc.__all__:
         assert name in dir(oc)
-        assert callable(getattr(oc, name)) or name in ("errors", "external", "ir", "ops")
+        assert callable(getattr(oc, name)) or name in ("errors", "external", "ir", "ops", "sync")
 
 
 def test_dir_lists_the_public_names_alone():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from offcut.backends.accelerator.chip import Chip
@@ -33,8 +34,11 @@ from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
-from offcut.core.program import Program, Tile
+from offcut.core.plain import is_synchronized
+from offcut.core.program import Program, Sync, Tile, walk
 from offcut.core.text.parser import parse
+from offcut.core.text.printer import format_head
+from offcut.core.text.read_back import read_back
 from offcut.costmodel import Cost, Device, Formulas, load
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
@@ -112,6 +116,23 @@ class Accelerator(Target):
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
         yield replace(made, program=annotate(made.program, nests))
+
+    def unsynchronized(self, output: Any, op: str) -> Any:
+        """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
+        if not isinstance(output, Program) or not is_synchronized(output):
+            return output
+        tokens = (f"token {token.name}" for token in output.tokens)
+        syncs = (
+            format_head(stmt) for stmt in walk(read_back(output, op)) if isinstance(stmt, Sync)
+        )
+        raise TargetError(
+            op,
+            f"cannot take the synchronization of {output.name}",
+            at=next(chain(syncs, tokens)),
+            because=f"{self.spec.name} computes its tokens from what its units read and write, when tiles have become "
+            "instructions of these",
+            help=("the text without barrier, arrive, wait, fence and token",),
+        )
 
     def arrays(self, program: Program) -> Computation:
         """A program as a sequence of whole arrays.

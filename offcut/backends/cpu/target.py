@@ -23,7 +23,7 @@ from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.memo import lazy_property
-from offcut.core.program import Program
+from offcut.core.program import THREAD, Program
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
@@ -31,6 +31,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
+from offcut.polyhedral.sync import Agents, Unit
 from offcut.schedule import Resolving, Schedule
 
 
@@ -44,6 +45,7 @@ class Cpu(Target):
     described: Machine | None = None
     name = "cpu"
     forms = ("llvm", "asm")
+    agents = Agents((Unit(THREAD, fixed=False),), THREAD)
 
     def host(self, options: Options | None = None) -> isa.Host:
         """The machine as a kernel may use it."""

@@ -5,6 +5,7 @@ from offcut.polyhedral.sync.boundaries import (
     check_barriers,
     has_loops_of,
     is_barrier,
+    windows_in_step,
     with_barriers,
 )
 from offcut.polyhedral.sync.synchronize import (
@@ -24,5 +25,6 @@ __all__ = [
     "is_barrier",
     "slot_and_phase",
     "synchronized",
+    "windows_in_step",
     "with_barriers",
 ]

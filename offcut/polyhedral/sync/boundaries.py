@@ -6,12 +6,13 @@ either is bound to the unit. A loop around that all of them run in step waits at
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.core.accesses import statuses
+from offcut.core.accesses import statuses, stored
 from offcut.core.program import (
     Action,
+    Alloc,
     Choose,
     For,
     If,
@@ -26,6 +27,7 @@ from offcut.core.text.printer import format_head
 from offcut.core.walking import Place
 from offcut.polyhedral.sync.events import refused
 from offcut.polyhedral.units.footprints import Conflicts
+from offcut.polyhedral.units.independence import Independence
 
 
 def has_loops_of(unit: str, stmt: Stmt) -> bool:
@@ -36,6 +38,26 @@ def has_loops_of(unit: str, stmt: Stmt) -> bool:
 def is_barrier(stmt: Stmt, unit: str) -> bool:
     """Whether all agents of a unit meet in `stmt`."""
     return isinstance(stmt, Sync) and (stmt.action, stmt.name) == (Action.BARRIER, unit)
+
+
+def windows_in_step(body: Sequence[Stmt], unit: str) -> set[str]:
+    """The buffers of windows around loops that are bound to a unit, which all of its agents reach together, and share."""
+    found: set[str] = set()
+    for stmt in body:
+        if isinstance(stmt, For) and stmt.unit == unit:
+            continue
+        found |= {stmt.buffer} if isinstance(stmt, Alloc) and has_loops_of(unit, stmt) else set()
+        for block in blocks(stmt):
+            found |= windows_in_step(block, unit)
+    return found
+
+
+def own_of(program: Program, unit: str) -> frozenset[str]:
+    """The buffers of which each iteration of loops that are bound to a unit has its own, and each tile."""
+    independence = Independence(program)
+    loops = [stmt for stmt in walk(program) if isinstance(stmt, For) and stmt.unit == unit]
+    own = {name for loop in loops for name in stored(loop.body) if independence.keeps(name, loop)}
+    return frozenset((own | independence.tiled) - windows_in_step(program.body, unit))
 
 
 @dataclass(frozen=True, slots=True)

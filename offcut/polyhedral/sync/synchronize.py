@@ -44,12 +44,18 @@ from offcut.core.program import (
     walk,
     with_blocks,
 )
-from offcut.core.text.printer import format_head
+from offcut.core.text.printer import format_head, shown
 from offcut.core.walking import Place, numbered
-from offcut.errors import PartitionError
+from offcut.errors import DescribeError, PartitionError
 from offcut.polyhedral.limit import bounded
 from offcut.polyhedral.sync.agents import Agents, Ends
-from offcut.polyhedral.sync.boundaries import Boundaries, check_barriers, with_barriers
+from offcut.polyhedral.sync.boundaries import (
+    Boundaries,
+    check_barriers,
+    is_barrier,
+    own_of,
+    with_barriers,
+)
 from offcut.polyhedral.sync.events import Event, events, refused
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair, by_one_lane, fence_between
@@ -76,9 +82,10 @@ def synchronized(program: Program, agents: Agents) -> Program:
     Raises PartitionError where nothing that the units can do keeps it, or finding it takes more than bounded work;
     StandstillError where units could stand still.
     """
+    _check_arguments("synchronized", program, agents)
     bare = unsynchronized(program)
     if (unit := _any_agent(program, agents)) is not None:
-        return with_barriers(bare, unit, frozenset())
+        return with_barriers(bare, unit, own_of(bare, unit))
     with _bounded(program):
         made = _Finder(bare, agents).made()
         order = _order(made, agents)
@@ -95,9 +102,12 @@ def check(program: Program, agents: Agents) -> None:
 
     Raises PartitionError with an instance that could run too early, or that waits for ever.
     """
+    _check_arguments("check", program, agents)
     if (unit := _any_agent(program, agents)) is not None:
-        check_barriers(program, unit, frozenset())
-        _check_independent(unsynchronized(program), unit)
+        bare = unsynchronized(program)
+        _check_words(program, unit)
+        check_barriers(program, unit, own_of(bare, unit))
+        _check_independent(bare, unit)
         return
     with _bounded(program):
         order = _order(program, agents)
@@ -106,6 +116,19 @@ def check(program: Program, agents: Agents) -> None:
     if spare is not None:
         because = "without it all is ordered, too"
         raise refused(program, f"`{spare.head}`", because, "leave it out")
+
+
+def _check_arguments(op: str, program: object, agents: object) -> None:
+    """Refuse what is no program, and what are no agents."""
+    for given, kind, what, help in (
+        (program, Program, "a program", "oc.parse(text)"),
+        (agents, Agents, "agents", 'oc.target("cpu").agents'),
+    ):
+        if not isinstance(given, kind):
+            because = f"it is of type {type(given).__name__}, not {what}"
+            raise DescribeError(
+                f"sync.{op}", f"cannot take {shown(given)}", because=because, help=(help,)
+            )
 
 
 def _any_agent(program: Program, agents: Agents) -> str | None:
@@ -118,6 +141,26 @@ def _any_agent(program: Program, agents: Agents) -> str | None:
         at = f"@{free[0]}"
         raise refused(program, at, "any of its agents may run any iteration, beside other units")
     return free[0] if free else None
+
+
+def _check_words(program: Program, unit: str) -> None:
+    """Check that all that a program says of synchronization is that all agents of a unit meet, always."""
+    help = (f"barrier {unit}", "a text without synchronization, which gets what it needs")
+    for token in program.tokens:
+        at = f"token {token.name}: {token.source} -> {token.target}"
+        raise refused(program, at, f"the machine has no unit but {unit}, and no tokens", *help)
+    for stmt in walk(program):
+        if not isinstance(stmt, Sync):
+            continue
+        at = f"`{format_head(stmt)}`"
+        if not is_barrier(stmt, unit) or stmt.unit is not None:
+            because = (
+                f"the machine has no unit but {unit}, and all that its agents can do is to meet"
+            )
+            raise refused(program, at, because, *help)
+        if stmt.where is not None:
+            because = "who meets where is known of barriers without a condition alone"
+            raise refused(program, at, because, *help)
 
 
 def _check_independent(program: Program, unit: str) -> None:

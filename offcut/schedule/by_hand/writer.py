@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
+from offcut.core.plain import unsynchronized
 from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Kind, Program
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
@@ -54,7 +55,10 @@ def create_schedule(
     Raises DescribeError or PartitionError for what is not described, or cut already.
     """
     if isinstance(output, Program):
-        return HandSchedule(nests_of_program(read_back(output, "create_schedule")))
+        program = unsynchronized(
+            read_back(output, "create_schedule")
+        )  # loops that move get their own
+        return HandSchedule(nests_of_program(program))
     outputs = outputs_of(output, "create_schedule")
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
 

@@ -45,7 +45,7 @@ from offcut.core.program import walk as statements
 from offcut.core.walking import rewritten, taken
 from offcut.describe.computation import Names
 from offcut.polyhedral import Facts, Space, answered
-from offcut.polyhedral.sync import has_loops_of, with_barriers
+from offcut.polyhedral.sync import has_loops_of, windows_in_step, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
 
 
@@ -101,7 +101,7 @@ class _Marker(Independence):
             text = "isl does not say which loops are independent"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
         made = replace(self.program, body=body)
-        self.own -= _in_step(body)
+        self.own -= windows_in_step(body, THREAD)
         both = [name for name in sorted(self.own - self.tiled) if self.shared(body, name)]
         if both:
             text = f"threads that share a loop would share {both[0]}, of which each has its own"
@@ -172,7 +172,7 @@ class _Marker(Independence):
         start = ix.sub(loop.hi, ix.mod(count, self.threads))
         kept, own = len(self.loops), set(self.own)
         rest = self.in_step(replace(loop, lo=start), path)
-        alone = self.own - self.tiled - _in_step((rest,))
+        alone = self.own - self.tiled - windows_in_step((rest,), THREAD)
         shared = any(self.shared((rest,), name) for name in alone)
         if start == loop.hi or shared or not _is_parallel(rest):
             del self.loops[kept:]
@@ -271,18 +271,6 @@ def _instances(body: Sequence[Stmt]) -> int:
             case _:
                 total += min(inside, default=0)
     return total
-
-
-def _in_step(body: Sequence[Stmt]) -> set[str]:
-    """The buffers of windows that all threads reach together, and share."""
-    found: set[str] = set()
-    for stmt in body:
-        if isinstance(stmt, For) and stmt.unit == THREAD:
-            continue
-        found |= {stmt.buffer} if isinstance(stmt, Alloc) and _is_parallel(stmt) else set()
-        for block in blocks(stmt):
-            found |= _in_step(block)
-    return found
 
 
 def _is_parallel(stmt: Stmt) -> bool:

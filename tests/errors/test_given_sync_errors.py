@@ -1,0 +1,147 @@
+"""The full texts of what targets refuse of the synchronization that a program comes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import offcut as oc
+
+TURNED = """program turned
+size n in 0:9000
+input X: float32[n]
+local S: float32[n]
+local T: float32[n]
+output Y: float32[n]
+for i in 0:n  @thread
+  S[i] = X[i]
+barrier thread
+for i in 0:n  @thread
+  T[i] = S[n - 1 - i]
+barrier thread
+for i in 0:n  @thread
+  Y[i] = T[n - 1 - i]
+"""
+HEAD = "sync: cannot keep the order of turned on units that run side by side\n"
+HELP = """
+  help     barrier thread
+  help     a text without synchronization, which gets what it needs"""
+ONLY = "the machine has no unit but thread, and all that its agents can do is to meet"
+MISSING = """\
+  at       `for i in 0:n  @thread`
+  because  it touches what `for i in 0:n  @thread` touches, which others may still run: they must meet in between
+  help     barrier thread, before it"""
+FIRST = "barrier thread\n"
+FAULTS = {
+    "missing": (FIRST, "", MISSING),
+    "moved ahead": (
+        "for i in 0:n  @thread\n  S[i] = X[i]\nbarrier thread\n",
+        "barrier thread\nfor i in 0:n  @thread\n  S[i] = X[i]\n",
+        MISSING,
+    ),
+    "doubled": (
+        FIRST,
+        FIRST * 2,
+        "  at       barrier thread\n  because  nothing runs between it and the barrier before it",
+    ),
+    "inside of a shared loop": (
+        "  T[i] =",
+        "  barrier thread\n  T[i] =",
+        "  at       barrier thread\n  because  it stands where not every thread comes: the others would wait for ever",
+    ),
+    "under a condition": (
+        FIRST,
+        "barrier thread where n >= 2\n",
+        "  at       `barrier thread where n >= 2`\n  because  who meets where is known of barriers without a condition "
+        f"alone{HELP}",
+    ),
+    "of a unit it lacks": (
+        FIRST,
+        "barrier warp\n",
+        f"  at       `barrier warp`\n  because  {ONLY}{HELP}",
+    ),
+    "of groups": (FIRST, "wait group 1\n", f"  at       `wait group 1`\n  because  {ONLY}{HELP}"),
+    "of caches": (
+        FIRST,
+        f"{FIRST}fence async_shared\n",
+        f"  at       `fence async_shared`\n  because  {ONLY}{HELP}",
+    ),
+    "of tokens": (
+        "for i in 0:n  @thread\n  S",
+        "token full: thread -> thread\nfor i in 0:n  @thread\n  S",
+        f"  at       token full: thread -> thread\n  because  the machine has no unit but thread, and no tokens{HELP}",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_processor_refuses_what_its_threads_would_not_keep(fault: str) -> None:
+    old, new, text = FAULTS[fault]
+    assert old in TURNED
+    program = oc.parse(TURNED.replace(old, new, 1))
+    for threads in (1, 2):
+        with pytest.raises(oc.PartitionError) as refused:
+            oc.compile(program, threads=threads)
+        assert str(refused.value) == f"{HEAD}{text}"
+
+
+DOORS: dict[str, Callable[[oc.Program], Any]] = {
+    "partition": oc.partition,
+    "plan": lambda program: oc.target("cpu").plan(program, n=9),
+    "source": lambda program: oc.target("cpu").source(program),
+    "tune": lambda program: oc.tune(program, sizes={"n": 9}),
+    "check": lambda program: oc.sync.check(program, oc.target("cpu").agents),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_checks_it(door: str) -> None:
+    with pytest.raises(oc.PartitionError) as refused:
+        DOORS[door](oc.parse(TURNED.replace("barrier thread\n", "", 1)))
+    assert str(refused.value) == f"{HEAD}{MISSING}"
+
+
+def test_machines_of_queues_compute_their_tokens_alone() -> None:
+    text = """program copied
+size m in 1:90
+input X: int32[m, 16]
+output Y: int32[m, 16]
+{}for j in 0:m
+  for i in 0:16
+    Y[j, i] = X[j, i]
+"""
+    for target in ("vta", "gemmini"):
+        for line in ("barrier load", "fence main", "wait group 0", "token full: load -> compute"):
+            with pytest.raises(oc.TargetError) as refused:
+                oc.compile(oc.parse(text.format(f"{line}\n")), target=target)
+            name = "token full" if line.startswith("token") else line
+            assert str(refused.value) == (
+                "compile: cannot take the synchronization of copied\n"
+                f"  at       {name}\n"
+                f"  because  {target} computes its tokens from what its units read and write, when tiles have become "
+                "instructions of these\n"
+                "  help     the text without barrier, arrive, wait, fence and token"
+            )
+
+
+ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
+    "a text": (
+        lambda: oc.sync.check("program f", oc.sync.Agents((), "block")),  # type: ignore[arg-type]
+        "sync.check: cannot take 'program f'\n  because  it is of type str, not a program\n  help     oc.parse(text)",
+    ),
+    "no agents": (
+        lambda: oc.sync.synchronized(oc.parse(TURNED), "cpu"),
+        "sync.synchronized: cannot take 'cpu'\n  because  it is of type str, not agents\n"
+        '  help     oc.target("cpu").agents',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ARGUMENTS)
+def test_what_is_no_program_or_no_agents_is_refused(what: str) -> None:
+    call, text = ARGUMENTS[what]
+    with pytest.raises(oc.DescribeError) as refused:
+        call()
+    assert str(refused.value) == text
