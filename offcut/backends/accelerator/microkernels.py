@@ -134,7 +134,7 @@ def name_of(store: Store, spec: Spec) -> str:
 
 
 def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
-    """What the units of a machine run, the product first. A constant in one stands for any."""
+    """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
     single, double = spec.immediate_cycles, spec.operand_cycles
     return (
@@ -144,6 +144,10 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
             on_words(name, of, *shape, double if name in _WITH_TWO else single)
             for name, of in _OPERATIONS.items()
         ),
+        load_of(Words.INPUTS, "int8", spec),
+        load_of(Words.WEIGHTS, "int8", spec),
+        load_of(Words.ACCUMULATORS, "int32", spec),
+        store_of("int32", "int8", spec),
     )
 
 
