@@ -175,7 +175,10 @@ def _copied_out(
     made = [_renamed(s, name, f"{name}_out") for s in parts]
     dtype = _dtype(store.value)
     copy = Store(name, store.index, Load(f"{name}_out", store.index, dtype))
-    return [*made, replace(tile, body=(copy,))], window
+    own, ranges = {axis.iter for axis in tile.axes}, _ranges(tile)
+    inner = sorted(frozenset().union(*map(variables, store.index)) & (ranges.keys() - own))
+    axes = (*tile.axes, *(TileAxis(one, *ranges[one]) for one in inner))
+    return [*made, replace(tile, axes=axes, body=(copy,))], window
 
 
 def _dtype(value: Expr) -> str:

@@ -124,6 +124,12 @@ class Layout:
             f"axis {axis}", [(d.step, d.extent) for d in self._digits() if d.axis == axis]
         )
 
+    def canonical(self) -> Layout:
+        """Return the same places in memory in one form: coordinates are named by their order, and one that has an
+        end is of the coordinate before it, whose digits weigh more.
+        """
+        return _canonical(self)
+
     def on(self, *axes: int) -> Layout:
         """Return the layout of an operand whose axes ``axes[0]``, ``axes[1]``, … are the ones of this."""
         multiple = dict(zip(axes, self.multiple, strict=False))
@@ -286,6 +292,11 @@ class PanelShape:
     rows: int = 0
     columns: int = 1
 
+    @property
+    def layout(self) -> Layout:
+        """The layout that `panels` makes so."""
+        return panels(self.width, self.beside, self.multiple, self.rows, self.columns)
+
 
 def panels(
     width: int, beside: int = 1, multiple: int = 1, rows: int = 0, columns: int = 1
@@ -306,18 +317,30 @@ def panels(
 
 @cache
 def as_panels(layout: Layout | None) -> PanelShape | None:
-    """Return what `panels` was told to make a layout; None where it makes no such one."""
-    if layout is None or [name for name, _ in layout.places] != ["panel", "offset"]:
+    """Return what `panels` takes to place elements in memory as a layout does; None where it places none so."""
+    named = layout is not None and [name for name, _ in layout.places] == ["panel", "offset"]
+    layout = layout and layout.canonical()
+    if layout is None or len(layout.places) != 2:
         return None
     (_, panel), (_, offset) = layout.places
-    if not (panel and offset):
-        return None
     rows, columns, width = offset[-1].axis, panel[-1].axis, panel[-1].step
     multiple, beside = layout.multiple_of(rows), layout.beside(rows)
-    if rows == columns or multiple % beside:
+    if rows == columns or multiple % beside or (width == 1 and not named):
         return None
     shape = PanelShape(width, beside, multiple, rows, columns)
-    return shape if panels(width, beside, multiple, rows, columns) == layout else None
+    return shape if shape.layout.canonical() == layout else None
+
+
+@cache
+def _canonical(layout: Layout) -> Layout:
+    joined: list[tuple[Digit, ...]] = []
+    for _, of in layout.places:
+        if joined and all(digit.extent for digit in of):
+            count = prod(digit.extent or 1 for digit in of)
+            of += tuple(replace(d, weight=d.weight * count) for d in joined.pop())
+        if of:
+            joined.append(of)
+    return replace(layout, places=tuple((f"place{n}", of) for n, of in enumerate(joined)))
 
 
 def words(*lanes: tuple[int, int]) -> Layout:

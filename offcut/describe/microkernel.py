@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
+from offcut.core.memo import lazy_property
 from offcut.core.sizes import MAX_SIZE, Dim
 from offcut.describe.tensor import Compute, Tensor
 from offcut.describe.value import Axis
@@ -138,7 +139,7 @@ class Place:
 _ANYWHERE = Place()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Microkernel:
     """A fixed-shape inner kernel: an instruction, or a function, on tiles.
 
@@ -221,6 +222,9 @@ class Microkernel:
         ):
             object.__setattr__(self, what, value)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def _refused(self, because: str, *help_: str) -> DescribeError:
         what = f"cannot declare {self.name or 'one'}"
         return DescribeError("microkernel", what, because=because, help=help_)
@@ -289,24 +293,24 @@ class Microkernel:
         assert isinstance(found, Extents)
         return found
 
-    @property
+    @lazy_property
     def definition(self) -> Compute:
         """What it computes, as an expression of its axes."""
         definition = self.computes.definition
         assert definition is not None
         return definition
 
-    @property
+    @lazy_property
     def axes(self) -> tuple[str, ...]:
         """The axes of its result."""
         return tuple(axis.name for axis in self.definition.axes)
 
-    @property
+    @lazy_property
     def reduce_axes(self) -> tuple[str, ...]:
         """The axes that it reduces along, outermost first."""
         return tuple(axis.name for axis in self.definition.reduce_axes)
 
-    @property
+    @lazy_property
     def reducer(self) -> str | None:
         """How it reduces: "sum", "max", "min"; None where it computes element by element."""
         body = self.definition.body
@@ -337,36 +341,37 @@ class Microkernel:
 
     # What planners of the CPU ask of a product of rows and columns, read off axes and layouts.
 
-    @property
+    @lazy_property
     def rows(self) -> str:
         """The axis of its result before the last one; "" where there is none."""
         return self.axes[-2] if len(self.axes) > 1 else ""
 
-    @property
+    @lazy_property
     def columns(self) -> str:
         """The last axis of its result; "" where there is none."""
         return self.axes[-1] if self.axes else ""
 
-    @property
+    @lazy_property
     def depth(self) -> str:
         """The innermost axis that it reduces along; "" where there is none."""
         return self.reduce_axes[-1] if self.reduce_axes else ""
 
-    @property
+    @lazy_property
     def any_columns(self) -> bool:
         """Whether one call takes more columns than a tile has, as tiles side by side."""
         return self.columns in self.repeats
 
-    @property
+    @lazy_property
     def turns(self) -> int:
         """Loops around the terms of a sum that one call runs as well, at most."""
         return _LOOPS_AROUND_TERMS if self.depth in self.repeats and self.unit == CORE else 0
 
-    @property
+    @lazy_property
     def packed(self) -> str:
-        """The operand that may be packed, zero past its extents; "" where none may."""
+        """The operand of columns and terms that may be packed, zero past its extents; "" where none may."""
         name = self.operand_along(self.columns)
-        return name if self.layout_of(name) is not None else ""
+        sums = any(self.depth in variables(part) for part in self.index_of(name))
+        return name if sums and self.layout_of(name) is not None else ""
 
     def layout_on(self, rows: int, columns: int) -> Layout | None:
         """Return the layout of an array that it reads as the packed operand, None where it packs none.
@@ -378,7 +383,7 @@ class Microkernel:
             return None
         return layout.on(*((rows, columns) if self._depth == 0 else (columns, rows)))
 
-    @property
+    @lazy_property
     def panel(self) -> int:
         """What cuts of the columns are a multiple of, in columns."""
         layout = self.layout_of(self.packed)
@@ -387,7 +392,7 @@ class Microkernel:
         widest = max(tile.columns for tile in self.tiles)
         return min(_UNPACKED_COLUMNS, widest) if self.columns in self.predicates else widest
 
-    @property
+    @lazy_property
     def interleave(self) -> int:
         """Terms that are added up at once: so many lie side by side in the packed operand, which is
         then read only so, and those of the other operand lie side by side.
@@ -395,31 +400,31 @@ class Microkernel:
         layout = self.layout_of(self.packed)
         return 1 if layout is None else layout.beside(self._depth)
 
-    @property
+    @lazy_property
     def multiple(self) -> int:
         """What the terms of the packed operand are rounded up to."""
         layout = self.layout_of(self.packed)
         return 1 if layout is None else layout.multiple[self._depth]
 
-    @property
+    @lazy_property
     def _depth(self) -> int:
         """The axis of the packed operand along which it is reduced."""
         load = next(load for load, _ in loads(self.definition.body) if load.buffer == self.packed)
         return next(at for at, part in enumerate(load.index) if self.depth in variables(part))
 
-    @property
+    @lazy_property
     def at_once(self) -> int:
         """Terms of a sum that one issue takes, all or none; 1 where it takes as many as there are."""
         if not self.depth or self.depth in self.predicates:
             return 1
         return self.extents_of(self.depth).only or 1
 
-    @property
+    @lazy_property
     def cycles(self) -> float:
         """Predicted cycles of a multiply–add in the best tile: by which microkernels compete."""
         return min(tile.cycles / tile.elements for tile in self.tiles)
 
-    @property
+    @lazy_property
     def max_rows(self) -> int:
         """The tallest tile, in rows."""
         return max(tile.rows for tile in self.tiles)

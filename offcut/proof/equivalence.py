@@ -61,7 +61,7 @@ from offcut.proof.by_instances.unwritten import writes_first
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.forms.derived import underived
+from offcut.proof.forms.derived import left, underived
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
@@ -179,6 +179,8 @@ def _theorems(
         source, emitted, reassociate
     ):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
+    for one in (source, emitted):
+        _check_ranges(one, users)
     if combinations(source.body) > 1:
         few = max(combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
         pairs = paired(source, emitted) if few else None
@@ -228,6 +230,19 @@ def _by_instances(
     check_program_inside(emitted, users)
 
 
+def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
+    """Refuse a bounded value over sizes alone that is seen to leave its range."""
+    found = left(program)
+    if found is not None:
+        let, sizes = found
+        at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
+        raise PartitionError(
+            "prove",
+            f"the value of {let.name} is not in {let.lo}:{let.hi}",
+            because=f"{f'with {at}, ' if at else ''}{format_expr(let.value)} leaves it",
+        )
+
+
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
     where it is not seen with them.
@@ -265,9 +280,10 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Whether `emitted` is a cut of `source` with its tiles in windows."""
     if not any(isinstance(stmt, Alloc) for stmt in statements_of(emitted.body)):
         return False
-    cut = unstaged(emitted, source)
-    return (is_same_shape(source, cut) or _is_alike(source, cut, reassociate)) and (
-        _is_alike_by_iteration(cut, emitted, reassociate)
+    return any(
+        (is_same_shape(source, cut) or _is_alike(source, cut, reassociate))
+        and _is_alike_by_iteration(cut, emitted, reassociate)
+        for cut in unstaged(emitted, source)
     )
 
 

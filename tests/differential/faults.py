@@ -62,13 +62,13 @@ FAULTS = (
     ),
     Fault(
         "columns of the result that lie apart are taken for neighbours",
-        "judge",
-        "if layout is None and row_spacing(store.index, iterator, 2, 1) == NEXT:",
+        "places",
+        "if layout is None and row_spacing(index, iterator, 2, 1) == NEXT:",
         "if layout is None:",
     ),
     Fault(
         "columns of B that lie apart are taken for neighbours",
-        "judge",
+        "places",
         "if iterator is None or row_spacing(load.index, iterator, 2, 1) == NEXT:",
         "if True:",
     ),
@@ -808,19 +808,19 @@ FAULTS = (
     ),
     Fault(
         "a depth that ends inside a group of terms is taken for a packed one",
-        "judge",
+        "places",
         "if is_multiple(end, multiple):",
         "if True:",
     ),
     Fault(
         "terms that begin inside a group are taken for those of its start",
-        "judge",
+        "places",
         "whole = is_multiple(loop.lo, kernel.multiple)",
         "whole = True",
     ),
     Fault(
         "every number is taken for a multiple",
-        "judge",
+        "places",
         "return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))",
         "return True",
     ),
@@ -928,8 +928,8 @@ FAULTS = (
     ),
     Fault(
         "panels are read as rows are",
-        "judge",
-        'if place.layout is None:\n            return f"{shown} is packed',
-        'if place.layout is None:\n            return None and f"{shown} is packed',
+        "places",
+        'if place.layout is None:\n            return f"',
+        'if place.layout is None:\n            return "" and f"',
     ),
 )

@@ -305,3 +305,42 @@ def test_a_cut_program_that_is_given_first_is_told_the_order() -> None:
         oc.prove_equal(emitted, source)
     assert refused.value.help == ("prove_equal(emitted, source) is proved: plain loops come first",)
     assert str(refused.value).startswith("prove: cannot tell whether")
+
+
+COPY = """program copy
+size n in 0:513
+input A: float32[n]
+local S: float32[n]
+output B: float32[n]
+"""
+TILES = """for i in 0:tiles
+    for r in 16*i:16*i + 16
+      S[r] = A[r]
+      B[r] = S[r]
+  for r in 16*tiles:n
+    S[r] = A[r]
+    B[r] = S[r]
+"""
+STAGED_TILES = """for i in 0:tiles
+    alloc S[16*i +: 16]
+      for r in 16*i:16*i + 16
+        S[r] = A[r]
+      for r in 16*i:16*i + 16
+        B[r] = S[r]
+  for r in 16*tiles:n
+    S[r] = A[r]
+    B[r] = S[r]
+"""
+
+
+@pytest.mark.parametrize(("bounds", "n"), [("0:15", 240), ("0:32", 512), ("1:33", 0)])
+def test_a_derived_size_that_leaves_its_range_is_refused_with_a_size(bounds: str, n: int) -> None:
+    head = f"{COPY}let tiles in {bounds} = n//16\n  "
+    with pytest.raises(PartitionError) as refused:
+        oc.prove_equal(parse(head + TILES), parse(head + STAGED_TILES))
+    assert (
+        str(refused.value)
+        == f"""\
+prove: the value of tiles is not in {bounds}
+  because  with n = {n}, n//16 leaves it"""
+    )

@@ -332,3 +332,28 @@ def test_what_is_no_bijection_is_refused(name: str) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         make()
     assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "panels(0, 1, 4)",
+        "digits(panel: 1//4, offset: 1%4 0)",
+        "digits(a: 1//4, b: 0, c: 1%4)",
+        "digits(a: 1//4, b: 0, c: 1//2%2, d: 1%2)",
+        "panels(0, 1, 4, 2, 2)",
+        "digits(a: 1//4, b: 0//2, c: 1%4, d: 0%2)",
+        "panels(1, 0, 4)",
+        "order(1, 0)",
+        "rows",
+    ],
+)
+def test_layouts_of_one_canonical_form_place_all_elements_alike(text: str) -> None:
+    def offsets(layout: Layout) -> list[int]:
+        elements = np.arange(64).reshape(8, 8)
+        return list(layout.laid(elements).ravel())
+
+    other = panels(4)
+    mine = layout_of(text)
+    assert (mine.canonical() == other.canonical()) == (offsets(mine) == offsets(other))
+    assert layout_of(format_layout(mine)) == mine

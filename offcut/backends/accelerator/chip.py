@@ -58,6 +58,11 @@ class Chip:
             found.append((made.stream, names))
         return found
 
+    def orders(self, sizes: Values) -> list[Program]:
+        """What units run of each nest of a call, with their tokens."""
+        nests = (self.phases.taken(at, sizes) for at in self.phases.nests)
+        return [nest.order for nest in nests if nest.order is not None]
+
     def stream(self, at: int, sizes: Values) -> Emitted:
         """The stream of one nest, which is kept."""
         key = at, tuple(sizes.values())

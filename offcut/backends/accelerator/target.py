@@ -15,6 +15,7 @@ from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
+from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
@@ -46,6 +47,7 @@ from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import Users
 from offcut.polyhedral.limit import answered
+from offcut.polyhedral.sync import Agents
 from offcut.schedule import Nest, Primitive, Schedule, replayed
 from offcut.search import Points
 
@@ -62,7 +64,6 @@ class Accelerator(Target):
     described: Device
     any_cover = True
     simulates = True
-    forms = ("listing",)
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -73,6 +74,16 @@ class Accelerator(Target):
     def machine(self) -> Device:  # type: ignore[override]
         """The machine that it plans for."""
         return self.described
+
+    @property
+    def forms(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The instructions, and where units give each other tokens, what they run in which order."""
+        return ("listing", "order") if self.spec.tokens else ("listing",)
+
+    @property
+    def agents(self) -> Agents | None:  # type: ignore[override]
+        """Its units, and the queues of tokens between them; None: the hardware keeps their order."""
+        return agents(self.spec) if self.spec.tokens else None
 
     @lazy_property
     def spec(self) -> Spec:
@@ -121,6 +132,12 @@ class Accelerator(Target):
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
         if not isinstance(output, Program) or not is_synchronized(output):
             return output
+        because = f"the hardware of {self.spec.name} keeps the order of its units"
+        if self.spec.tokens:
+            because = (
+                f"{self.spec.name} computes its tokens from what its units read and write, when tiles have become "
+                "instructions of these"
+            )
         tokens = (f"token {token.name}" for token in output.tokens)
         syncs = (
             format_head(stmt) for stmt in walk(read_back(output, op)) if isinstance(stmt, Sync)
@@ -129,8 +146,7 @@ class Accelerator(Target):
             op,
             f"cannot take the synchronization of {output.name}",
             at=next(chain(syncs, tokens)),
-            because=f"{self.spec.name} computes its tokens from what its units read and write, when tiles have become "
-            "instructions of these",
+            because=because,
             help=("the text without barrier, arrive, wait, fence and token",),
         )
 
@@ -170,7 +186,7 @@ class Accelerator(Target):
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """The instructions at sizes of a middle layer, as a listing."""
+        """The instructions at sizes of a middle layer, as a listing, or the order of units."""
         return self.show_at(planned, signature, options, form, typical_of(planned.program))
 
     def show_at(
@@ -184,7 +200,10 @@ class Accelerator(Target):
         """The instructions of a call; loops are the same at every size."""
         if form not in self.forms:
             return super().show_at(planned, signature, options, form, sizes)
-        streams = Chip(planned.program, self.spec).named(sizes)
+        chip = Chip(planned.program, self.spec)
+        if form == "order":
+            return "\n".join(map(str, chip.orders(sizes)))
+        streams = chip.named(sizes)
         return "\n".join(listing(stream, self.spec, names) for stream, names in streams)
 
     def notes(

@@ -39,7 +39,7 @@ def format_layout(layout: Layout) -> str:
 
 
 def _format(layout: Layout) -> str:
-    if shape := as_panels(layout):
+    if (shape := as_panels(layout)) and layout == shape.layout:
         numbers = [shape.rows, shape.columns, shape.width]
         if (shape.beside, shape.multiple) != (1, 1):
             numbers += [shape.beside, shape.multiple]

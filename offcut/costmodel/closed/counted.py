@@ -702,7 +702,7 @@ def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
     for loop in statements(tile.body):
         match loop:
             case For(depth, body=(Store() as store,)) if store.reduce is not None:
-                found = list(matches(kernel, store.value, store.reduce, names, [depth]))
+                found = list(matches(kernel, store.value, store.reduce, tuple(names), (depth,)))
                 found.sort(key=lambda one: one.columns != names[-1])
                 if found:
                     return found[0].rows or "", found[0].columns or "", found[0]

@@ -6,21 +6,27 @@
           for i in 0:t
 
 A `let` that divides by what is not a literal stays: sets take its literals one by one. So does one whose range is not shown,
-by what is around it: there the value may break its promise.
+by what is around it: there the value may break its promise, and `left` says at which sizes it does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, reads_memory, variables, walk
-from offcut.core.program import Alloc, For, If, Let, Program, Stmt, substituted, with_blocks
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Alloc, For, If, Let, Program, Size, Stmt, substituted, with_blocks
 from offcut.core.program import walk as statements
 from offcut.core.walking import bound_in
 from offcut.polyhedral import Facts, Space
 from offcut.proof.forms.fixed import Entry, Fixed, Rebound
+
+_MOST_POINTS = 1024  # combinations of sizes at which a value is looked at
+_FIRST = 600  # sizes from the least one on, of a program of one size
 
 
 def underived(program: Program) -> Program:
@@ -71,3 +77,68 @@ def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
     at = Facts(Space(fixed.sizes, fixed.facts))
     low, high = ix.compare("<=", let.lo, value), ix.compare("<", value, let.hi)
     return at.holds(low) and at.holds(high)
+
+
+def left(program: Program) -> tuple[Let, dict[str, int]] | None:
+    """A bounded value over sizes alone that leaves its range where it is reached, and the first of some sizes at which it does.
+
+    It is looked at, not proved: the least values of each size, powers of two about them, and the greatest.
+    """
+    if not any(isinstance(stmt, Let) for stmt in statements(program.body)):
+        return None
+    names = [size.name for size in program.sizes]
+    each = [_looked_at(size, len(names)) for size in program.sizes]
+    for values in sorted(product(*each), key=lambda one: (sum(one), one)):
+        at = dict(zip(names, values, strict=True))
+        if all(evaluate(fact, at) for fact in program.assumptions):
+            let = _left(program.body, at)
+            if let is not None:
+                return let, at
+    return None
+
+
+def _looked_at(size: Size, count: int) -> list[int]:
+    """Some values of one of `count` sizes, the least and the greatest among them."""
+    first = _FIRST if count == 1 else max(2, int(_MOST_POINTS ** (1 / count)) // 2)
+    offsets = [k * size.multiple_of for k in range(first)]
+    far = [2**k + near for k in range(first.bit_length(), 31) for near in (-1, 0, 1)]
+    spread = far if count == 1 else far[:: max(1, -(-len(far) // first))]
+    values = (size.at_or_above(size.min + offset) for offset in (*offsets, *spread))
+    return list(dict.fromkeys((*values, size.last)))
+
+
+def _left(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
+    """The first bounded value in a block that leaves its range, with these values of what is around.
+
+    What depends on anything else, as a counter, is not looked at, and neither is what it is around.
+    """
+    known = at.keys()
+    for stmt in body:
+        found: Let | None = None
+        match stmt:
+            case Let(name, lo, hi, value) if _is_of(value, known):
+                number = evaluate(value, at) if _divides(value, at) else hi
+                if not lo <= number < hi:
+                    return stmt
+                found = _left(stmt.body, {**at, name: int(number)})
+            case For(name, lo, hi) if _is_of(lo, known) and _is_of(hi, known):
+                if _divides(lo, at) and _divides(hi, at) and evaluate(lo, at) < evaluate(hi, at):
+                    found = _left(stmt.body, at)
+            case If(condition, then, other) if _is_of(condition, known):
+                if _divides(condition, at):
+                    found = _left(then if evaluate(condition, at) else other, at)
+            case Alloc():
+                found = _left(stmt.body, at)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_of(expr: Expr, names: Iterable[str]) -> bool:
+    return not reads_memory(expr) and variables(expr) <= set(names)
+
+
+def _divides(expr: Expr, at: Mapping[str, int]) -> bool:
+    """Whether each divisor of an expression is positive."""
+    divisors = (e.b for e in walk(expr) if isinstance(e, Binary) and e.op in ("//", "%"))
+    return all(evaluate(divisor, at) > 0 for divisor in divisors)

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offcut.core import index as ix
 from offcut.core.accesses import read, touched
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
 from offcut.core.program import (
     Alloc,
+    For,
     Program,
     Stmt,
     Store,
@@ -31,20 +33,21 @@ from offcut.core.program import (
 from offcut.core.walking import rewritten, with_buffer_renamed
 
 
-def unstaged(program: Program, source: Program) -> Program:
+def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
     """`program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
-    that `source` has not.
+    that `source` has not: with tiles over the same rows as they are, and as one.
     """
     kept = {buffer.name: buffer for buffer in source.buffers}
     body = rewritten(program.body, lambda s: s.body if isinstance(s, Alloc) else None)
     for buffer in program.buffers:
         if buffer.name not in kept:
             body = _without(body, buffer.name)
-    body = _joined(rewritten(body, lambda s: () if _is_idle(s) else None))
+    body = rewritten(body, lambda s: () if _is_idle(s) else None)
     left = tuple(
         kept.get(b.name, b) for b in program.buffers if b.name in kept or b.name in touched(body)
     )
-    return replace(program, buffers=left, body=body)
+    bodies = dict.fromkeys(_joined(body, shared) for shared in (False, True))
+    return tuple(replace(program, buffers=left, body=one) for one in bodies)
 
 
 def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
@@ -92,17 +95,41 @@ def _is_idle(stmt: Stmt) -> bool:
     return not isinstance(stmt, Store) and not any(blocks(stmt))
 
 
-def _joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with tiles over the same instances, which run one after the other, as one."""
+def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
+    """`body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
+    axes are the same, whose further axes become loops.
+    """
     made: list[Stmt] = []
     for stmt in body:
         last = made[-1] if made else None
-        if (
-            isinstance(stmt, Tile)
-            and isinstance(last, Tile)
-            and replace(last, body=stmt.body) == stmt
-        ):
-            made[-1] = replace(last, body=(*last.body, *stmt.body))
+        one = _together(last, stmt, shared) if isinstance(last, Tile) else None
+        if one is not None:
+            made[-1] = one
         else:
-            made.append(with_blocks(stmt, _joined))
+            made.append(with_blocks(stmt, lambda inside: _joined(inside, shared)))
     return tuple(made)
+
+
+def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:
+    if not isinstance(second, Tile):
+        return None
+    if replace(first, body=second.body) == second:
+        return replace(first, body=(*first.body, *second.body))
+    count = 0
+    for one, other in zip(first.axes, second.axes, strict=False):
+        if one != other:
+            break
+        count += 1
+    if not shared or not count or replace(first, axes=second.axes, body=second.body) != second:
+        return None
+    return replace(
+        first, axes=first.axes[:count], body=(*_inner(first, count), *_inner(second, count))
+    )
+
+
+def _inner(tile: Tile, count: int) -> tuple[Stmt, ...]:
+    """The body of a tile in loops over its axes but for the first `count` ones."""
+    body = tile.body
+    for axis in reversed(tile.axes[count:]):
+        body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)
+    return body

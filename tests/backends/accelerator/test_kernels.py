@@ -336,3 +336,25 @@ source: cannot show 'loops' at sizes
   because  vta has one for every size
   help     source("loops")"""
     )
+
+
+@pytest.mark.parametrize("step", [4, slow(1)])
+def test_the_order_of_units_is_a_text_of_which_every_line_of_tokens_is_needed(step: int) -> None:
+    inputs, result = dense(70, 45)
+    kernel, agents = oc.compile(result, inputs=inputs, target="vta"), oc.target("vta").agents
+    assert agents is not None
+    order = kernel.source("order", n=29)
+    assert str(oc.parse(order)) == order
+    oc.sync.check(oc.parse(order), agents)
+    lines = order.splitlines()
+    tokens = [at for at, line in enumerate(lines) if line.split()[0] in ("wait", "arrive")]
+    assert len(tokens) >= 6
+    for at in tokens[::step]:
+        rest = [*lines[:at], *lines[at + 1 :]]
+        ahead = [*rest[: at - 1], lines[at], *rest[at - 1 :]]  # of another block, at times
+        for other in (rest, [*lines[:at], lines[at], *lines[at:]], ahead):
+            text = "\n".join(other)
+            with pytest.raises(oc.OffcutError, match=r"^(sync: cannot keep the order|parse: )"):
+                oc.sync.check(oc.parse(text), agents)
+    assert oc.target("gemmini").forms == ("listing",)
+    assert oc.target("gemmini").agents is None

@@ -159,6 +159,7 @@ class Lowered:
     derived   sizes that the host derives from those of a call
     end       when the end of the stream pops and pushes
     before    what the host runs first, for this way of the nest alone
+    order     what its units run, with the tokens that keep the order; None: they need none
     """
 
     name: str
@@ -172,6 +173,7 @@ class Lowered:
     end: Conditions
     derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
+    order: Program | None = None
 
     def __post_init__(self) -> None:
         shapes = {work.leaf.number: work.shape for work in self.work}
@@ -229,9 +231,9 @@ def lowered(
     work = _with_regions(program, spec, nodes, work, covers.places, constant)
     place_of = _places_of(work, covers.places)
     stored = _stored_regions(work)
-    tokens = dict.fromkeys(range(len(work) + 1), SILENT)
+    tokens, order = dict.fromkeys(range(len(work) + 1), SILENT), None
     if spec.tokens and told:
-        tokens = token_conditions(
+        tokens, order = token_conditions(
             program, nodes, covers.unit, lambda leaf: work[leaf.number].touches, spec
         )
     work = [
@@ -251,6 +253,7 @@ def lowered(
         end,
         derived or DerivedSizes(),
         before,
+        order,
     )
 
 

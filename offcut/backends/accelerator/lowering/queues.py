@@ -97,8 +97,8 @@ def token_conditions(
     unit: Callable[[Leaf], Unit],
     touches: Callable[[Leaf], Sequence[Touch]],
     spec: Spec,
-) -> dict[int, Conditions]:
-    """The tokens of each leaf by its number; the end of the stream counts as one more leaf.
+) -> tuple[dict[int, Conditions], Program]:
+    """The tokens of each leaf by its number, the end of the stream as one more leaf; and the program that says them.
 
     touches  the regions on the chip that a leaf accesses
 
@@ -119,7 +119,7 @@ def token_conditions(
     for tile, syncs in _with_syncs(made.body):
         fields = {_field(made, tile, one): one.where or Const(1, "bool") for one in syncs}
         found[next(numbers)] = replace(SILENT, **fields)
-    return found
+    return found, made
 
 
 def _with_syncs(body: Sequence[Stmt]) -> Iterator[tuple[Tile, list[Sync]]]:
