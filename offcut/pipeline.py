@@ -56,6 +56,7 @@ from offcut.partition import (
     Tiles,
     check_layouts,
     check_marks,
+    check_windows,
     checked_request,
     cut,
     cut_program,
@@ -136,6 +137,7 @@ def partition(
         program = chosen.unsynchronized(read_back(output, "partition"), "partition")
         _check_covers(program, chosen, options, "partition")
         check_layouts(program, "partition")
+        check_windows(program, "partition")
     else:
         outputs = outputs_of(output, "partition")
         described = computation(outputs, inputs_of(inputs, outputs, "partition"))
@@ -198,7 +200,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
     check_throughout(emitted)
     marks = check_marks(emitted, {}, reassociate)
     try:
-        return Certificate((*check_equal(source, emitted, reassociate=reassociate), *marks))
+        theorems = check_equal(source, emitted, reassociate=reassociate)
     except PartitionError as refused:
         adds = any(s.reduce == "sum" for s in analysis(source).of(Store))
         if _are_equal(emitted, source, reassociate):
@@ -210,6 +212,9 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
         raise PartitionError(
             refused.op, refused.refused, at=refused.at, because=refused.because, help=help
         ) from None
+    for program in (source, emitted):  # of equal texts, no access was looked at
+        check_windows(program, "prove_equal")
+    return Certificate((*theorems, *marks))
 
 
 def _are_equal(source: Program, emitted: Program, reassociate: bool) -> bool:

@@ -22,8 +22,9 @@ def laid(kernel: Microkernel, operand: str, array: Array) -> Array:
 
 def taken(kernel: Microkernel, operand: str, stored: Array) -> Array:
     """An operand or the result of `kernel`, from where its elements lie."""
-    layout, shape = kernel.layout_of(operand), kernel.shape_of(operand)
-    return stored if layout is None else layout.taken(stored, shape)
+    layout, tensors = kernel.layout_of(operand), (kernel.computes, *kernel.definition.reads)
+    shape = next(tensor.shape for tensor in tensors if tensor.name == operand)
+    return stored if layout is None else layout.taken(stored, [int(extent) for extent in shape])
 
 
 def issued(kernel: Microkernel, stored: Mapping[str, Array], start: Array | None = None) -> Array:

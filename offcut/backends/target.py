@@ -169,9 +169,11 @@ class Target(ABC):
 
         Raises PartitionError, in the name of `sync`, where the order of its text would not be kept.
         """
-        if self.agents is None or not isinstance(output, Program) or not is_synchronized(output):
+        if self.agents is None or not isinstance(output, Program):
             return output
-        check(read_back(output, op), self.agents)
+        if not is_synchronized(read_back(output, op)):
+            return output
+        check(output, self.agents)
         return unsynchronized(output)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What a program says, found once for each program: its statements by kind, the names that it binds, where its elements start."""
+"""Facts of a program that are computed once: its statements by kind, the names that it binds, the values that elements start from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Kind = TypeVar("_Kind", bound=Stmt)
 
 
 class Analysis:
-    """The facts of one program, each computed when it is first asked for. `analysis` gives it."""
+    """The facts of one program, each computed at its first use. `analysis` returns it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -24,11 +24,11 @@ class Analysis:
 
     @memoize_method
     def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        """The statements of one kind, parents first."""
+        """Return the statements of one kind, parents first."""
         return tuple(stmt for stmt in self.statements if isinstance(stmt, kind))
 
     def has(self, *kinds: type[Stmt]) -> bool:
-        """Whether there is a statement of one of these kinds."""
+        """Return whether there is a statement of one of these kinds."""
         return any(map(self.of, kinds))
 
     @lazy_property
@@ -38,27 +38,27 @@ class Analysis:
 
     @lazy_property
     def windows(self) -> frozenset[str]:
-        """The buffers of which some statement holds a window."""
+        """The buffers that have a window."""
         return frozenset(stmt.buffer for stmt in self.of(Alloc))
 
     @lazy_property
     def written(self) -> frozenset[str]:
-        """The buffers that some statement stores."""
+        """The buffers that are stored to."""
         return frozenset(stmt.buffer for stmt in self.of(Store))
 
     @lazy_property
     def starts(self) -> dict[str, set[Expr]]:
-        """The values that are assigned to each buffer which the program alone fills."""
-        kept = {buffer.name for buffer in self.program.buffers if buffer.kind is Kind.INOUT}
-        found: dict[str, set[Expr]] = {}
+        """The values that are assigned to each buffer, without those that the caller fills, too."""
+        updated = {buffer.name for buffer in self.program.buffers if buffer.kind is Kind.INOUT}
+        values: dict[str, set[Expr]] = {}
         for stmt in self.of(Store):
-            if stmt.reduce is None and stmt.buffer not in kept:
-                found.setdefault(stmt.buffer, set()).add(stmt.value)
-        return found
+            if stmt.reduce is None and stmt.buffer not in updated:
+                values.setdefault(stmt.buffer, set()).add(stmt.value)
+        return values
 
 
 class _Identity:
-    """A program as a key: it is the same object, so that nothing of it is hashed."""
+    """A program as a key, compared by identity: hashing a program visits all of it."""
 
     __slots__ = ("program",)
 
@@ -73,7 +73,7 @@ class _Identity:
 
 
 def analysis(program: Program) -> Analysis:
-    """Return the facts of `program`, the same ones whenever it is asked about until `memo.forget` is called."""
+    """Return the facts of `program`: one object for it until `memo.forget` is called."""
     return _analysis(_Identity(program))
 
 

@@ -1,4 +1,4 @@
-"""The rows of `offcut.core.functions` by name, and the names of those that take one element, two, or floats alone."""
+"""The rows of `offcut.core.functions` by name, and the names of functions with one argument, with two, and of floats alone."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ UNARY = tuple(name for name, row in FUNCTIONS.items() if row.arity == 1)
 PAIRED = tuple(name for name, row in FUNCTIONS.items() if row.arity == 2)
 OF_FLOATS = tuple(name for name, row in FUNCTIONS.items() if not row.integers)
 PUBLIC = {row.public: row for row in FUNCTIONS.values() if row.public}
-"""Those that `offcut` and `offcut.ops` have from their rows, by the name there."""
+"""The rows that are functions of `offcut` and `offcut.ops`, by their name there."""

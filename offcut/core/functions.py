@@ -1,11 +1,11 @@
-"""The functions of elements: a row each, which is all that most of offcut knows of them.
+"""The elementwise functions, a row for each.
 
 To add one, add a row: the text of programs, `offcut` and `offcut.ops`, the interpreter, machine code, costs and the
 plugins follow. A row without a writer in `offcut.backends.llvm` calls the C library's function of doubles, a lane at a
-time; `vector_math` and `wide_math` there have a table of writers, by name, for those that are computed in vectors.
+time; `vector_math` and `wide_math` there have a table of writers, by name, for functions that are computed in vectors.
 
-The names of this module are the public ones: editors take them for those of `offcut` and of `offcut.ops`. A name that
-begins with ``_`` has a public function written by hand: `maximum`, `minimum`, `power`.
+The names of this module are the public ones, which editors show for `offcut` and `offcut.ops`. A name that begins with
+``_`` has a public function written by hand: `maximum`, `minimum`, `power`.
 """
 
 from __future__ import annotations

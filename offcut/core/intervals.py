@@ -1,8 +1,8 @@
-"""What an index expression may be where its names have ranges: in integers (`interval`), or in the names around (`ends`).
+"""Bounds of an index expression whose names have ranges: as integers (`interval`), or as expressions (`ends`).
 
-Both go by the form alone: each part is taken as if it moved for itself. So a value is never outside, and both ends are reached where
-every name stands once in sums, in products with what does not change its sign, in quotients, ``min`` and ``max``.
-Ends of `interval` are integers, or infinite where nothing bounds a value; `polyhedral.greatest` finds exact ones.
+Both are interval arithmetic: each part varies by itself. So every value lies between the bounds, and both are reached if every name
+occurs once, in sums, in products with a factor of one sign, in quotients, ``min`` and ``max``. Bounds of `interval` are integers, or
+infinite if a value is unbounded; `polyhedral.greatest` computes exact ones.
 """
 
 from __future__ import annotations
@@ -14,23 +14,13 @@ from math import inf
 from typing import Any, TypeVar
 
 from offcut.core import index as ix
-from offcut.core.expr import (
-    Binary,
-    Cast,
-    Const,
-    Expr,
-    Select,
-    Unary,
-    Var,
-    dtype_of,
-    variables,
-)
+from offcut.core.expr import Binary, Cast, Const, Expr, Select, Unary, Var, dtype_of, variables
 
 Interval = tuple[int, int]
 """The least and the greatest value, inclusive."""
 
 Ends = tuple[Expr, Expr]
-"""The same as expressions."""
+"""The least and the greatest value, inclusive, as expressions."""
 
 _End = TypeVar("_End", int, float)
 
@@ -38,36 +28,36 @@ _End = TypeVar("_End", int, float)
 def interval(
     expr: Expr,
     known: Callable[[Expr], tuple[_End, _End] | None],
-    within: Callable[[Expr, tuple[_End, _End]], tuple[_End, _End]] = lambda _, found: found,
+    within: Callable[[Expr, tuple[_End, _End]], tuple[_End, _End]] = lambda _, bounds: bounds,
 ) -> tuple[_End, _End]:
     """Return the least and the greatest value that an expression may have.
 
-    known   of what has no form that says it: a name, an element, a condition, a conversion; None: a conversion keeps the value
-    within  what is taken for the ends of a part: closer ones, all values of its element type where these may be left, or a refusal
+    known   the bounds of a part that is no arithmetic: a name, an element, a condition, a conversion; None: the conversion keeps the value
+    within  the bounds to use for a part with these bounds: closer ones, or all values of its element type if it may wrap; it may raise
     """
-    found: tuple[Any, Any]
+    bounds: tuple[Any, Any]
     match expr:
         case Const(value, _):
-            found = int(value), int(value)
+            bounds = int(value), int(value)
         case Binary(op, a, b) if op in _CORNERS or (op in ("//", "%") and _is_positive(b)):
-            found = combined(op, interval(a, known, within), interval(b, known, within))
+            bounds = combined(op, interval(a, known, within), interval(b, known, within))
         case Unary("neg" | "abs" as op, a):
             low, high = interval(a, known, within)
-            found = (-high, -low) if op == "neg" else (max(low, -high, 0), max(-low, high))
+            bounds = (-high, -low) if op == "neg" else (max(low, -high, 0), max(-low, high))
         case Select(_, a, b):
             one, other = interval(a, known, within), interval(b, known, within)
-            found = min(one[0], other[0]), max(one[1], other[1])
-        case Cast(a, _) if (said := known(expr)) is None:
-            found = interval(a, known, within)
+            bounds = min(one[0], other[0]), max(one[1], other[1])
+        case Cast(a, _) if known(expr) is None:
+            bounds = interval(a, known, within)
         case _:
-            said = known(expr)
-            assert said is not None
-            found = said
-    return within(expr, found)
+            leaf = known(expr)
+            assert leaf is not None
+            bounds = leaf
+    return within(expr, bounds)
 
 
 def _is_positive(divisor: Expr) -> bool:
-    """Whether a divisor is at least 1 where it is evaluated: every index is."""
+    """Return whether a divisor is at least 1 wherever it is evaluated, as every index is."""
     return divisor.value > 0 if isinstance(divisor, Const) else dtype_of(divisor) == "index"
 
 
@@ -82,28 +72,24 @@ def combined(op: str, a: tuple[_End, _End], b: tuple[_End, _End]) -> tuple[_End,
         case "%":
             return a if a[0] >= 0 and a[1] < b[0] else (0, max(b[1] - 1, 0))
         case "//":
-            ends = [_divided(p, max(q, 1)) for p in a for q in b]
+            ends = [_quotient(p, max(q, 1)) for p in a for q in b]
         case _:
             ends = [_CORNERS[op](p, q) for p in a for q in b]
     return min(ends), max(ends)
 
 
-def _multiplied(p: float, q: float) -> float:
-    return 0 if 0 in (p, q) else p * q
-
-
-def _divided(p: float, q: float) -> float:
+def _quotient(p: float, q: float) -> float:
     return p if p in (-inf, inf) else p // q
 
 
 _CORNERS: dict[str, Callable[..., Any]] = {
     "+": lambda p, q: p + q,
     "-": lambda p, q: p - q,
-    "*": _multiplied,
+    "*": lambda p, q: 0 if 0 in (p, q) else p * q,
     "min": min,
     "max": max,
 }
-"""Operations whose extremes are at extremes of their operands."""
+"""Operations that have their extremes at those of their operands."""
 
 
 def ends(
@@ -111,13 +97,12 @@ def ends(
     ranges: Mapping[str, Ends | None],
     natural: Callable[[Expr], bool] | None = None,
 ) -> Ends | None:
-    """Return the least and the greatest value of an index expression, in the names that `ranges` does not bind.
+    """Return the least and the greatest value of an index expression, over the names that `ranges` does not bind; None if
+    its form does not show them.
 
-    ranges   the least and the greatest value of names, None where they are not known
-    natural  whether an expression is seen to be 0 or more, by which products and quotients by what moves are bounded;
-             None: these are not known
-
-    None where the form does not say them.
+    ranges   the least and the greatest value of names; None if they are not known
+    natural  whether an expression is known to be 0 or more, which bounds products and quotients of parts that vary; None:
+             these have no bounds
     """
     if variables(expr).isdisjoint(ranges):
         return expr, expr
@@ -146,16 +131,16 @@ def ends(
     form = ix.linear(expr)
     total: Ends = ix.const(form.const), ix.const(form.const)
     for atom, factor in form.terms:
-        found: Ends | None
+        bounds: Ends | None
         match atom:
             case Binary("*", a, b):
                 one, other = ends(a, ranges, natural), ends(b, ranges, natural)
-                found = one and other and _at_corners(ix.mul, one, other, natural)
+                bounds = one and other and _at_corners(ix.mul, one, other, natural)
             case _:
-                found = None if atom == expr else ends(atom, ranges, natural)
-        if found is None:
+                bounds = None if atom == expr else ends(atom, ranges, natural)
+        if bounds is None:
             return None
-        low, high = found if factor > 0 else (found[1], found[0])
+        low, high = bounds if factor > 0 else bounds[::-1]
         total = ix.add(total[0], ix.mul(factor, low)), ix.add(total[1], ix.mul(factor, high))
     return total
 
@@ -166,10 +151,12 @@ def _at_corners(
     b: Ends,
     natural: Callable[[Expr], bool] | None,
 ) -> Ends | None:
-    """The ends of what grows with `a`, and from the first to the second end of `b`, where both are 0 or more."""
+    """Return the bounds of ``apply(a, b)``, which is monotone in each; on values of 0 or more, it grows from ``a[0]`` to ``a[1]``,
+    and from ``b[0]`` to ``b[1]``.
+    """
     if a[0] == a[1] and b[0] == b[1]:
-        found = apply(a[0], b[0])
-        return found, found
+        value = apply(a[0], b[0])
+        return value, value
     if natural is None:
         return None
     if natural(a[0]) and all(map(natural, b)):

@@ -1,4 +1,4 @@
-"""Where the elements of an array lie: panel and offset, lane and register, word and byte.
+"""Layouts: the places of the elements of an array, as panel and offset, lane and register, word and byte.
 
 A layout is a bijection of mixed radix. Each coordinate of an element is written in digits, and each
 coordinate of a place is read from some of them::
@@ -7,13 +7,12 @@ coordinate of a place is read from some of them::
     panel   =  j // 16                                                    j: j % 16, j // 16
     offset  =  k % 2  +  2 * (j % 16)  +  32 * (k // 2)
 
-No digit is used twice and none is left out, so that every element has one place, and every place one
-element. What rounds the extents up is padding: it has places, and holds zero. In memory, places follow one
-another by their coordinates, the last one fastest. A layout is of arrays of any rank: the axes that it does
-not name are outermost, in their order.
+Each digit is used once, so that every element has one place, and every place one element. Extents are rounded
+up; the padding has places, and holds zero. In memory, places follow one another by their coordinates, the last
+one fastest. A layout is of arrays of any rank: the axes that it does not name are outermost, in their order.
 
-The last step may be a swizzle, as shared memories have it: some bits of the byte offset are XORed with
-others. That is no digit, and it is its own inverse.
+The last step may be a swizzle, as shared memories have it: some bits of the byte offset are XORed with others.
+It is its own inverse.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """``(element[axis] // step) % extent``, which counts `weight` in its place's coordinate.
+    """``(element[axis] // step) % extent``, times `weight` in the coordinate of the place.
 
-    extent   values that it has; None: as many as there are
+    extent   number of values; None: it is the most significant digit of its axis, ``element[axis] // step``
     """
 
     axis: int
@@ -67,11 +66,14 @@ class Swizzle:
         return f"swizzle({self.bits}, {self.low}, {self.high})"
 
     def __call__(self, offset: Any) -> Any:
-        """Return the byte offset, or the array of them, where what lay at `offset` lies."""
+        """Return the byte offset, or the array of them, that bytes at `offset` move to."""
         return offset ^ (offset >> self.high & (1 << self.bits) - 1) << self.low
 
     def check(self, size: int, item_bytes: int) -> None:
-        """Check that elements of so many bytes stay whole, and inside of a memory of `size` bytes."""
+        """Check that elements of `item_bytes` bytes stay whole, and inside of an operand of `size` bytes.
+
+        Raises DescribeError if they do not.
+        """
         unit, block = 1 << self.low, 1 << self.low + self.bits
         if unit % item_bytes:
             raise _refused(str(self), f"it moves {unit} bytes, and elements have {item_bytes}")
@@ -83,14 +85,14 @@ class Swizzle:
 class Layout:
     """A place for each element: numbers, by name.
 
-    places     the coordinates of a place, each with its digits; those of no digit of the operand come first
-    multiple   what the extents of the axes are rounded up to
-    swizzle    what is done to the byte offset at last; None: nothing
+    places     the coordinates of a place, each with its name and its digits; axes without a digit come before them
+    multiple   the multiples, in elements, that the extents of the axes are rounded up to
+    swizzle    the last step, on the byte offset; None: there is none
 
-    Digits are kept in one form, the least significant first: two layouts of the same names are equal where they
-    place all elements alike.
+    Digits have one form, the least significant first: two layouts of the same names are equal if they place all
+    elements alike.
 
-    Raises DescribeError for what is no bijection.
+    Raises DescribeError if the layout is not a bijection.
     """
 
     places: tuple[tuple[str, tuple[Digit, ...]], ...]
@@ -104,14 +106,19 @@ class Layout:
         places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
         object.__setattr__(self, "places", places)
         for axis, multiple in enumerate(self.multiple):
-            if multiple < 1 or multiple % (period := self.period(axis)):
+            period = self.period(axis)
+            if multiple < 1:
+                raise _refused(
+                    f"axis {axis}", f"it is rounded up to {multiple}, which is less than 1"
+                )
+            if multiple % period:
                 raise _refused(f"axis {axis}", f"its digits repeat after {period}, not {multiple}")
         for name, of in self.places:
             _period(name, [(digit.weight, digit.extent) for digit in of])
         outside = {digit.axis for digit in self._digits()} - set(range(len(self.multiple)))
         if outside:
             raise _refused(f"axis {min(outside)}", f"there are {len(self.multiple)} axes")
-        object.__setattr__(self, "places", tuple((n, _joined(of)) for n, of in self.places))
+        object.__setattr__(self, "places", tuple((n, _merge(of)) for n, of in self.places))
         known = {d.axis for d in self._digits()} | {a for a, m in enumerate(self.multiple) if m > 1}
         object.__setattr__(self, "multiple", self.multiple[: max(known, default=-1) + 1])
 
@@ -119,7 +126,7 @@ class Layout:
         return [digit for _, of in self.places for digit in of]
 
     def period(self, axis: int) -> int:
-        """Return after how many elements of an axis its digits repeat, but for one that has no end."""
+        """Return the number of elements of an axis after which its digits repeat, but for one without an extent."""
         return _period(
             f"axis {axis}", [(d.step, d.extent) for d in self._digits() if d.axis == axis]
         )
@@ -131,7 +138,7 @@ class Layout:
         return _canonical(self)
 
     def on(self, *axes: int) -> Layout:
-        """Return the layout of an operand whose axes ``axes[0]``, ``axes[1]``, … are the ones of this."""
+        """Return the layout of an operand whose axes ``axes[0]``, ``axes[1]``, … are the axes 0, 1, … of this one."""
         multiple = dict(zip(axes, self.multiple, strict=False))
         return replace(
             self,
@@ -143,9 +150,9 @@ class Layout:
         )
 
     def digits(self, rank: int) -> tuple[tuple[Digit, ...], ...]:
-        """Return the digits of each coordinate of a place of an operand with so many axes.
+        """Return the digits of each coordinate of a place, for an operand with `rank` axes.
 
-        Raises DescribeError where it names an axis more.
+        Raises DescribeError if the layout names more axes.
         """
         if rank < len(self.multiple):
             raise _refused(f"axis {rank}", f"the operand has {rank} axes")
@@ -154,26 +161,26 @@ class Layout:
         return (*outer, *(of for _, of in self.places))
 
     def room(self, axis: int) -> int | None:
-        """Return how many elements of an axis it has places for; None: for as many as there are."""
+        """Return the number of elements of an axis that have places; None: any number has."""
         mine = [digit for digit in self._digits() if digit.axis == axis]
         if not mine or any(digit.extent is None for digit in mine):
             return None
         return self.period(axis)
 
     def multiple_of(self, axis: int) -> int:
-        """Return what the extent of an axis is rounded up to."""
+        """Return the multiple, in elements, that the extent of an axis is rounded up to."""
         return self.multiple[axis] if axis < len(self.multiple) else 1
 
     def place(
         self, element: Sequence[Any], shape: Sequence[int] = (), item_bytes: int = 1
     ) -> tuple[Any, ...]:
-        """Return where an element lies; of arrays of coordinates, arrays.
+        """Return the place of an element, or the places of arrays of coordinates as arrays.
 
-        shape, item_bytes   of the operand and of an element: what a swizzle depends on
+        shape, item_bytes   extents of the operand, and bytes of an element; a swizzle alone depends on them
         """
         digits = self.digits(len(element))
         place = tuple(sum(d.of(element[d.axis]) * d.weight for d in of) for of in digits)
-        return self._swizzled(place, shape, item_bytes)
+        return self._swizzle_place(place, shape, item_bytes)
 
     def element(
         self, place: Sequence[int], shape: Sequence[int] = (), item_bytes: int = 1
@@ -181,7 +188,7 @@ class Layout:
         """Return the element, or the padding, that lies at a place; arguments as of `place`."""
         rank = len(place) - len(self.places) + len({digit.axis for digit in self._digits()})
         element = [0] * rank
-        plain = self._swizzled(tuple(place), shape, item_bytes)
+        plain = self._swizzle_place(tuple(place), shape, item_bytes)
         for value, digits in zip(plain, self.digits(rank), strict=True):
             for digit in digits:
                 count = value // digit.weight
@@ -189,7 +196,7 @@ class Layout:
                 element[digit.axis] += digit.step * count
         return tuple(element)
 
-    def _swizzled(
+    def _swizzle_place(
         self, place: tuple[Any, ...], shape: Sequence[int], item_bytes: int
     ) -> tuple[Any, ...]:
         if self.swizzle is None:
@@ -208,9 +215,9 @@ class Layout:
         )
 
     def extents(self, shape: Sequence[int], item_bytes: int = 1) -> tuple[int, ...]:
-        """Return how many values each coordinate of a place has, for an operand of so many elements.
+        """Return the number of values of each coordinate of a place, for an operand of `shape` elements.
 
-        Raises DescribeError where it has no place for all, and where a swizzle would leave them.
+        Raises DescribeError if some element has no place, or a swizzle would move one out of the operand.
         """
         whole = self.padded(shape)
         digits = self.digits(len(shape))
@@ -225,7 +232,7 @@ class Layout:
         return counts
 
     def check(self, shape: Sequence[int | None], item_bytes: int) -> None:
-        """Check that it has places for all elements of an operand, some of whose extents may be unknown (None).
+        """Check that all elements of an operand have places; an extent is None if it is not known.
 
         Raises DescribeError, as `extents` does.
         """
@@ -245,18 +252,18 @@ class Layout:
         whole = np.zeros(room, array.dtype)
         whole[tuple(map(slice, array.shape))] = array
         parts = whole.reshape(sizes)
-        return self._moved(np.asarray(parts.transpose(order).reshape(counts), order="C"))
+        return self._swizzle_array(np.asarray(parts.transpose(order).reshape(counts), order="C"))
 
     def taken(self, stored: Array, shape: Sequence[int]) -> Array:
-        """Return the elements of an operand of that shape from their places."""
+        """Return the elements of an operand of `shape`, as `laid` has stored them."""
         room, sizes, order = self._turn(shape)
-        parts = self._moved(stored).reshape([sizes[at] for at in order])
+        parts = self._swizzle_array(stored).reshape([sizes[at] for at in order])
         whole: Array = parts.transpose(np.argsort(order))
         return whole.reshape(room)[tuple(map(slice, shape))]
 
     def _turn(self, shape: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-        """Return the places along each axis, the values of their digits, the most significant of each axis first,
-        and in which order places have them.
+        """Return the number of places along each axis; the extents of the digits, by axis, the most significant first; and
+        the order of these in memory.
         """
         whole = self.padded(shape)
         places = [d for of in self.digits(len(shape)) for d in reversed(of)]
@@ -264,27 +271,27 @@ class Layout:
         room = [prod(_count(d, whole) for d in axes if d.axis == at) for at in range(len(shape))]
         return room, [_count(d, whole) for d in axes], [axes.index(d) for d in places]
 
-    def _moved(self, stored: Array) -> Array:
+    def _swizzle_array(self, stored: Array) -> Array:
         if self.swizzle is None:
             return stored
         item = stored.itemsize
-        moved: Array = stored.ravel()[self.swizzle(np.arange(stored.size) * item) // item]
-        return moved.reshape(stored.shape)
+        elements: Array = stored.ravel()[self.swizzle(np.arange(stored.size) * item) // item]
+        return elements.reshape(stored.shape)
 
     def beside(self, axis: int, item_bytes: int = 1) -> int:
-        """Return how many elements along an axis lie next to each other, in each coordinate that starts so."""
+        """Return the number of elements along an axis that lie next to each other, from each multiple of it on."""
         first = (d for _, of in self.places[-1:] for d in of if (d.weight, d.axis) == (1, axis))
         count = next((d.extent for d in first if d.extent is not None), 1)
         return count if self.swizzle is None else gcd(count, (1 << self.swizzle.low) // item_bytes)
 
 
 ROWS = Layout((), ())
-"""Row by row, as arrays lie."""
+"""Row by row."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelShape:
-    """What `panels` is told; ``[…, k, …, n, …]`` lies in panel ``n // width``, rounded up to `multiple` rows."""
+    """The arguments of `panels`; ``[…, k, …, n, …]`` lies in panel ``n // width``."""
 
     width: int
     beside: int = 1
@@ -301,10 +308,12 @@ class PanelShape:
 def panels(
     width: int, beside: int = 1, multiple: int = 1, rows: int = 0, columns: int = 1
 ) -> Layout:
-    """Return rows and columns in panels of `width` columns, `beside` rows of a column next to each other.
+    """Return the layout in panels of `width` columns, with `beside` rows of a column next to each other.
 
-    multiple        what the rows are rounded up to
+    multiple        the multiple that the number of rows is rounded up to
     rows, columns   the axes
+
+    Raises DescribeError for a number below 1, for equal axes, and for a `multiple` that `beside` does not divide.
     """
     if min(width, beside, multiple, rows + 1, columns + 1) < 1 or rows == columns:
         because = f"panels of {width} columns and {beside} rows of axes {rows} and {columns}"
@@ -317,7 +326,7 @@ def panels(
 
 @cache
 def as_panels(layout: Layout | None) -> PanelShape | None:
-    """Return what `panels` takes to place elements in memory as a layout does; None where it places none so."""
+    """Return the arguments with which `panels` places elements in memory as `layout` does; None if there are none."""
     named = layout is not None and [name for name, _ in layout.places] == ["panel", "offset"]
     layout = layout and layout.canonical()
     if layout is None or len(layout.places) != 2:
@@ -344,9 +353,9 @@ def _canonical(layout: Layout) -> Layout:
 
 
 def words(*lanes: tuple[int, int]) -> Layout:
-    """Return words of elements along some axes: ``words((0, 1), (1, 16))`` has 16 columns of a row in each.
+    """Return the layout in words of elements: each word of ``words((0, 1), (1, 16))`` has 16 columns of a row.
 
-    lanes   (axis, elements of it in a word), the last axis beside each other; words follow one another likewise
+    lanes   (axis, elements along it in a word); in a word and from word to word, the last axis is the fastest
     """
     inside: list[Digit] = []
     for axis, count in reversed(lanes):
@@ -360,7 +369,7 @@ def words(*lanes: tuple[int, int]) -> Layout:
 
 
 def order(*axes: int) -> Layout:
-    """Return elements one after the other, the last of these axes fastest."""
+    """Return the layout of elements one after the other, the last of these axes fastest."""
     places = tuple((f"axis{axis}", (Digit(axis, 1, None, 1),)) for axis in axes)
     return Layout(places, (1,) * (max(axes, default=-1) + 1))
 
@@ -369,33 +378,30 @@ def _count(digit: Digit, whole: Sequence[int]) -> int:
     return whole[digit.axis] // digit.step if digit.extent is None else digit.extent
 
 
-def _joined(digits: Iterable[Digit]) -> tuple[Digit, ...]:
-    """Return digits of a coordinate by weight, neighbours that are one as one."""
-    found: list[Digit] = []
+def _merge(digits: Iterable[Digit]) -> tuple[Digit, ...]:
+    """Return the digits of a coordinate by weight; neighbours that are digits of one number are merged."""
+    merged: list[Digit] = []
     for digit in sorted(digits, key=lambda digit: digit.weight):
-        last = found[-1] if found else None
-        if (
-            last
-            and last.extent
-            and (last.axis, last.step * last.extent) == (digit.axis, digit.step)
-        ):
-            extent = digit.extent and digit.extent * last.extent
-            found[-1] = replace(last, extent=extent)
+        last = merged[-1] if merged else Digit(-1, 1, None, 1)
+        if last.extent and (last.axis, last.step * last.extent) == (digit.axis, digit.step):
+            merged[-1] = replace(last, extent=digit.extent and digit.extent * last.extent)
         else:
-            found.append(digit)
-    return tuple(found)
+            merged.append(digit)
+    return tuple(merged)
 
 
 def _period(what: str, digits: Sequence[tuple[int, int | None]]) -> int:
-    """Return after how many values the digits ``(unit, extent)`` of a number repeat, the last left out where
-    it has no end; refuse them where they are not each once all of a number.
+    """Return the number of values after which the digits ``(unit, extent)`` of a number repeat, without a last one that has
+    no extent.
+
+    Raises DescribeError, about `what`, if they are not all digits of a number, each once.
     """
     period = 1
-    for number, (unit, extent) in enumerate(ordered := sorted(digits, key=lambda digit: digit[0])):
+    for number, (unit, extent) in enumerate(sorted(digits, key=lambda digit: digit[0]), 1):
         if unit != period:
             missing = f"no digit counts {period}" if unit > period else f"{unit} is counted twice"
             raise _refused(what, missing)
-        if extent is None and number < len(ordered) - 1:
+        if extent is None and number < len(digits):
             raise _refused(what, f"what counts {unit} has no end, and is not the last digit")
         period *= extent or 1
     return period

@@ -1,9 +1,9 @@
-"""Answers that are computed once: of an object, as long as it lives, and of a function, while one program is planned, cut, scheduled or
+"""Results that are computed once: of an object, as long as it lives, and of a function, while one program is planned, cut, scheduled or
 compared.
 
-Kept longer, the latter would fill the memory of a process that compiles thousands of programs: an expression of one is hardly ever one of
-the next. And an answer of isl that is remembered takes it no operations: what a program becomes would depend on
-what the process compiled before, or found in the cache of kernels. No lock is held, which would stay held in a child that is forked meanwhile.
+Results of functions do not live longer, for two reasons. They would fill the memory of a process that compiles thousands of programs, as an
+expression of one is hardly ever one of the next. And a remembered result of isl costs no operations, so that the code of a program would
+depend on what the process compiled before. No lock is used: in a child that is forked meanwhile it would stay locked.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ _CLEAR: list[Callable[[], None]] = []
 
 
 def memo(maxsize: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
-    """Return a decorator that remembers the results of a function by its arguments, until `forget` is called.
-
-    maxsize  results that are remembered at once
-    """
+    """Return a decorator that remembers the results of a function by its arguments, `maxsize` of them, until `forget` is called."""
 
     def remembering(function: Callable[..., T]) -> _lru_cache_wrapper[T]:
         cached = lru_cache(maxsize)(function)
@@ -36,18 +33,14 @@ def memo(maxsize: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
 
 
 def forget() -> None:
-    """Forget all results, before a program is planned, cut, scheduled or compared: isl's budget of operations for it does not depend
-    on others.
-    """
+    """Forget the results of all functions, so that isl's operations for the next program do not depend on others."""
     for clear in _CLEAR:
         clear()
 
 
 class lazy_property(Generic[T]):  # named as a decorator is
-    """A property that is computed when it is first asked for, and kept. That of functools, ``cached_property``, holds one lock for
-    all objects up to Python 3.11.
-
-    Threads that ask at once may compute it twice, and get one and the same value.
+    """A property that is computed at its first use. Unlike functools' ``cached_property`` up to Python 3.11 it locks nothing: threads
+    may compute it twice, and get one and the same value.
     """
 
     def __init__(self, make: Callable[[Any], T]) -> None:
@@ -69,20 +62,18 @@ class lazy_property(Generic[T]):  # named as a decorator is
 
 
 def memoize_method(method: _Method) -> _Method:
-    """A method of what does not change, which is asked once for each of its arguments: they are hashed, and given by place.
+    """Return a method, of objects that do not change, that is computed once for its arguments; these are hashable and positional.
 
-    ``functools.cache`` would keep the object alive, and hash all of it for each call; here values are attributes of the object,
+    ``functools.cache`` would keep the object alive, and hash all of it for each call; here results are in an attribute of the object,
     which neither ``==`` nor ``replace`` of a dataclass sees.
     """
-    place = f"_memo_{method.__name__}"
+    attribute = f"_memo_{method.__name__}"
 
     @wraps(method)
     def once(self: Any, *args: Any) -> Any:
-        known = self.__dict__.get(place)
-        if known is None:
-            known = self.__dict__[place] = {}
-        if args not in known:
-            known[args] = method(self, *args)
-        return known[args]
+        results = self.__dict__.setdefault(attribute, {})
+        if args not in results:
+            results[args] = method(self, *args)
+        return results[args]
 
     return once  # type: ignore[return-value]

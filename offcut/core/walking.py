@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 from offcut.core.expr import Expr, Load, variables
@@ -86,6 +87,20 @@ def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, 
         several = isinstance(stmt, If | Choose)
         for number, block in enumerate(blocks(stmt)):
             yield from numbered(block, (*here, number) if several else here)
+
+
+def with_numbered_blocks(
+    stmt: Stmt, place: Place, change: Callable[[tuple[Stmt, ...], Place], tuple[Stmt, ...]]
+) -> Stmt:
+    """Return `stmt`, which stands at `place`, with each block in it replaced by `change(block, place)`.
+
+    The place of a block is that of its statements but for the last number, as `numbered` counts them.
+    """
+    numbers = count()
+    several = isinstance(stmt, If | Choose)
+    return with_blocks(
+        stmt, lambda body: change(body, (*place, next(numbers)) if several else place)
+    )
 
 
 def side_by_side(program: Program) -> dict[Place, For]:

@@ -66,6 +66,7 @@ def bind_constants(
         tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
         buffers if sizes or arrays else program.buffers,
         _reached(substituted(program.body, values)) if sizes else program.body,
+        program.tokens,
     )
     return bound, arrays
 

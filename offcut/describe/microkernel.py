@@ -329,11 +329,6 @@ class Microkernel:
         read = (one.index for one, _ in loads(self.definition.body) if one.buffer == operand)
         return next(read, tuple(Var(axis) for axis in self.axes))
 
-    def shape_of(self, operand: str) -> tuple[int, ...]:
-        """The extents of an operand, or of the result, of a microkernel of fixed shape."""
-        tensors = (self.computes, *self.definition.reads)
-        return tuple(int(e) for e in next(t for t in tensors if t.name == operand).shape)
-
     def operand_along(self, axis: str) -> str:
         """The first operand that moves along an axis; "" where none does."""
         moving = (load.buffer for load, _ in loads(self.definition.body) if _moves(load, axis))

@@ -275,17 +275,22 @@ def check_layouts(program: Program, op: str) -> None:
             )
 
 
-def check_windows(program: Program) -> None:
-    """Refuse a program that may touch a windowed array outside of its window: there is no memory for it."""
-    for name in windows_left(program):
+def check_windows(program: Program, op: str = "compile") -> None:
+    """Check that each access of a windowed array lies in its window: elsewhere there is no memory for it.
+
+    Raises PartitionError, in the name of `op`.
+    """
+    left = windows_left(program)
+    witnesses = {name: answered(partial(outside_window, program, name), None) for name in left}
+    for name in sorted(left, key=lambda name: witnesses[name] is None):
         because = f"nothing shows that all that is accessed of {name} lies in a window of it"
         if name in outside(program.body):
             because = f"{name} is accessed outside of it, too"
-        elif (found := answered(partial(outside_window, program, name), None)) is not None:
-            because = _leaves(found, program)
+        elif (witness := witnesses[name]) is not None:
+            because = _leaves(witness, program)
         raise PartitionError(
-            "compile",
-            f"cannot compile {program.name}",
+            op,
+            f"cannot {op.partition('_')[0]} {program.name}",
             at=f"alloc {name}",
             because=because,
             help=(f"a larger window, or {name} without alloc, which holds all of it",),

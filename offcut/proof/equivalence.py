@@ -308,7 +308,7 @@ def _check_body(pair: Body, reassociate: bool) -> None:
     """
     if windows_left(pair.windowed):
         raise NotStructural("an access outside of a window around")
-    if not writes_first(pair.source, pair.unseen):
+    if not writes_first(pair.source, pair.hidden):
         raise NotStructural("an array whose contents go from one iteration to the next")
     source, emitted = pair.source, pair.emitted
     if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):

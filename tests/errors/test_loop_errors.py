@@ -342,3 +342,42 @@ compile: cannot lay the window of L out in order(1, 0)
   help     local L with the layout
   help     a window of extents that sizes give"""
     )
+
+
+SHORT = """\
+program short
+size n in 1:9
+input A: int8[8*n, 16]
+output C: int8[8*n, 16]
+local L: int8[8*n, 16] @scope(accumulators)
+for b in 0:n
+  alloc L[8*b +: 7, 0 +: 16]
+    tile i in 8*b +: 8, j in 0 +: 16
+      L[i, j] = A[i, j]
+    tile i in 8*b +: 8, j in 0 +: 16
+      C[i, j] = L[i, j]
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "vta", "gemmini"])
+def test_a_window_that_is_a_row_short_is_refused_by_every_target(target: str) -> None:
+    program = oc.parse(SHORT)
+    with pytest.raises(oc.PartitionError) as error:
+        oc.compile(program, target=target)
+    assert (
+        str(error.value)
+        == """\
+compile: cannot compile short
+  at       alloc L
+  because  with n = 1, b = 0, i = 7, j = 0, element [7, 0], counted from where the window starts, \
+lies outside of it
+  help     a larger window, or L without alloc, which holds all of it"""
+    )
+
+
+def test_a_window_that_is_a_row_short_is_not_proved_equal_to_itself() -> None:
+    program = oc.parse(SHORT)
+    with pytest.raises(oc.PartitionError, match="lies outside of it"):
+        oc.prove_equal(program, program)
+    with pytest.raises(oc.PartitionError, match="lies outside of it"):
+        oc.partition(program, tile={"b": 4}, tail="mask")

@@ -51,6 +51,8 @@ def test_they_change_no_value() -> None:
     program = oc.parse(RING)
     a = np.arange(40, dtype=np.int32)
     np.testing.assert_array_equal(program.run({"A": a}, n=5), a)
+    compiled = oc.compile(program, target="interpret")
+    np.testing.assert_array_equal(compiled(a), a)
     plain = ir.plain(program)
     assert not plain.tokens
     assert not any(isinstance(stmt, ir.Sync) for stmt in ir.walk(plain))

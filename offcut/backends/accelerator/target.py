@@ -45,7 +45,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
-from offcut.partition import Users
+from offcut.partition import Users, check_windows
 from offcut.polyhedral.limit import answered
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Nest, Primitive, Schedule, replayed
@@ -117,6 +117,7 @@ class Accelerator(Target):
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
+        check_windows(program)
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
             _, by_hand = replayed(program, schedule)
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
@@ -130,7 +131,7 @@ class Accelerator(Target):
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
-        if not isinstance(output, Program) or not is_synchronized(output):
+        if not isinstance(output, Program) or not is_synchronized(read_back(output, op)):
             return output
         because = f"the hardware of {self.spec.name} keeps the order of its units"
         if self.spec.tokens:
@@ -139,9 +140,7 @@ class Accelerator(Target):
                 "instructions of these"
             )
         tokens = (f"token {token.name}" for token in output.tokens)
-        syncs = (
-            format_head(stmt) for stmt in walk(read_back(output, op)) if isinstance(stmt, Sync)
-        )
+        syncs = (format_head(stmt) for stmt in walk(output) if isinstance(stmt, Sync))
         raise TargetError(
             op,
             f"cannot take the synchronization of {output.name}",

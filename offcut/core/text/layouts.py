@@ -1,17 +1,17 @@
-"""The text of layouts, as buffers, windows and schedules have it: ``layout_of(format_layout(x)) == x``.
+"""Reads and prints layouts, as buffers, windows and schedules have them: ``layout_of(format_layout(x)) == x``.
 
 ::
 
-    rows                                as arrays lie
+    rows                                row by row
     order(1, 0)                         element by element along these axes, the last one fastest
-    panels(0, 1, 16, 4, 64)             rows, columns, width; rows side by side, what rows are rounded up to
+    panels(0, 1, 16, 4, 64)             axes of rows and columns, width; rows side by side, multiple of the rows
     words(0: 1, 1: 16)                  words of 16 elements of a row
     digits(lane: 1//2%4 0%8, element: 1%2 0//8%2)
                                         coordinates, each of digits of axes, the least significant first
-    … multiple(0: 4)                    what axes are rounded up to, where digits do not say it
+    … multiple(0: 4)                    multiples that axes are rounded up to, if not the period of their digits
     … swizzle(3, 4, 7)                  bits, low, high: of the byte offset
 
-``panels(16)`` and ``panels(16, 4)``, width and rows side by side, are of the last two axes of a buffer.
+``panels(16)`` and ``panels(16, 4)``, with width and rows side by side, are of the last two axes of a buffer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _digit(digit: Digit) -> str:
 
 
 def layout_of(text: str) -> Layout:
-    """Return the layout that a text is.
+    """Return the layout of a text of one line.
 
     Raises ParseError for any other text.
     """
@@ -80,16 +80,16 @@ def layout_of(text: str) -> Layout:
 
 
 def is_layout(reader: Tokens) -> bool:
-    """Return whether a layout stands here."""
+    """Return whether the current token begins a layout."""
     return reader.token.text in _FORMS
 
 
 def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str = "int8") -> Layout:
-    """Return the layout that stands here, and take it.
+    """Read a layout from the current token on.
 
-    shape, dtype   of what lies so; None: of any axes that the layout names
+    shape, dtype   of the buffer, its extents in elements; None: it has the axes that the layout names
 
-    Raises ParseError where it is none, or one that has no place for all elements.
+    Raises ParseError for any other text, and for a layout without a place for each element.
     """
     if not is_layout(reader):
         raise reader.expected(f"a layout ({', '.join(_FORMS)})")
@@ -97,10 +97,10 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
     try:
         layout = _read(reader, first.text, 2 if shape is None else len(shape))
         if reader.accept("multiple"):
-            given = dict(_listed(reader, _pair))
-            axes = range(max(len(layout.multiple), *(axis + 1 for axis in given)))
-            multiple = tuple(given.get(axis, layout.multiple_of(axis)) for axis in axes)
-            layout = replace(layout, multiple=multiple)
+            multiples = dict(_list(reader, _pair))
+            axes = range(max(len(layout.multiple), *(axis + 1 for axis in multiples)))
+            rounded = tuple(multiples.get(axis, layout.multiple_of(axis)) for axis in axes)
+            layout = replace(layout, multiple=rounded)
         if reader.accept("swizzle"):
             layout = replace(layout, swizzle=Swizzle(*_numbers(reader, "swizzle", 3, 3)))
         if shape is not None:
@@ -114,20 +114,21 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
 def _read(reader: Tokens, form: str, rank: int) -> Layout:
     match form:
         case "order":
-            return order(*_listed(reader, Tokens.integer))
+            return order(*_list(reader, Tokens.integer))
         case "words":
-            return words(*_listed(reader, _pair))
+            return words(*_list(reader, _pair))
         case "panels":
             numbers = _numbers(reader, form, 1, 5)
-            if len(numbers) < 3 and rank < 2:
-                because = f"they have two axes, and the buffer has {rank}"
-                raise DescribeError("layout", "", at=form, because=because)
-            rows, columns = (rank - 2, rank - 1) if len(numbers) < 3 else numbers[:2]
-            width, *rest = numbers if len(numbers) < 3 else numbers[2:]
+            if len(numbers) < 3:
+                if rank < 2:
+                    because = f"they have two axes, and the buffer has {rank}"
+                    raise DescribeError("layout", "", at=form, because=because)
+                numbers = [rank - 2, rank - 1, *numbers]
+            rows, columns, width, *rest = numbers
             beside, multiple = (*rest, *(rest or (1, 1)))[:2]
             return panels(width, beside, multiple, rows, columns)
         case "digits":
-            places = tuple(_listed(reader, _coordinate))
+            places = tuple(_list(reader, _coordinate))
             digits = [digit for _, of in places for digit in of]
             rounded = [1] * (max((digit.axis for digit in digits), default=-1) + 1)
             for digit in digits:
@@ -137,7 +138,7 @@ def _read(reader: Tokens, form: str, rank: int) -> Layout:
 
 
 def _coordinate(reader: Tokens) -> tuple[str, tuple[Digit, ...]]:
-    """``lane: 1//2%4 0%8``."""
+    """Read a coordinate and its digits: ``lane: 1//2%4 0%8``."""
     name, digits, weight = reader.name("the name of a coordinate"), list[Digit](), 1
     reader.expect(":")
     while reader.token.kind == "number":
@@ -156,21 +157,21 @@ def _pair(reader: Tokens) -> tuple[int, int]:
 
 
 def _numbers(reader: Tokens, of: str, least: int, most: int) -> list[int]:
-    numbers = _listed(reader, Tokens.integer)
+    numbers = _list(reader, Tokens.integer)
     if not least <= len(numbers) <= most:
         raise DescribeError("layout", "", at=of, because=f"{len(numbers)} numbers stand there")
     return numbers
 
 
-def _listed(reader: Tokens, read: Callable[[Tokens], _T]) -> list[_T]:
-    """Return what stands between brackets, separated by commas."""
-    bracket, found = reader.expect("("), list[_T]()
+def _list(reader: Tokens, read: Callable[[Tokens], _T]) -> list[_T]:
+    """Read a list in brackets, separated by commas; `read` reads an item."""
+    bracket, items = reader.expect("("), list[_T]()
     while not reader.at(")"):
-        found.append(read(reader))
+        items.append(read(reader))
         if not reader.accept(","):
             break
     reader.close(bracket, ")")
-    return found
+    return items
 
 
 _FORMS = {

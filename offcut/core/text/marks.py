@@ -1,4 +1,4 @@
-"""The marks behind a loop or a tile, and the statements of synchronization: read from a line, and printed.
+"""Reads and prints the marks behind a loop or a tile, and the statements of synchronization.
 
 A mark says how something runs, never what it computes::
 
@@ -10,13 +10,13 @@ A mark says how something runs, never what it computes::
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from offcut.core.program import UNITS, Action, Cover, For, Form, Role, Sync, Tile
 from offcut.core.text.expressions import Reader
-from offcut.core.text.tokens import Token as Word
+from offcut.errors import ParseError
 
-T = TypeVar("T")
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
 _OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane"}
@@ -26,7 +26,7 @@ _TILE = (*_ROLES, *_FORMS, "by(…)", "async", "multicast(…)", "cover(…)")
 
 
 def loop_marks(loop: For) -> Iterator[str]:
-    """The marks of a loop, in printing order, without their ``@``."""
+    """Return the marks of a loop, in printing order, without their ``@``."""
     if loop.role is not Role.WHOLE:
         yield loop.role.value
     if loop.unit is not None:
@@ -34,7 +34,7 @@ def loop_marks(loop: For) -> Iterator[str]:
 
 
 def tile_marks(tile: Tile) -> Iterator[str]:
-    """The marks of a tile, in printing order, without their ``@``."""
+    """Return the marks of a tile, in printing order, without their ``@``."""
     if tile.role is not Role.WHOLE:
         yield tile.role.value
     if tile.form is not Form.FULL:
@@ -50,7 +50,7 @@ def tile_marks(tile: Tile) -> Iterator[str]:
 
 
 def cover_text(cover: Cover) -> str:
-    """A cover as ``name; axis=iterator, …; operand=buffer, …``, a name alone where it says no more."""
+    """Return a cover as ``name; axis=iterator, …; operand=buffer, …``, or the name alone if it has neither."""
     parts = [cover.microkernel]
     if cover.axes or cover.operands:
         parts += [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (cover.axes, cover.operands)]
@@ -58,7 +58,7 @@ def cover_text(cover: Cover) -> str:
 
 
 def sync_text(sync: Sync, where: str) -> str:
-    """The line of a statement of synchronization; `where` is its condition as text, "" for none."""
+    """Return the line of a statement of synchronization; `where` is its condition as text, "" for none."""
     words = [sync.action.value]
     if sync.action is Action.WAIT_GROUP:
         words.append(str(sync.pending))
@@ -70,68 +70,61 @@ def sync_text(sync: Sync, where: str) -> str:
 
 
 def read_loop_marks(reader: Reader) -> tuple[Role, str | None]:
-    """Read the marks of a loop to the end of its line: its role and its unit."""
-    roles, units = list[Role](), list[str | None]()
-    while reader.token.kind != "end":
-        reader.expect("@")
-        mark = reader.token.text
+    """Read the marks of a loop to the end of its line; return its role and its unit.
+
+    Raises ParseError for a mark that no loop has, and for a second one of a kind.
+    """
+    marks = _Marks(reader, "a for", _LOOP)
+    for mark in marks:
         if mark in _ROLES:
-            _once(reader, "a for", _LOOP, roles, _ROLES[mark])
+            marks.take("role", _ROLES[mark])
         elif mark in UNITS or mark in _OLDER_UNITS:
-            _once(reader, "a for", _LOOP, units, _OLDER_UNITS.get(mark, mark))
+            marks.take("unit", _OLDER_UNITS.get(mark, mark))
         elif mark == "bind":
-            _once(reader, "a for", _LOOP, units, mark)
-            units[-1] = _in_brackets(reader, "the name of a unit")
+            marks.take_name("unit", "the name of a unit")
         else:
-            raise _unknown(reader, "a for", _LOOP)
-    return next(iter(roles), Role.WHOLE), next(iter(units), None)
+            raise marks.unknown()
+    return marks.fields.get("role", Role.WHOLE), marks.fields.get("unit")
 
 
 def read_tile_marks(reader: Reader, names: frozenset[str]) -> Mapping[str, Any]:
-    """Read the marks of a tile to the end of its line: the fields of `Tile` that they set.
+    """Read the marks of a tile to the end of its line; return the fields of `Tile` that they set.
 
     names   the coordinates around the tile
+
+    Raises ParseError for a mark that no tile has, and for a second one of a kind.
     """
-    roles, forms, units = list[Role](), list[Form](), list[str]()
-    asynchronous, loops, covers = list[bool](), list[str](), list[Cover]()
-    while reader.token.kind != "end":
-        reader.expect("@")
-        mark, column = reader.token.text, reader.token.start
+    marks = _Marks(reader, "a tile", _TILE)
+    for mark in marks:
+        column = reader.token.start
         if mark in _ROLES:
-            _once(reader, "a tile", _TILE, roles, _ROLES[mark])
+            marks.take("role", _ROLES[mark])
         elif mark in _FORMS:
-            _once(reader, "a tile", _TILE, forms, _FORMS[mark])
+            marks.take("form", _FORMS[mark])
         elif mark == "async":
-            _once(reader, "a tile", _TILE, asynchronous, True)
+            marks.take("asynchronous", True)
         elif mark == "by":
-            _once(reader, "a tile", _TILE, units, mark)
-            units[-1] = _in_brackets(reader, "the name of a unit")
+            marks.take_name("unit", "the name of a unit")
         elif mark == "multicast":
-            _once(reader, "a tile", _TILE, loops, mark)
-            loops[-1] = _in_brackets(reader, "the name of a loop")
-            if loops[-1] not in names:
+            loop = marks.take_name("multicast", "the name of a loop")
+            if loop not in names:
                 raise reader.refuse(
-                    f"cannot copy for every iteration of {loops[-1]}",
+                    f"cannot copy for every iteration of {loop}",
                     "no loop around the tile has that name",
                     column=column,
                 )
         elif mark in ("cover", "microkernel"):
-            _once(reader, "a tile", _TILE, covers, Cover(""))
-            covers[-1] = _cover(reader, _in_brackets(reader, "a name"), column)
+            marks.fields["cover"] = _cover(reader, marks.take_name("cover", "a name"), column)
         else:
-            raise _unknown(reader, "a tile", _TILE)
-    return {
-        "form": next(iter(forms), Form.FULL),
-        "role": next(iter(roles), Role.WHOLE),
-        "cover": next(iter(covers), None),
-        "unit": next(iter(units), None),
-        "asynchronous": bool(asynchronous),
-        "multicast": next(iter(loops), None),
-    }
+            raise marks.unknown()
+    return marks.fields
 
 
 def read_sync(reader: Reader) -> Sync:
-    """Read a line that begins with the word of an action, to its end."""
+    """Read a line that begins with the word of an action, to its end.
+
+    Raises ParseError for a negative count, and for a mark but one ``@by``.
+    """
     action, name, pending = Action(reader.advance().text), "", 0
     if action is Action.WAIT and reader.at("group") and reader.following().kind == "number":
         reader.advance()
@@ -144,18 +137,16 @@ def read_sync(reader: Reader) -> Sync:
         what = {Action.BARRIER: "the name of a unit", Action.FENCE: "what is made visible"}
         name = reader.name(what.get(action, "the name of a token"))
     where = reader.condition() if reader.accept("where") else None
-    units = list[str]()
-    while reader.token.kind != "end":
-        reader.expect("@")
-        if not reader.at("by"):
-            raise _unknown(reader, f"a {action.value}", ("by(…)",))
-        _once(reader, f"a {action.value}", ("by(…)",), units, "by")
-        units[-1] = _in_brackets(reader, "the name of a unit")
-    return Sync(action, name, where, pending, next(iter(units), None))
+    marks = _Marks(reader, f"a {action.value}", ("by(…)",))
+    for mark in marks:
+        if mark != "by":
+            raise marks.unknown()
+        marks.take_name("unit", "the name of a unit")
+    return Sync(action, name, where, pending, marks.fields.get("unit"))
 
 
 def _cover(reader: Reader, text: str, column: int) -> Cover:
-    """The cover that stands in the brackets of its mark."""
+    """Return the cover of a text, as `cover_text` has it; `column` is that of its mark."""
     name, *lists = (part.strip() for part in text.split(";"))
     pairs = [
         tuple(tuple(side.strip() for side in pair.split("=")) for pair in part.split(",") if pair)
@@ -174,30 +165,45 @@ def _cover(reader: Reader, text: str, column: int) -> Cover:
     return Cover(name, tuple((a, b) for a, b in axes), tuple((a, b) for a, b in operands))
 
 
-def _in_brackets(reader: Reader, what: str) -> str:
-    bracket = reader.expect("(")
-    text = reader.raw(what, ")")
-    reader.close(bracket, ")")
-    return text
+@dataclass
+class _Marks:
+    """The marks behind a statement: its text, words and fields.
 
+    what    the statement, in the texts of errors
+    words   the marks that it may have
+    fields  the values of those that are read, by the field that they set
+    """
 
-def _once(reader: Reader, what: str, words: tuple[str, ...], marks: list[T], value: T) -> Word:
-    """Take the word of a mark, of which there is none yet."""
-    if marks:
-        raise reader.refuse(
-            f"cannot mark {what} with @{reader.token.text}",
-            "it has such a mark already",
-            _all(what, words),
-        )
-    marks.append(value)
-    return reader.advance()
+    reader: Reader
+    what: str
+    words: tuple[str, ...]
+    fields: dict[str, Any] = field(default_factory=dict)
 
+    def __iter__(self) -> Iterator[str]:
+        while self.reader.token.kind != "end":
+            self.reader.expect("@")
+            yield self.reader.token.text
 
-def _unknown(reader: Reader, what: str, words: tuple[str, ...]) -> Exception:
-    return reader.refuse(
-        f"cannot mark {what} with @{reader.token.text}", "there is no such mark", _all(what, words)
-    )
+    def take(self, name: str, value: Any) -> None:
+        """Take the word of a mark, which sets a field that has no value yet."""
+        if name in self.fields:
+            raise self._error("it has such a mark already")
+        self.fields[name] = value
+        self.reader.advance()
 
+    def take_name(self, name: str, what: str) -> str:
+        """Take the word of a mark and a name in brackets behind it, which the field is set to; return the name."""
+        self.take(name, None)
+        bracket = self.reader.expect("(")
+        text = self.fields[name] = self.reader.raw(what, ")")
+        self.reader.close(bracket, ")")
+        return text
 
-def _all(what: str, words: tuple[str, ...]) -> str:
-    return f"marks of {what}: {', '.join('@' + word for word in words)}"
+    def unknown(self) -> ParseError:
+        """Return the error for a word that is no mark here."""
+        return self._error("there is no such mark")
+
+    def _error(self, because: str) -> ParseError:
+        what = f"cannot mark {self.what} with @{self.reader.token.text}"
+        marks = ", ".join("@" + word for word in self.words)
+        return self.reader.refuse(what, because, f"marks of {self.what}: {marks}")

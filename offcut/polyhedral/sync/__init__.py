@@ -1,4 +1,4 @@
-"""Synchronization of units that run side by side: found from a program, and checked from its text."""
+"""Puts synchronization of units that run side by side into a program, and checks it from the text."""
 
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_and_phase
 from offcut.polyhedral.sync.boundaries import (
@@ -8,11 +8,7 @@ from offcut.polyhedral.sync.boundaries import (
     windows_in_step,
     with_barriers,
 )
-from offcut.polyhedral.sync.synchronize import (
-    StandstillError,
-    check,
-    synchronized,
-)
+from offcut.polyhedral.sync.synchronize import StandstillError, check, synchronized
 
 __all__ = [
     "Agents",

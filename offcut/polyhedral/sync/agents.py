@@ -1,4 +1,4 @@
-"""What units of a machine can do, as far as their order is concerned: data that a target hands in.
+"""The units of a machine, as far as the order of what they run is concerned: data that a target hands in.
 
 A *unit* is a kind of agent: threads of a processor, the load unit of an accelerator, warpgroups of a block. An *agent*
 is one of them: each iteration of a loop that is bound to a unit is one, and so is each block's own load unit. An agent
@@ -14,7 +14,7 @@ from enum import Enum
 
 
 class Ends(Enum):
-    """How it is known that an asynchronous tile of a unit has ended."""
+    """The event that shows that an asynchronous tile of a unit has ended."""
 
     IN_ORDER = "in order"  # before the unit's next tile begins
     TOKEN = "token"  # what the unit arrives at behind it has the token only then
@@ -23,14 +23,14 @@ class Ends(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A kind of unit.
+    """A kind of agent.
 
     name      as `For.unit` and `Tile.unit` have it
     ends      how its asynchronous tiles are waited for
     engine    whether its tiles are issued by what stands around
     lanes     whether several lanes run what it runs, of which one issues an engine's tile
     in_order  whether its asynchronous tiles touch memory one after the other, whenever they end
-    arrivals  how many arrivals one `arrive` of it is: one a warp, say
+    arrivals  the number of arrivals that one `arrive` of it makes: one a warp, say
     fence     the kind of fence that makes its tiles see what others wrote by ordinary stores; "": none is needed
     fixed     whether the k-th iteration of each loop that is bound to it is the k-th agent; False: any may be
     """
@@ -49,9 +49,9 @@ class Unit:
 class Agents:
     """The units of a machine.
 
-    default  who runs what no loop and no mark gives to another unit
-    queues   the pairs of units between which tokens can go; None: any
-    room     tokens that such a queue has room for; None: as many as a program declares
+    default  the unit that runs statements which no loop and no mark gives to another one
+    queues   the pairs (source, target) of units between which tokens can go; None: any
+    room     the number of tokens that such a queue has room for; None: as many as a program declares
     blocks   whether an arrival waits for room, as in a queue in hardware, which has to be empty at the end. Else a
              token is a phase of a barrier: nothing stops an arrival that comes too early, and what is left is dropped
     """
@@ -64,10 +64,10 @@ class Agents:
 
     @property
     def by_name(self) -> Mapping[str, Unit]:
-        """The units by name; what nothing says about the default one is that it is ordinary."""
+        """The units by name; a default one that is not listed is ordinary."""
         return {self.default: Unit(self.default), **{unit.name: unit for unit in self.units}}
 
 
 def slot_and_phase(number: int, room: int) -> tuple[int, int]:
-    """Which of `room` barriers the token of that number, from 0 on, is, and the parity of its phase."""
+    """Return the barrier, one of `room`, and the parity of its phase for the token of a number; both count from 0."""
     return number % room, number // room % 2

@@ -1,7 +1,7 @@
-"""Where all agents of a unit have to meet: between two statements of a block that their loops stand in.
+"""Puts barriers of a unit between the statements of the blocks around its loops.
 
-A statement waits for an earlier one of its block, since the last barrier, where they touch one place and some loop of
-either is bound to the unit. A loop around that all of them run in step waits at its end for what its next iteration does.
+A statement waits for an earlier one of its block, since the last barrier, if they touch one place and a loop of either is
+bound to the unit. A loop around that all agents run ends in a barrier if its next iteration has to wait for this one.
 """
 
 from __future__ import annotations
@@ -10,33 +10,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core.accesses import statuses, stored
-from offcut.core.program import (
-    Action,
-    Alloc,
-    Choose,
-    For,
-    If,
-    Program,
-    Stmt,
-    Sync,
-    blocks,
-    walk,
-    with_blocks,
-)
+from offcut.core.program import Action, Alloc, For, Program, Stmt, Sync, blocks, walk
 from offcut.core.text.printer import format_head
-from offcut.core.walking import Place
+from offcut.core.walking import Place, with_numbered_blocks
 from offcut.polyhedral.sync.events import refused
 from offcut.polyhedral.units.footprints import Conflicts
 from offcut.polyhedral.units.independence import Independence
 
 
 def has_loops_of(unit: str, stmt: Stmt) -> bool:
-    """Whether some loop in `stmt`, or itself, is bound to a unit."""
+    """Return whether a loop in `stmt`, or `stmt` itself, is bound to a unit."""
     return any(isinstance(inner, For) and inner.unit == unit for inner in walk((stmt,)))
 
 
 def is_barrier(stmt: Stmt, unit: str) -> bool:
-    """Whether all agents of a unit meet in `stmt`."""
+    """Return whether `stmt` is a barrier of a unit."""
     return isinstance(stmt, Sync) and (stmt.action, stmt.name) == (Action.BARRIER, unit)
 
 
@@ -62,7 +50,7 @@ def own_of(program: Program, unit: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A statement that may not run before all agents are done with an earlier one of its block.
+    """A barrier that a block lacks: `stmt` may not run before all agents are done with an earlier statement of its block.
 
     earlier  None: `stmt` is a loop whose next iteration has to wait for what the one before does
     place    of `stmt`
@@ -75,14 +63,14 @@ class Missing:
 
 @dataclass
 class Boundaries:
-    """Puts barriers of a unit into blocks, beside those that are there.
+    """The barriers of a unit in a program: the present ones are counted, and the missing ones put in.
 
-    conflict  whether a statement has to wait for an earlier one of its block, of places and statements
-    carried   whether an iteration of a loop in step has to wait for the one before, given the positions in its body
-              that all agents meet before
-    missing   what barriers were put before
-    reached   how many there were where all agents come
-    doubled   how many there were right behind another one
+    conflict  ``(place, stmt, earlier place, earlier stmt)``: whether a statement has to wait for an earlier one of its block
+    carried   ``(place, loop, positions)``: whether an iteration of a loop that all agents run has to wait for the one
+              before; a position is that of a statement of its body with a barrier before it
+    missing   the barriers that are put in
+    reached   the number of present barriers that all agents reach
+    doubled   the number of those that stand right behind another one
     """
 
     unit: str
@@ -94,72 +82,64 @@ class Boundaries:
         self.reached = self.doubled = 0
 
     def block(self, body: tuple[Stmt, ...], place: Place = ()) -> tuple[Stmt, ...]:
-        """A block that all agents run, with the barriers that it needs."""
-        made: list[Stmt] = []
-        since: list[tuple[Place, Stmt]] = []
+        """Return a block that all agents run, with the barriers that it needs."""
+        result: list[Stmt] = []
+        since: list[tuple[Place, Stmt]] = []  # the statements behind the last barrier
         for position, stmt in enumerate(body):
             here = (*place, position)
             if is_barrier(stmt, self.unit):
                 self.reached += 1
                 self.doubled += position > 0 and is_barrier(body[position - 1], self.unit)
-                made.append(stmt)
+                result.append(stmt)
                 since = []
                 continue
-            mine = has_loops_of(self.unit, stmt)
-            waits = next(
-                (
-                    earlier
-                    for at, earlier in since
-                    if (mine or has_loops_of(self.unit, earlier))
-                    and self.conflict(here, stmt, at, earlier)
-                ),
-                None,
+            shared = has_loops_of(self.unit, stmt)
+            conflicting = (
+                earlier
+                for at, earlier in since
+                if (shared or has_loops_of(self.unit, earlier))
+                and self.conflict(here, stmt, at, earlier)
             )
-            if waits is not None:
-                self.missing.append(Missing(stmt, waits, here))
-                made.append(Sync(Action.BARRIER, self.unit))
+            if (earlier := next(conflicting, None)) is not None:
+                self.missing.append(Missing(stmt, earlier, here))
+                result.append(Sync(Action.BARRIER, self.unit))
                 since = []
             since.append((here, stmt))
-            in_step = mine and not (isinstance(stmt, For) and stmt.unit == self.unit)
-            made.append(self.inside(stmt, here) if in_step else stmt)
-        return tuple(made)
+            in_step = shared and not (isinstance(stmt, For) and stmt.unit == self.unit)
+            result.append(self.inside(stmt, here) if in_step else stmt)
+        return tuple(result)
 
     def inside(self, stmt: Stmt, place: Place) -> Stmt:
-        """A statement in which all agents run blocks together."""
-        several = isinstance(stmt, If | Choose)
-        numbers = iter(range(len(blocks(stmt))))
-
-        def within(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-            number = next(numbers)
-            return self.block(body, (*place, number) if several else place)
-
-        made = with_blocks(stmt, within)
-        if isinstance(made, For) and isinstance(stmt, For):
-            met = [at for at, one in enumerate(made.body) if is_barrier(one, self.unit)]
-            positions = [at - number for number, at in enumerate(met)]
+        """Return a statement whose blocks all agents run, with the barriers that these need."""
+        result = with_numbered_blocks(stmt, place, self.block)
+        if isinstance(result, For) and isinstance(stmt, For):
+            barriers = [at for at, one in enumerate(result.body) if is_barrier(one, self.unit)]
+            positions = [at - number for number, at in enumerate(barriers)]
             if self.carried(place, stmt, positions):
                 self.missing.append(Missing(stmt, None, place))
-                made = with_blocks(made, lambda body: (*body, Sync(Action.BARRIER, self.unit)))
-        return made
+                result = replace(result, body=(*result.body, Sync(Action.BARRIER, self.unit)))
+        return result
 
 
 def with_barriers(program: Program, unit: str, own: frozenset[str]) -> Program:
-    """`program` with the barriers of a unit any of whose agents may run any iteration of a loop that is bound to it.
+    """Return `program` with the barriers of a unit any of whose agents may run any iteration of a loop bound to it.
 
-    own   buffers that no two agents share
+    own   the buffers that each agent has for itself
     """
-    body = _of(program, unit, own).block(program.body)
+    body = _boundaries(program, unit, own).block(program.body)
     return program if body == program.body else replace(program, body=body)
 
 
 def check_barriers(program: Program, unit: str, own: frozenset[str]) -> None:
-    """Check that the barriers of a unit, as `with_barriers` puts them, are all that are needed, and that all agents come.
+    """Check that a program has the barriers of a unit that `with_barriers` puts in, and that all agents reach each of them.
 
-    Raises PartitionError with the statements that may run side by side, or a barrier that is one too many.
+    own   the buffers that each agent has for itself
+
+    Raises PartitionError with the statements that may run side by side, or with a barrier too many.
     """
-    found = _of(program, unit, own)
-    found.block(program.body)
-    for missing in found.missing:
+    boundaries = _boundaries(program, unit, own)
+    boundaries.block(program.body)
+    for missing in boundaries.missing:
         if missing.earlier is None:
             at = f"the next iteration of `{format_head(missing.stmt)}`"
             because = "others may still run the one before"
@@ -169,20 +149,19 @@ def check_barriers(program: Program, unit: str, own: frozenset[str]) -> None:
         raise refused(
             program, at, f"{because}: they must meet in between", f"barrier {unit}, before it"
         )
-    reached = [stmt for stmt in walk(program) if is_barrier(stmt, unit)]
-    if len(reached) > found.reached:
+    if sum(is_barrier(stmt, unit) for stmt in walk(program)) > boundaries.reached:
         raise refused(
             program,
             f"barrier {unit}",
             f"it stands where not every {unit} comes: the others would wait for ever",
         )
-    if found.doubled:
+    if boundaries.doubled:
         raise refused(
             program, f"barrier {unit}", "nothing runs between it and the barrier before it"
         )
 
 
-def _of(program: Program, unit: str, own: frozenset[str]) -> Boundaries:
+def _boundaries(program: Program, unit: str, own: frozenset[str]) -> Boundaries:
     conflicts = Conflicts(program, own | statuses(program))
 
     def conflict(_: Place, one: Stmt, __: Place, other: Stmt) -> bool:

@@ -1,21 +1,21 @@
-"""What the agents of a program do, read from its text: leaves with what they touch, and statements of synchronization.
+"""Reads the events of a program from its text: leaves with the places that they touch, and statements of synchronization.
 
-A *leaf* is what one agent runs at a time: a tile, a store, a nest of plain loops around stores. Its *places* are where
-it reads and writes: of an array the elements; of a window the part that it owns, the slot, and the offsets inside.
+A *leaf* is a statement that one agent runs at a time: a tile, a store, a nest of plain loops around stores. The *places*
+that it touches are elements of an array; in a window, the part that an agent owns, the slot, and the offsets inside.
 
     for g in 0:2 @warpgroup             places of C:  row m, column j
       for k in 0:n                      places of S:  g, k % 4, i - 8*k
         alloc S[8*k +: 8] in shared depth 4
 
-The order of the text is told by numbers, a position and an iterator in turns (`Event.time`). Loops that are bound to
-units have no part in it: which agent it is stands beside (`Event.loops`).
+The order of the text is that of lists, of a position and an iterator in turns (`Event.time`). Loops that are bound to
+units have no part in it: their iterators are those of the agent (`Event.loops`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from math import prod
 from typing import TypeAlias
 
 from offcut.core import index as ix
@@ -44,7 +44,7 @@ from offcut.polyhedral.sync.agents import Agents, Ends, Unit
 from offcut.polyhedral.units.private import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
-"""A unit, and how many loops bound to it stand around."""
+"""A unit, and the number of loops bound to it around a loop bound to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,13 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Places that a leaf touches.
+    """The places that a leaf touches by one store or load.
 
-    region  an array, or a window: where its ``alloc`` stands
-    place   their coordinates, over iterators around and `inner` ones; None where one is not known
-    inner   iterators inside of the leaf, from 0 on, and how many iterations they have
+    region  an array, or a window, by the place of its ``alloc``
+    place   their coordinates, over iterators around and `inner` ones; None for one that is not known
+    inner   iterators inside of the leaf, which count from 0, each with its trip count
     where   conditions inside of the leaf
+    writes  whether it is a store
     """
 
     region: str
@@ -79,13 +80,15 @@ class Access:
 class Event:
     """A leaf or a statement of synchronization.
 
-    unit     who runs it
+    number   its own, from 0 on
+    unit     the unit that runs it
     engine   of an asynchronous leaf, the unit whose `Ends` it has; "" of any other
-    loops    around it, outermost first
+    loops    those around it, outermost first
+    where    the conditions around it
     time     its place in the text: positions, and iterators of loops that no agents share
-    place    where the statement stands, as `walking.numbered` has it
+    place    the place of the statement, as `walking.numbered` has it
     copies   of a copy to several agents at once: the elements of whole arrays that it reads and writes,
-             and where the windows begin
+             and the starts of the windows
     """
 
     number: int
@@ -106,16 +109,17 @@ class Event:
 
     @property
     def head(self) -> str:
-        """Its first line."""
+        """The first line of its statement."""
         return format_head(self.stmt)
 
 
 @dataclass(frozen=True)
 class Events:
-    """What agents of `program` do.
+    """The events of `program` on `agents`.
 
-    derived  values of `let` over sizes alone, with their promised range
-    parts    how many places a region has, as far as that is a literal
+    derived  values of `let` over sizes alone, each with its promised range, half open
+    parts    the number of places of a region: elements of an array, slots of a window; None where it is not a literal
+    units    the units by name
     """
 
     program: Program
@@ -128,17 +132,25 @@ class Events:
 
 
 def events(program: Program, agents: Agents) -> Events:
-    """What the agents of `program` do.
+    """Return the events of `program`.
 
-    Raises PartitionError for a statement that no agent is said to run.
+    Raises PartitionError for a unit or a token that does not exist, a `let` that no host computes before, and a `choose`.
     """
     return _Reader(program, agents).read()
 
 
-def refused(program: Program, at: str, because: str, *help: str) -> PartitionError:
-    """The refusal of a program whose agents would not keep the order of the text."""
-    what = f"cannot keep the order of {program.name} on units that run side by side"
-    return PartitionError("sync", what, at=at, because=because, help=help)
+UNORDERED = "cannot keep the order of {} on units that run side by side"
+
+
+def refused(
+    program: Program,
+    at: str,
+    because: str,
+    *help: str,
+    error: type[PartitionError] = PartitionError,
+) -> PartitionError:
+    """Return the error for a program whose agents would not keep the order of its text."""
+    return error("sync", UNORDERED.format(program.name), at=at, because=because, help=help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +180,10 @@ class _Reader:
         self.syncs: list[Event] = []
         self.derived: dict[str, tuple[int, int]] = {}
         self.parts: dict[str, int | None] = {}
-        self.count = 0
         for buffer in program.buffers:
-            self.parts[buffer.name] = _product(buffer.shape)
+            extents = [ix.literal(extent) for extent in buffer.shape]
+            known = [extent for extent in extents if extent is not None]
+            self.parts[buffer.name] = prod(known) if len(known) == len(extents) else None
 
     def read(self) -> Events:
         self.block(self.program.body, (), _Scope(), [0])
@@ -185,7 +198,7 @@ class _Reader:
         )
 
     def block(self, body: Sequence[Stmt], place: Place, scope: _Scope, at: list[int]) -> None:
-        """A block; `at` is the next position in the text, of all that stands in the same loop."""
+        """Read a block; `at` holds the next position in the text, for all statements in the same loop."""
         for position, stmt in enumerate(body):
             self.statement(stmt, (*place, position), scope, at)
 
@@ -210,15 +223,13 @@ class _Reader:
                 time = (*scope.time, at[0]) if key is not None else (*scope.time, at[0], name)
                 self.block(body, place, replace(scope, loops=(*scope.loops, loop), time=time), [0])
                 at[0] += 1
-            case For() | Tile() | Store():
-                self.add(stmt, place, scope, at)
-            case Sync():
+            case For() | Tile() | Store() | Sync():
                 self.add(stmt, place, scope, at)
             case Choose():
                 raise self.refuse(stmt, "which option runs is not known here")
 
     def is_leaf(self, loop: For) -> bool:
-        """Whether a loop is a nest of stores that one agent runs."""
+        """Return whether a loop is a nest of stores that one agent runs."""
         inside = walk((loop,))
         return all(
             isinstance(one, Store | If) or (isinstance(one, For) and one.unit not in self.units)
@@ -226,14 +237,14 @@ class _Reader:
         )
 
     def key(self, loop: For, scope: _Scope) -> Key | None:
-        """The unit whose agents the iterations of a loop are; None where one agent runs them all."""
+        """Return the unit whose agents the iterations of a loop are; None if one agent runs them all."""
         if loop.unit is None or loop.unit not in self.units:
             return None
         several = sum(one.key is not None and one.key[0] == loop.unit for one in scope.loops)
         return loop.unit, several
 
     def within(self, alloc: Alloc, place: Place, scope: _Scope) -> _Scope:
-        """Inside of a window."""
+        """Return the scope inside of a window."""
         starts = tuple(start for start, _ in alloc.axes)
         outer = None if alloc.inplace is None else scope.windows.get(alloc.inplace)
         literal = [ix.literal(extent) for _, extent in alloc.axes]
@@ -255,14 +266,14 @@ class _Reader:
         return replace(scope, windows={**scope.windows, alloc.buffer: window})
 
     def add(self, stmt: Stmt, place: Place, scope: _Scope, at: list[int]) -> None:
-        """One more event."""
+        """Add the event of a statement."""
         time = (*scope.time, at[0])
         at[0] += 1
         where = scope.where
         if isinstance(stmt, Sync):
             if stmt.where is not None:
                 where = (*where, stmt.where)
-            unit, engine = self.doer(stmt, scope)
+            unit, engine = self.sync_unit(stmt, scope)
             accesses: tuple[Access, ...] = ()
         else:
             if any(isinstance(one, Sync) for one in walk((stmt,))):
@@ -274,14 +285,12 @@ class _Reader:
             if engine and self.units[engine].ends is Ends.IN_ORDER:
                 engine = ""
             accesses = tuple(dict.fromkeys(_Inside(self.shared, scope.windows).of(stmt)))
-        copies = self.copies(stmt, scope)
-        self.count += 1
-        number = self.count - 1
+        number, copies = len(self.leaves) + len(self.syncs), self.copies(stmt, scope)
         event = Event(number, unit, engine, scope.loops, where, time, place, stmt, accesses, copies)
         (self.syncs if isinstance(stmt, Sync) else self.leaves).append(event)
 
     def runner(self, mark: str | None, scope: _Scope) -> str:
-        """The unit that runs a statement: its mark's, or that of the loops around."""
+        """Return the unit that runs a statement: that of its mark, or of the loops around."""
         if mark is not None:
             if mark not in self.units:
                 raise refused(
@@ -295,8 +304,8 @@ class _Reader:
         bound = [loop.key[0] for loop in scope.loops if loop.key is not None]
         return bound[-1] if bound else self.agents.default
 
-    def doer(self, sync: Sync, scope: _Scope) -> tuple[str, str]:
-        """Who comes to a statement of synchronization, and the engine whose groups it waits for."""
+    def sync_unit(self, sync: Sync, scope: _Scope) -> tuple[str, str]:
+        """Return the unit that runs a statement of synchronization, and the engine whose groups it waits for, or ""."""
         match sync.action:
             case Action.ARRIVE | Action.WAIT:
                 token = next((t for t in self.program.tokens if t.name == sync.name), None)
@@ -315,129 +324,109 @@ class _Reader:
                 return unit, (sync.unit or unit) if sync.action is Action.WAIT_GROUP else ""
 
     def copies(self, stmt: Stmt, scope: _Scope) -> tuple[Access, ...]:
-        """What a copy to several agents at once reads and writes."""
+        """Return the accesses of a copy to several agents at once, and the starts of the windows that it touches."""
         if not isinstance(stmt, Tile) or stmt.multicast is None:
             return ()
         every = {buffer.name for buffer in self.program.buffers}
-        found = [*_Inside(every, {}).of(stmt)]
-        touched = {access.region for access in found}
-        found += [
-            Access(name, window.starts, (), (), True)
-            for name, window in scope.windows.items()
-            if name in touched
-        ]
-        return tuple(dict.fromkeys(found))
+        accesses = list(_Inside(every, {}).of(stmt))
+        touched = {access.region for access in accesses}
+        windows = ((name, one.starts) for name, one in scope.windows.items() if name in touched)
+        starts = (Access(name, start, (), (), True) for name, start in windows)
+        return tuple(dict.fromkeys((*accesses, *starts)))
 
     def refuse(self, stmt: Stmt, because: str) -> PartitionError:
         return refused(self.program, format_head(stmt), because)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """The loops and conditions around a statement inside of a leaf.
+
+    values       of iterators and `let`, over counters of the loops and the iterators around the leaf
+    inner, where as those of `Access`
+    """
+
+    values: Mapping[str, Expr] = field(default_factory=dict)
+    inner: tuple[tuple[str, Expr], ...] = ()
+    where: tuple[Expr, ...] = ()
+
+    def expr(self, expr: Expr) -> Expr:
+        """Return an expression over counters."""
+        return ix.folded(substitute(expr, self.values)) if self.values else expr
+
+    def over(self, name: str, start: Expr, extent: Expr) -> _Inner:
+        """Return the same in one more loop: its iterator is the start and a counter from 0 on."""
+        counter = f"{name} inside {len(self.inner)}"
+        values = {**self.values, name: ix.add(self.expr(start), Var(counter))}
+        return _Inner(values, (*self.inner, (counter, self.expr(extent))), self.where)
+
+    def under(self, condition: Expr) -> _Inner:
+        """Return the same under one more condition, which is over counters."""
+        return replace(self, where=(*self.where, condition))
+
+
+_LEAF = _Inner()
+
+
+@dataclass(frozen=True, slots=True)
 class _Inside:
-    """The accesses inside of a leaf, each iterator counted from where it starts."""
+    """The accesses inside of a leaf.
+
+    shared   the buffers whose accesses are of interest
+    windows  those around the leaf, by buffer
+    """
 
     shared: Collection[str]
     windows: Mapping[str, _Window]
-    names: int = 0
 
-    def of(
-        self,
-        stmt: Stmt,
-        values: Mapping[str, Expr] = MappingProxyType({}),
-        inner: tuple[tuple[str, Expr], ...] = (),
-        where: tuple[Expr, ...] = (),
-    ) -> Iterator[Access]:
-        """Each access inside of a statement."""
+    def of(self, stmt: Stmt, at: _Inner = _LEAF) -> Iterator[Access]:
+        """Return each access inside of a statement."""
         for expr in expressions(stmt):
-            yield from self.loads(expr, values, inner, where)
+            for load in all_loads(expr):
+                yield from self.access(load.buffer, load.index, False, at)
         match stmt:
             case Store(buffer, index, _):
-                yield from self.access(buffer, index, True, values, inner, where)
+                yield from self.access(buffer, index, True, at)
             case For(name, lo, hi, body):
-                values, inner = self.entered(name, lo, ix.sub(hi, lo), values, inner)
-                for one in body:
-                    yield from self.of(one, values, inner, where)
+                yield from self.block(body, at.over(name, lo, ix.sub(hi, lo)))
             case Tile(axes, body, condition):
                 for axis in axes:
-                    values, inner = self.entered(axis.iter, axis.start, axis.extent, values, inner)
+                    at = at.over(axis.iter, axis.start, axis.extent)
                 if condition is not None:
-                    where = (*where, _at(condition, values))
-                for one in body:
-                    yield from self.of(one, values, inner, where)
+                    at = at.under(at.expr(condition))
+                yield from self.block(body, at)
             case If(condition, then, other):
-                for one in then:
-                    yield from self.of(one, values, inner, (*where, _at(condition, values)))
-                for one in other:
-                    no = negated(_at(condition, values))
-                    yield from self.of(one, values, inner, (*where, no))
+                holds = at.expr(condition)
+                yield from self.block(then, at.under(holds))
+                yield from self.block(other, at.under(negated(holds)))
             case Let(name, _, _, value, body):
-                for one in body:
-                    yield from self.of(one, {**values, name: _at(value, values)}, inner, where)
+                values = {**at.values, name: at.expr(value)}
+                yield from self.block(body, replace(at, values=values))
             case Alloc(_, _, body):
-                for one in body:
-                    yield from self.of(one, values, inner, where)
+                yield from self.block(body, at)
 
-    def entered(
-        self,
-        name: str,
-        start: Expr,
-        extent: Expr,
-        values: Mapping[str, Expr],
-        inner: tuple[tuple[str, Expr], ...],
-    ) -> tuple[dict[str, Expr], tuple[tuple[str, Expr], ...]]:
-        """Inside of one more loop: the iterator is its start, and so many more."""
-        self.names += 1
-        own = f"{name} inside {self.names}"
-        moved = {**values, name: ix.add(_at(start, values), Var(own))}
-        return moved, (*inner, (own, _at(extent, values)))
-
-    def loads(
-        self,
-        expr: Expr,
-        values: Mapping[str, Expr],
-        inner: tuple[tuple[str, Expr], ...],
-        where: tuple[Expr, ...],
-    ) -> Iterator[Access]:
-        for load in all_loads(expr):
-            yield from self.access(load.buffer, load.index, False, values, inner, where)
+    def block(self, body: Sequence[Stmt], at: _Inner) -> Iterator[Access]:
+        for stmt in body:
+            yield from self.of(stmt, at)
 
     def access(
-        self,
-        buffer: str,
-        index: Sequence[Expr],
-        writes: bool,
-        values: Mapping[str, Expr],
-        inner: tuple[tuple[str, Expr], ...],
-        where: tuple[Expr, ...],
+        self, buffer: str, index: Sequence[Expr], writes: bool, at: _Inner
     ) -> Iterator[Access]:
+        """Return the access of a load or a store, if its buffer is of interest."""
         if buffer not in self.shared:
             return
-        at: list[Expr | None] = [_at(part, values) for part in index]
+        place = tuple(map(at.expr, index))
         window = self.windows.get(buffer)
         if window is None:
-            yield Access(buffer, tuple(at), inner, where, writes)
+            yield Access(buffer, place, at.inner, at.where, writes)
             return
-        offsets = [
-            ix.simplify(ix.sub(part, start)) if known and part is not None else None
-            for part, start, known in zip(at, window.starts, window.known, strict=True)
-        ]
+        offsets = (
+            ix.simplify(ix.sub(part, start)) if known else None
+            for part, start, known in zip(place, window.starts, window.known, strict=True)
+        )
         slot = () if window.slot is None else (window.slot,)
-        owner = tuple(Var(name) for name in window.owner)
-        yield Access(window.region, (*owner, *slot, *offsets), inner, where, writes)
+        owner = map(Var, window.owner)
+        yield Access(window.region, (*owner, *slot, *offsets), at.inner, at.where, writes)
 
 
-def _at(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    return ix.folded(substitute(expr, values)) if values else expr
-
-
-def _product(shape: Sequence[Expr]) -> int | None:
-    total = 1
-    for extent in shape:
-        literal = ix.literal(extent)
-        if literal is None:
-            return None
-        total *= literal
-    return total
-
-
-__all__ = ["Access", "Event", "Events", "Key", "Loop", "events", "refused"]
+__all__ = ["UNORDERED", "Access", "Event", "Events", "Key", "Loop", "events", "refused"]

@@ -1,4 +1,4 @@
-"""A copy that runs once for all agents of a loop: each of them has to ask for the same."""
+"""Copies that run once for all agents of a loop: each of these has to name the same elements and places."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import Tile
 from offcut.polyhedral.sync.events import Access, Event, Key, refused
-from offcut.polyhedral.sync.relations import Relations, multicast_keys
+from offcut.polyhedral.sync.relations import Relations, alike, multicast_keys
 
 
 def check_multicast(relations: Relations) -> None:
-    """Check that copies to several agents at once are of the same elements, to the same places, for each of them.
+    """Check that each copy to several agents at once has the same elements and the same places for each of them.
 
-    Raises PartitionError with an agent for which it is another copy.
+    Raises PartitionError with an agent for which it has others.
     """
     for event in relations.events.leaves:
         if isinstance(event.stmt, Tile) and event.stmt.multicast is not None:
@@ -37,12 +37,12 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
             f"how many iterations {loop.name} has is no number: a copy goes to a cluster of so many",
         )
     axis = relations.axis(key)
-    alike = [f"{name} = {name}'" for name in relations.dims if name != axis]
-    others = relations.map((*alike, f"{lo} <= {axis}' < {hi}"))
+    same = alike(name for name in relations.dims if name != axis)
+    others = relations.map((*same, f"{lo} <= {axis}' < {hi}"))
     mine = relations.of(event)
     absent = mine.apply(others).subtract(mine)
     if not absent.is_empty():
-        _, values = relations.at(mine)
+        _, values = relations.values_at(mine)
         raise refused(
             relations.program,
             f"`{event.head}`",
@@ -58,8 +58,8 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         other = to_others.apply_range(places).subtract(places)
         if not other.is_empty() or not _is_known(relations, event, access):
             point = other if not other.is_empty() else to_others
-            _, values = relations.at(point.domain())
-            what = access.region if access.writes is False else f"the window of {access.region}"
+            _, values = relations.values_at(point.domain())
+            what = f"the window of {access.region}" if access.writes else access.region
             raise refused(
                 relations.program,
                 f"`{event.head}`",
@@ -70,7 +70,7 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
 
 
 def _is_known(relations: Relations, event: Event, access: Access) -> bool:
-    """Whether sets tell where an access goes."""
+    """Return whether isl can express all coordinates of an access."""
     axes = {**relations.axes(event), **{name: "o" for name, _ in access.inner}}
     parts = [*access.place, *(extent for _, extent in access.inner)]
     return all(

@@ -1,12 +1,12 @@
-"""What statements of synchronization order, and whether that is all that has to be ordered.
+"""Proves that the statements of synchronization of a program keep the order of its text.
 
-Agents run at any speed, asynchronous tiles end at any time. That all the same each pair (a, b) that touches one place,
-one of them writing, runs as the text has it is shown by a way from a to b:
+Agents run at any speed, asynchronous tiles end at any time. Yet each pair (a, b) of instances that touch one place, one of
+them writing, runs in the order of the text if a path leads from a to b. Its steps are:
 
     a ends            at once; or, of an asynchronous tile, where its agent waits for its group; or where it arrives
-    agent             what it does before what it does after that
-    token             the k-th arrival of each agent before the k-th wait of each one that waits
-    barrier           what all agents of a unit do before it, before what any of them does after it
+    agent             from an instance to each later one of the same agent
+    token             from the k-th arrival of each agent to the k-th wait of each one that waits
+    barrier           from an instance of any agent of a unit before it to an instance of any other one after it
 
 **The k-th for the k-th.** Let M(w, s) be the last arrival of agent s that some pair needs before wait w. If M is defined
 for every wait and rises with it, from the first arrival on without a gap, then it is the only such map, so that the k-th
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 import islpy as isl
@@ -40,7 +41,7 @@ from offcut.polyhedral.sync.room import has_room
 
 @dataclass(frozen=True)
 class Pair:
-    """Instances of two leaves of which the second has to wait for the first."""
+    """Instances of two leaves, as ``{ a -> b }``: b has to wait for a."""
 
     one: Event
     other: Event
@@ -49,9 +50,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class Match:
-    """Which arrivals a wait is for.
+    """The arrivals that each wait for a token is for.
 
     arrivals  ``{ [wait, agent] -> arrival }``
+    waits     all waits for the token
+    arrives   all arrivals of it
     """
 
     token: Token
@@ -61,12 +64,17 @@ class Match:
 
 
 class Order:
-    """The pairs of a program that have to be ordered, and what orders them."""
+    """The pairs of a program that have to be ordered, and the statements of synchronization that order them."""
 
     def __init__(
         self, relations: Relations, pairs: Sequence[Pair], without: Event | None = None
     ) -> None:
-        """`without`: a statement of synchronization that is taken not to be there."""
+        """Check the loops of the units.
+
+        without   a statement of synchronization that is ignored
+
+        Raises PartitionError where the agents of a unit are not known.
+        """
         self.relations, self.pairs, self.without = relations, pairs, without
         self.events = relations.events
         self.units: Mapping[str, Unit] = self.events.units
@@ -76,7 +84,7 @@ class Order:
         self.check_units()
 
     def check_units(self) -> None:
-        """All that agents of a unit do stands in loops that are bound to the same units."""
+        """Check that all statements that a unit runs stand in loops that are bound to the same units."""
         known: dict[str, Event] = {}
         for event in (*self.events.leaves, *self.events.syncs):
             if isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER:
@@ -91,7 +99,7 @@ class Order:
     # -- from an instance to where the next statement of its agent stands ------------------------------------
 
     def syncs(self, action: Action, name: str | None = None) -> list[Event]:
-        """The statements of one kind."""
+        """Return the statements of synchronization of one kind, of one name unless that is None."""
         return [
             event
             for event in self.events.syncs
@@ -102,19 +110,21 @@ class Order:
         ]
 
     def following(self, targets: isl.Set) -> isl.Map:
-        """``{ x -> y }``: the first of `targets` that the same agent comes to at or after x."""
+        """Return ``{ x -> y }``: the first of `targets` that the agent of x reaches, at x or after it."""
         return self.relations.own_since.intersect_range(targets).lexmin()
 
     def ended(self, leaf: Event) -> isl.Map:
-        """``{ a -> x }``: where it is known that an instance of a leaf has ended; at itself where a token says so."""
-        own = self.identity(self.relations.of(leaf))
+        """Return ``{ a -> x }``: the first x of the same agent that runs after the end of a, an instance of a leaf; a itself
+        where a token tells its end.
+        """
+        own = self.relations.of(leaf).identity()
         if not leaf.engine or self.units[leaf.engine].ends is Ends.TOKEN:
             return own
         issues = self.relations.union(
             one for one in self.events.leaves if (one.engine, one.unit) == (leaf.engine, leaf.unit)
         )
         following = self.next_of(issues)
-        found = self.relations.no_pairs
+        result = self.relations.no_pairs
         groups = [one for one in self.syncs(Action.WAIT_GROUP) if one.engine == leaf.engine]
         reached, done = own, 0
         for pending in sorted({_pending(one) for one in groups}):
@@ -123,24 +133,18 @@ class Order:
             done = pending
             waits = self.relations.union(one for one in groups if _pending(one) == pending)
             after = self.relations.next_own.intersect_range(waits)
-            found = found.union(reached.apply_range(after))
-        return found.lexmin()
+            result = result.union(reached.apply_range(after))
+        return result.lexmin()
 
     def next_of(self, some: isl.Set) -> isl.Map:
-        """``{ x -> y }``: of one agent, the instance of `some` that follows x, of them."""
+        """Return ``{ x -> y }``: y follows x among those of `some` that one agent runs."""
         return self.relations.next_own.intersect_domain(some).intersect_range(some).lexmin()
 
-    def identity(self, some: isl.Set) -> isl.Map:
-        """Each instance as itself."""
-        return some.identity()
-
     def start(self, one: Event, other: Event) -> isl.Map:
-        """``{ a -> x }``: from where on what the agent does comes after a, as `other` sees it."""
-        return self.fenced(self.ended(one), one, other)
-
-    def fenced(self, ends: isl.Map, one: Event, other: Event) -> isl.Map:
-        """As `ends`, behind the fence that `other` needs to see what `one` writes."""
-        kind = fence_between(self.units, one, other)
+        """Return ``{ a -> x }``: the first x of the same agent after the end of a, an instance of `one`, and behind the fence
+        that `other` needs to see what a writes.
+        """
+        ends, kind = self.ended(one), fence_between(self.units, one, other)
         if not kind:
             return ends
         fences = self.relations.union(self.syncs(Action.FENCE, kind))
@@ -155,25 +159,21 @@ class Order:
     @lazy_property
     def all_meet(self) -> Mapping[str, isl.Map]:
         """By unit, ``{ x -> y' }``: the next barrier of all its agents, as any of them comes to it."""
-        found: dict[str, isl.Map] = {}
-        for unit in {barrier.unit for barrier in self.syncs(Action.BARRIER)}:
-            outer = [
-                one
-                for one in self.syncs(Action.BARRIER)
-                if one.unit == unit and not any(key[0] == unit for key in one.keys)
-            ]
-            free = {self.relations.axis(k) for k in self.relations.keys if k[0] == unit}
-            alike = [f"{n} = {n}'" for n in self.relations.dims if n not in free]
-            meet = self.following(self.relations.union(outer))
-            found[unit] = meet.apply_range(self.relations.map(alike))
-        return found
+        barriers = self.syncs(Action.BARRIER)
+        result: dict[str, isl.Map] = {}
+        for unit in {barrier.unit for barrier in barriers}:
+            outer = [b for b in barriers if b.unit == unit and all(k[0] != unit for k in b.keys)]
+            agents = [key for key in self.relations.keys if key[0] == unit]
+            next_barrier = self.following(self.relations.union(outer))
+            result[unit] = next_barrier.apply_range(self.relations.any_agent(agents))
+        return result
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
     @lazy_property
     def matches(self) -> Mapping[str, Match]:
-        """By the name of a token, which arrivals its waits are for; they are checked."""
-        found = {}
+        """The match of each token, by its name, as `match` checks it."""
+        result = {}
         ends = set[tuple[str, str]]()
         for token in self.program.tokens:
             if (token.source, token.target) in ends:
@@ -182,20 +182,17 @@ class Order:
                     f"another token goes from {token.source} to {token.target}: one orders all that they do",
                 )
             ends.add((token.source, token.target))
-            found[token.name] = self.match(token)
-        return found
+            result[token.name] = self.match(token)
+        return result
 
     def match(self, token: Token) -> Match:
-        """Which arrivals the waits for a token are for.
+        """Return the arrivals that the waits for a token are for.
 
-        Raises PartitionError where the k-th wait is not for the k-th arrival.
+        Raises PartitionError if the k-th wait is not for the k-th arrival.
         """
         relations = self.relations
-        arriving, waiting = (
-            self.syncs(Action.ARRIVE, token.name),
-            self.syncs(Action.WAIT, token.name),
-        )
-        arrives, waits = relations.union(arriving), relations.union(waiting)
+        arrives = relations.union(self.syncs(Action.ARRIVE, token.name))
+        waits = relations.union(self.syncs(Action.WAIT, token.name))
         following = self.following(arrives)
         before = relations.own_since.intersect_domain(waits).reverse().lexmax()
         needed = relations.no_pairs
@@ -208,10 +205,10 @@ class Order:
         return match
 
     def between(self, source: str, target: str) -> Iterator[tuple[Pair, isl.Map]]:
-        """The pairs from one unit to another one, as a token between them orders them: alike for all agents that arrive for
-        one token, for all that wait for it, and for all to whom a copy goes.
+        """Return the pairs from one unit to another one, as a token between them orders them: alike for all agents that arrive
+        for one token, for all that wait for it, and for all to whom a copy goes.
         """
-        some = [p for p in self.pairs if (p.one.unit, p.other.unit) == (source, target)]
+        some = self.pairs_of(source, target)
         mine, theirs = self.keys_of(source), self.keys_of(target)
         spans = spanned(some)
         for pair in some:
@@ -219,85 +216,57 @@ class Order:
             map = self.relations.widened(map.reverse(), mine - theirs, pair.one).reverse()
             yield pair, map.intersect(self.relations.later)
 
+    def pairs_of(self, source: str, target: str) -> list[Pair]:
+        """Return the pairs whose first instance one unit runs, and whose second another one."""
+        return [p for p in self.pairs if (p.one.unit, p.other.unit) == (source, target)]
+
     def by_agent(self, needed: isl.Map) -> isl.Map:
-        """``{ [w, s] -> a }`` of ``{ w -> a }``: s is the agent of a."""
+        """Return ``{ [w, s] -> a }`` of ``{ w -> a }``: s is the agent of a."""
         relations = self.relations
         dims, more = relations.dims, self.more
         ones = [f"{name}_" for name in dims]
-        alike = " and ".join(f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True))
-        same = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(ones)}] : {alike or 'true'} }}"
+        agent = " and ".join(f"{s} = {a}_" for s, a in zip(more, relations.agents, strict=True))
+        same = f"{{ [{', '.join((*dims, *more))}] -> [{', '.join(ones)}] : {agent or 'true'} }}"
         return self.without_agent.apply_range(needed).intersect(
             isl.Map(relations.space.parameters + same)
         )
 
     def ordered(self, match: Match) -> isl.Map:
-        """``{ a -> w }``: an arrival, and every wait that is for it."""
+        """Return ``{ a -> w }``: an arrival, and every wait that is for it."""
         return match.arrivals.reverse().apply_range(self.without_agent)
 
     def check_match(self, match: Match) -> None:
-        """Theorem: M is defined for every wait, rises with it, and leaves no gap; it stands before it in the text."""
-        relations, token = self.relations, match.token
-        wanted = self.all_agents(match)
-        missing = wanted.subtract(match.arrivals.domain())
-        if not missing.is_empty():
-            waits = missing.apply(self.without_agent)
-            event, values = relations.at(waits)
-            raise self.refuse(
-                _instance(event, values),
-                f"no arrival is for this wait: nothing behind it needs what {token.source} does",
-                "a wait for each arrival, and none more",
-            )
-        rising = relations.order("<<", relations.agents, self.more)
-        same = [f"{s} = {s}'" for s in self.more]
-        rising = rising.intersect(relations.map(same, self.more))
-        risen = match.arrivals.reverse().apply_range(rising).apply_range(match.arrivals)
-        wrong = risen.subtract(relations.next_own)
-        if not wrong.is_empty():
-            event, values = relations.at(wrong.domain())
-            raise self.refuse(
-                _instance(event, values), "two waits of an agent are for this arrival"
-            )
-        self.check_rest(match)
-        late = self.ordered(match).subtract(relations.later)
-        if not late.is_empty():
-            event, values = relations.at(late.range())
-            raise self.refuse(
-                _instance(event, values),
-                f"{token.source} arrives only behind it in the text: both would wait for ever",
-            )
+        """Check the theorem: M is defined for every wait, rises with it, leaves no gap, and stands before it in the text.
 
-    def check_rest(self, match: Match) -> None:
-        """No arrival is left out between two that some wait is for; none at all where a queue would keep it."""
-        taken = self.ordered(match)
-        taken_by = self._beside(taken)
-        arrived = self.without_agent.intersect_range(match.arrives).domain()
-        gap = (
-            self._earlier(taken_by).intersect(arrived).subtract(taken_by).apply(self.without_agent)
+        Raises PartitionError with a wait or an arrival for which it does not hold.
+        """
+        relations, source = self.relations, match.token.source
+        missing = self.all_agents(match).subtract(match.arrivals.domain())
+        self.reject_any(
+            missing.apply(self.without_agent),
+            f"no arrival is for this wait: nothing behind it needs what {source} does",
+            "a wait for each arrival, and none more",
         )
+        rising = relations.order("<<", relations.agents, self.more)
+        risen = match.arrivals.reverse().apply_range(rising).apply_range(match.arrivals)
+        shared = risen.subtract(relations.next_own).domain()
+        self.reject_any(shared, "two waits of an agent are for this arrival")
+        self.check_gaps(match)
+        late = self.ordered(match).subtract(relations.later).range()
+        because = f"{source} arrives only behind it in the text: both would wait for ever"
+        self.reject_any(late, because)
+
+    def check_gaps(self, match: Match) -> None:
+        """Check that some wait is for each arrival: for each between two others, and for all where a queue keeps them."""
+        relations, ordered = self.relations, self.ordered(match)
+        used = self.by_agent(ordered).domain()
+        earlier = used.apply(relations.order(">>", relations.agents, self.more))
+        arrived = self.without_agent.intersect_range(match.arrives).domain()
+        gap = earlier.intersect(arrived).subtract(used).apply(self.without_agent)
         if self.events.agents.blocks:
-            gap = gap.union(match.arrives.subtract(taken.domain()))
-        if not gap.is_empty():
-            event, values = self.relations.at(gap)
-            raise self.refuse(
-                _instance(event, values),
-                f"no wait of {match.token.target} is for this arrival",
-                "an arrival for each wait, and none more",
-            )
-
-    def _beside(self, pairs: isl.Map) -> isl.Set:
-        """``{ [a, s] }`` of ``{ a -> w }``: an arrival, and the agent of w."""
-        dims, more = self.relations.dims, self.more
-        ones = [f"{name}_" for name in dims]
-        alike = [f"{s} = {a}_" for s, a in zip(more, self.relations.agents, strict=True)]
-        text = f"{{ [{', '.join(dims)}, {', '.join(ones)}] -> [{', '.join((*dims, *more))}] : {' and '.join(alike)} }}"
-        flat = pairs.wrap().flatten()
-        return flat.apply(isl.Map(self.relations.space.parameters + text))
-
-    def _earlier(self, some: isl.Set) -> isl.Set:
-        """``{ [a', s] }`` of ``{ [a, s] }``: of the agent of a, but before it."""
-        order = self.relations.order(">>", self.relations.agents, self.more)
-        same = [f"{s} = {s}'" for s in self.more]
-        return some.apply(order.intersect(self.relations.map(same, self.more)))
+            gap = gap.union(match.arrives.subtract(ordered.domain()))
+        because = f"no wait of {match.token.target} is for this arrival"
+        self.reject_any(gap, because, "an arrival for each wait, and none more")
 
     @lazy_property
     def without_agent(self) -> isl.Map:
@@ -307,32 +276,30 @@ class Order:
         return isl.Map(self.relations.space.parameters + text)
 
     def all_agents(self, match: Match) -> isl.Set:
-        """``{ [w, s] }``: each wait, and every agent of whom an arrival is for it."""
+        """Return ``{ [w, s] }``: each wait, and every agent that has to arrive for it."""
         relations, token = self.relations, match.token
-        theirs = self.keys_of(token.target)
-        ranges = self.counted(token.source, token.target)
-        said = []
+        shared = self.keys_of(token.target) & self.keys_of(token.source)
+        ranges = self.agent_ranges(token.source, token.target)
+        parts = []
         for name, axis, key in zip(self.more, relations.agents, relations.keys, strict=True):
             if key in ranges:
                 lo, hi = ranges[key]
-                said.append(f"{lo} <= {name} < {hi}")
-            elif key in theirs and key in self.keys_of(token.source):
-                said.append(f"{name} = {axis}")
+                parts.append(f"{lo} <= {name} < {hi}")
             else:
-                said.append(f"{name} = 0")
-        dims, more = relations.dims, self.more
-        text = f"{{ [{', '.join((*dims, *more))}] : {' and '.join(said) or 'true'} }}"
+                parts.append(f"{name} = {axis if key in shared else 0}")
+        dims = ", ".join((*relations.dims, *self.more))
+        text = f"{{ [{dims}] : {' and '.join(parts) or 'true'} }}"
         every = isl.Set(relations.space.parameters + text)
         return every.intersect(self.without_agent.intersect_range(match.waits).domain())
 
-    def counted(self, source: str, target: str) -> dict[Key, tuple[int, int]]:
-        """The loops whose agents all arrive for one token, each with its first iteration and its end.
+    def agent_ranges(self, source: str, target: str) -> dict[Key, tuple[int, int]]:
+        """Return the loops whose agents all arrive for one token, each with its first iteration and its end.
 
-        Raises PartitionError where these are no literals.
+        Raises PartitionError if one of these is not a literal.
         """
         mine, theirs = self.keys_of(source), self.keys_of(target)
-        spans = spanned(p for p in self.pairs if (p.one.unit, p.other.unit) == (source, target))
-        found = {}
+        spans = spanned(self.pairs_of(source, target))
+        result = {}
         for key in sorted(mine):
             if key in theirs and key not in spans:
                 continue
@@ -347,44 +314,40 @@ class Order:
                     f"for … @{key[0]}",
                     f"how many agents of {key[0]} there are is no number: tokens count them",
                 )
-            found[key] = (lo, hi)
-        return found
+            result[key] = (lo, hi)
+        return result
 
     def count(self, source: str, target: str) -> int:
-        """Arrivals that make a token: one of each agent that a wait is for, or as many as one of the unit counts for.
+        """Return the number of arrivals for one token: those of an `arrive`, times the agents that have to arrive.
 
-        Raises PartitionError where their number is no literal.
+        Raises PartitionError if their number is not a literal.
         """
-        counted = self.counted(source, target)
-        return prod(hi - lo for lo, hi in counted.values()) * self.units[source].arrivals
+        ranges = self.agent_ranges(source, target)
+        return prod(hi - lo for lo, hi in ranges.values()) * self.units[source].arrivals
 
     def keys_of(self, unit: str) -> frozenset[Key]:
-        """The loops whose iterations are agents of a unit."""
-        found: set[Key] = set()
-        for event in (*self.events.leaves, *self.events.syncs):
-            if event.unit == unit:
-                found |= event.keys.keys()
-        return frozenset(found)
+        """Return the loops whose iterations are agents of a unit."""
+        events = (*self.events.leaves, *self.events.syncs)
+        return frozenset(key for event in events if event.unit == unit for key in event.keys)
 
-    # -- ways ------------------------------------------------------------------------------------------------
+    # -- paths -----------------------------------------------------------------------------------------------
 
     def unordered(self, pair: Pair) -> isl.Map:
-        """``{ a -> b }``: of a pair, what nothing is shown to order."""
+        """Return the part ``{ a -> b }`` of a pair that no path is shown to order."""
         one, other, relations = pair.one, pair.other, self.relations
-        left = self.without_own(pair) if one.unit == other.unit else pair.map
-        if left.is_empty():
-            return left
+        rest = self.across_agents(pair) if one.unit == other.unit else pair.map
+        if rest.is_empty():
+            return rest
         by_token = bool(one.engine) and self.units[one.engine].ends is Ends.TOKEN
         return self.not_reached(
-            left, self.start(one, other), one.unit, other.unit, by_token=by_token
+            rest, self.start(one, other), one.unit, other.unit, by_token=by_token
         ).intersect(relations.later)
 
-    def without_own(self, pair: Pair) -> isl.Map:
-        """A pair of one unit without what its agents' own order is enough for."""
+    def across_agents(self, pair: Pair) -> isl.Map:
+        """Return the part of a pair of one unit that the order of each agent alone does not keep."""
         one, other = pair.one, pair.other
         if one.engine and one.engine == other.engine and self.units[one.engine].in_order:
-            own = self.relations.next_own
-            return pair.map.subtract(own)
+            return pair.map.subtract(self.relations.next_own)
         if one.engine and self.units[one.engine].ends is Ends.TOKEN:
             return pair.map
         ends = self.start(one, other)
@@ -393,26 +356,30 @@ class Order:
         return pair.map.subtract(ends.apply_range(self.relations.own_since))
 
     def not_reached(
-        self, left: isl.Map, start: isl.Map, source: str, target: str, by_token: bool = False
+        self, pairs: isl.Map, start: isl.Map, source: str, target: str, by_token: bool = False
     ) -> isl.Map:
-        """What of ``{ a -> b }`` no way by tokens and barriers leads along, from `start` of a on."""
+        """Return the part of ``{ a -> b }`` along which no path of tokens and barriers leads.
+
+        start           ``{ a -> x }``: where paths from a begin
+        source, target  the units of a and of b
+        by_token        whether the first step has to be a token
+        """
         fronts: dict[str, isl.Map] = {source: start}
         for hop in range(len(self.units) + 1):
-            found: dict[str, isl.Map] = {}
+            reached: dict[str, list[isl.Map]] = {}
             for unit, front in fronts.items():
                 for next_unit, edge in self.edges(unit, only_tokens=by_token and hop == 0):
-                    reached = front.apply_range(edge)
-                    known = found.get(next_unit)
-                    found[next_unit] = reached if known is None else known.union(reached)
-            fronts = {unit: front for unit, front in found.items() if not front.is_empty()}
+                    reached.setdefault(next_unit, []).append(front.apply_range(edge))
+            joined = {unit: reduce(isl.Map.union, maps) for unit, maps in reached.items()}
+            fronts = {unit: front for unit, front in joined.items() if not front.is_empty()}
             if target in fronts:
-                left = left.subtract(fronts[target].apply_range(self.relations.own_since))
-            if left.is_empty() or not fronts:
+                pairs = pairs.subtract(fronts[target].apply_range(self.relations.own_since))
+            if pairs.is_empty() or not fronts:
                 break
-        return left
+        return pairs
 
     def edge(self, match: Match) -> isl.Map:
-        """``{ x -> w }``: the waits that are for the first arrival at or after x."""
+        """Return ``{ x -> w }``: the waits that are for the first arrival at or after x."""
         name = match.token.name
         if name not in self._edges:
             following = self.following(match.arrives)
@@ -420,7 +387,7 @@ class Order:
         return self._edges[name]
 
     def edges(self, unit: str, only_tokens: bool) -> Iterator[tuple[str, isl.Map]]:
-        """Where what agents of a unit do is known to have been done: to whom, and from where on."""
+        """Return the steps from instances of a unit: the unit that each leads to, and ``{ x -> y }``."""
         for match in self.matches.values():
             if match.token.source == unit:
                 yield match.token.target, self.edge(match)
@@ -430,20 +397,28 @@ class Order:
     # -- the theorem -----------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Check that every pair is ordered, and that nothing stands still."""
+        """Check that every pair is ordered, and that no unit stands still.
+
+        Raises PartitionError with two instances that may run at once, or with the token that has no room.
+        """
         for token in self.program.tokens:
             self.check_count(token)
         for match in self.matches.values():
             self.check_room(match)
         for pair in self.pairs:
-            left = self.unordered(pair)
-            if not left.is_empty():
-                raise self.race(pair, left)
+            rest = self.unordered(pair)
+            if not rest.is_empty():
+                first = rest.domain().lexmin()
+                one, other = map(
+                    self.relations.describe, (first, rest.intersect_domain(first).range())
+                )
+                because = f"it touches what {one} touches, and may run before that has ended"
+                raise self.refuse(other, because)
 
     def spare(self) -> Event | None:
-        """A barrier, a fence or a wait for a group without which all would be ordered, too; None where there is none.
+        """Return a barrier, a fence or a wait for a group without which all is ordered, too; None if there is none.
 
-        Of tokens none is spare: each wait is for an arrival that something behind it needs (`check_match`).
+        No token is spare: each wait is for an arrival that something behind it needs (`check_match`).
         """
         tokens = (Action.ARRIVE, Action.WAIT)
         for event in self.events.syncs:
@@ -455,27 +430,18 @@ class Order:
                 return event
         return None
 
-    def race(self, pair: Pair, left: isl.Map) -> PartitionError:
-        """The refusal of a pair that nothing orders."""
-        first = left.domain().lexmin()
-        _, ones = self.relations.at(left.domain())
-        _, others = self.relations.at(left.intersect_domain(first).range())
-        one, other = _instance(pair.one, ones), _instance(pair.other, others)
-        because = f"it touches what {one} touches, and may run before that has ended"
-        return self.refuse(other, because)
-
     def check_count(self, token: Token) -> None:
-        """A token is made by one arrival of each agent that a wait is for."""
-        wanted = self.count(token.source, token.target)
-        if wanted != token.count:
+        """Check that a token counts one arrival of each agent that has to arrive for it."""
+        count = self.count(token.source, token.target)
+        if count != token.count:
             raise self.refuse(
                 f"token {token.name} counts {token.count}",
-                f"{wanted} arrivals of {token.source} make each one that {token.target} waits for",
-                f"token {token.name}: {token.source} -> {token.target} count {wanted} room {token.room}",
+                f"{count} arrivals of {token.source} make each one that {token.target} waits for",
+                f"token {token.name}: {token.source} -> {token.target} count {count} room {token.room}",
             )
 
     def check_room(self, match: Match) -> None:
-        """Tokens find room."""
+        """Check that as many tokens find room as are under way at once."""
         token = match.token
         if not self.has_room(match, token.room):
             raise self.refuse(
@@ -490,17 +456,16 @@ class Order:
             )
 
     def has_room(self, match: Match, room: int) -> bool:
-        """Whether that many tokens find room, see the head of this file."""
-        if self.events.agents.blocks:
-            pairs = self.ordered(match).reverse()
-            return has_room(pairs, room)
-        following = self.next_of(match.arrives)
+        """Return whether `room` tokens are enough, see the head of this file."""
         ahead = self.ordered(match).reverse()
+        if self.events.agents.blocks:
+            return has_room(ahead, room)
+        following = self.next_of(match.arrives)
         for _ in range(room):
             ahead = ahead.apply_range(following)
         if ahead.is_empty():
             return True
-        token, waits = match.token, self.identity(match.waits)
+        token, waits = match.token, match.waits.identity()
         behind = ahead.subtract(self.not_reached(ahead, waits, token.target, token.source))
         # A phase ends before any agent arrives for the one after it, and not once more before an agent has waited for it.
         started = ahead.range().subtract(behind.range())
@@ -508,17 +473,22 @@ class Order:
         return bool(started.is_empty() and passed.is_empty())
 
     def refuse(self, at: str, because: str, *help: str) -> PartitionError:
-        """The refusal of the program."""
+        """Return the error for the program."""
         return refused(self.program, at, because, *help)
+
+    def reject_any(self, instances: isl.Set, because: str, *help: str) -> None:
+        """Raise PartitionError with the least of `instances`, if there is one."""
+        if not instances.is_empty():
+            raise self.refuse(self.relations.describe(instances), because, *help)
 
 
 def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
-    """The units over which a copy among the second ones of pairs goes to all agents at once."""
+    """Return the units over which a copy among the second leaves of pairs goes to all agents at once."""
     return tuple(dict.fromkeys(key for pair in pairs for key in multicast_keys(pair.other)))
 
 
 def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
-    """The kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
+    """Return the kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
     kind = units[other.engine or other.unit].fence
     theirs = {access.region for access in other.accesses}
     writes = any(access.writes and access.region in theirs for access in one.accesses)
@@ -527,7 +497,7 @@ def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
 
 
 def by_one_lane(units: Mapping[str, Unit], one: Event, other: Event) -> bool:
-    """Whether, of an agent with several lanes, one lane issues one of two leaves, and all run the other one."""
+    """Return whether one lane of an agent issues one of two leaves, and all its lanes run the other one."""
     engines = [bool(event.engine) and units[event.engine].engine for event in (one, other)]
     return units[one.unit].lanes and engines[0] != engines[1]
 
@@ -535,10 +505,6 @@ def by_one_lane(units: Mapping[str, Unit], one: Event, other: Event) -> bool:
 def _pending(event: Event) -> int:
     assert isinstance(event.stmt, Sync)
     return event.stmt.pending
-
-
-def _instance(event: Event, values: str) -> str:
-    return f"`{event.head}`" + (f" at {values}" if values else "")
 
 
 __all__ = ["Match", "Order", "Pair", "by_one_lane", "fence_between", "spanned"]

@@ -1,4 +1,4 @@
-"""How many tokens lie in a queue at once, while units run in the order of the text."""
+"""The number of tokens in a queue at once, while units run in the order of the text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from offcut.polyhedral.sync.events import Event
 
 
 def has_room(pairs: isl.Map, room: int) -> bool:
-    """Whether never more than `room` tokens lie in a queue. When q pops, beside its own there lie those of
+    """Return whether at most `room` tokens lie in a queue at any time. When q pops, beside its own there lie those of
 
         { q' in dom pairs : q' > q and pairs(q') < q }
 
@@ -31,12 +31,13 @@ def has_room(pairs: isl.Map, room: int) -> bool:
 def most(
     sources: Sequence[Event], targets: Sequence[Event], parts: Mapping[str, int | None]
 ) -> float:
-    """As many tokens as can lie between two units at once: two for each part of a region that both touch.
+    """Return a bound on the tokens between two units at once: two for each part of a region that both touch.
 
     Let p1 < p2 < p3 be pushed before q1 < q2 < q3 pop them, all because of one part. That q1 does not wait for p2 says
     that both read the part; then q2 writes it, since it waits for p2, and has to wait for p3.
 
-    parts  by region; None where their number is not known
+    sources, targets  the leaves of one unit, and those of the other that wait for them
+    parts             the number of parts of each region; None where it is not known
     """
     touched = [{a.region for leaf in some for a in leaf.accesses} for some in (sources, targets)]
     both = touched[0] & touched[1]

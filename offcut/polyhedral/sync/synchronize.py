@@ -1,4 +1,4 @@
-"""The synchronization that a program needs on units that run side by side, as statements of it.
+"""Puts the synchronization that a program needs on units that run side by side into it, as statements.
 
     private      what one agent alone touches needs none
     two agents of a unit       a barrier, between two statements of the block that their loops stand in
@@ -14,38 +14,23 @@ With ``D = { (a, b) : b must wait for a }`` between two units, for each agent s 
     waits        = { b in ran D : not covered(b) }            arrivals = latest(waits)
 
 On `waits`, `latest` is one-to-one and rises with the order: the k-th wait is for the k-th arrival. No token is spare:
-each wait is for what nothing before it has waited for. What is found is checked once more, from the text (`Order.check`).
+each wait is for what nothing before it has waited for. The result is checked once more, from the text (`Order.check`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import product
 
 import islpy as isl
 
-from offcut.core.expr import Const, Expr
 from offcut.core.memo import memo
 from offcut.core.plain import unsynchronized
-from offcut.core.program import (
-    Action,
-    Alloc,
-    Choose,
-    For,
-    If,
-    Let,
-    Program,
-    Stmt,
-    Sync,
-    Token,
-    blocks,
-    walk,
-    with_blocks,
-)
+from offcut.core.program import Action, Alloc, For, Let, Program, Stmt, Sync, Token, walk
 from offcut.core.text.printer import format_head, shown
-from offcut.core.walking import Place, numbered
+from offcut.core.walking import Place, numbered, taken, with_numbered_blocks
 from offcut.errors import DescribeError, PartitionError
 from offcut.polyhedral.limit import bounded
 from offcut.polyhedral.sync.agents import Agents, Ends
@@ -56,51 +41,51 @@ from offcut.polyhedral.sync.boundaries import (
     own_of,
     with_barriers,
 )
-from offcut.polyhedral.sync.events import Event, events, refused
+from offcut.polyhedral.sync.events import UNORDERED, Event, events, refused
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair, by_one_lane, fence_between
-from offcut.polyhedral.sync.relations import Relations, multicast_keys
+from offcut.polyhedral.sync.relations import Relations, alike, is_inside, multicast_keys
 from offcut.polyhedral.sync.room import has_room, most
 from offcut.polyhedral.units.independence import Independence
 
 MOST_PENDING = 8
-"""Groups under way that a wait tells apart; where there are more, it waits for some of them too."""
+"""The most groups under way that a wait allows; where there are more, it waits for some of them too."""
 MOST_ROOM = 16
-"""Tokens under way that a barrier is given room for."""
+"""The most tokens under way that a barrier has room for, unless windows are deeper."""
 REQUESTS = 4
-"""How many requests of isl a program may take."""
+"""The number of requests whose isl operations a program may take."""
 
 
 class StandstillError(PartitionError):
-    """Tokens for which there is no room."""
+    """An error for tokens that have no room."""
 
 
 @memo(64)
 def synchronized(program: Program, agents: Agents) -> Program:
-    """`program` with the statements that keep the order of its text; those that it has are left out first.
+    """Return `program` with the statements that keep the order of its text; those that it has are removed first.
 
-    Raises PartitionError where nothing that the units can do keeps it, or finding it takes more than bounded work;
-    StandstillError where units could stand still.
+    Raises PartitionError if nothing that the units can do keeps it, or the search exceeds its isl operations;
+    StandstillError if units could stand still.
     """
     _check_arguments("synchronized", program, agents)
     bare = unsynchronized(program)
     if (unit := _any_agent(program, agents)) is not None:
         return with_barriers(bare, unit, own_of(bare, unit))
     with _bounded(program):
-        made = _Finder(bare, agents).made()
-        order = _order(made, agents)
+        result = _Finder(bare, agents).synchronized()
+        order = _order(result, agents)
         order.check()
         while (spare := order.spare()) is not None:
-            made = replace(made, body=_without(made.body, spare.place))
-            order = _order(made, agents)
-    return made
+            result = replace(result, body=_without(result.body, spare.place))
+            order = _order(result, agents)
+    return result
 
 
 def check(program: Program, agents: Agents) -> None:
     """Check that the statements of synchronization of a program keep the order of its text, that no unit stands still, and
     that each of them is needed.
 
-    Raises PartitionError with an instance that could run too early, or that waits for ever.
+    Raises PartitionError with an instance that could run too early, or that waits for ever, or with a statement too many.
     """
     _check_arguments("check", program, agents)
     if (unit := _any_agent(program, agents)) is not None:
@@ -132,9 +117,9 @@ def _check_arguments(op: str, program: object, agents: object) -> None:
 
 
 def _any_agent(program: Program, agents: Agents) -> str | None:
-    """The unit of a machine that has no other, any of whose agents may run any iteration; None for agents that are fixed.
+    """Return the only unit of a machine if any of its agents may run any iteration; None if agents are fixed.
 
-    Raises PartitionError for a machine that has such a unit and others: which agent waits for whom is not known.
+    Raises PartitionError for a machine with such a unit and others: which agent waits for whom is not known.
     """
     free = [unit.name for unit in agents.units if not unit.fixed]
     if free and len(agents.units) > 1:
@@ -164,7 +149,10 @@ def _check_words(program: Program, unit: str) -> None:
 
 
 def _check_independent(program: Program, unit: str) -> None:
-    """Check that iterations of loops that are bound to a unit need nothing of each other."""
+    """Check that iterations of loops that are bound to a unit need nothing of each other.
+
+    Raises PartitionError with the loop for which that is not shown.
+    """
     independence = Independence(program)
     for place, stmt in numbered(program.body):
         if isinstance(stmt, Let):
@@ -180,34 +168,27 @@ def _order(program: Program, agents: Agents) -> Order:
 
 
 def _bounded(program: Program) -> AbstractContextManager[None]:
-    what = f"cannot keep the order of {program.name} on units that run side by side"
-    return bounded("sync", what, requests=REQUESTS)
+    return bounded("sync", UNORDERED.format(program.name), requests=REQUESTS)
 
 
-def _without(body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
-    """`body` without the statement at a place."""
-    at, *rest = place
-    if not rest:
-        return body[:at] + body[at + 1 :]
-    several = isinstance(body[at], If | Choose)
-    numbers = iter(range(len(blocks(body[at]))))
-
-    def inside(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        if not several:
-            return _without(block, tuple(rest))
-        return _without(block, tuple(rest[1:])) if next(numbers) == rest[0] else block
-
-    return (*body[:at], with_blocks(body[at], inside), *body[at + 1 :])
+def _without(body: tuple[Stmt, ...], place: Place, around: Place = ()) -> tuple[Stmt, ...]:
+    """Return a block without the statement at a place; the block itself stands at `around`."""
+    places = [((*around, position), stmt) for position, stmt in enumerate(body)]
+    return tuple(
+        with_numbered_blocks(stmt, here, lambda block, at: _without(block, place, at))
+        for here, stmt in places
+        if here != place
+    )
 
 
 def pairs_of(relations: Relations) -> list[Pair]:
-    """The pairs of instances of which the second must wait for the first.
+    """Return the pairs of instances of which the second must wait for the first.
 
-    Raises PartitionError where iterations of a loop that is bound to a unit need each other.
+    Raises PartitionError if iterations of a loop that is bound to a unit need each other.
     """
     leaves, units = relations.events.leaves, relations.events.units
     check_multicast(relations)
-    found = []
+    result = []
     for one, other in product(leaves, leaves):
         own = one.unit == other.unit and not one.engine
         own = own and not by_one_lane(units, one, other) and not fence_between(units, one, other)
@@ -226,29 +207,34 @@ def pairs_of(relations: Relations) -> list[Pair]:
         if own:
             pairs = pairs.subtract(relations.next_own)
         if not pairs.is_empty():
-            found.append(Pair(one, other, pairs))
-    return found
+            result.append(Pair(one, other, pairs))
+    return result
 
 
 def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map) -> None:
-    """Check that iterations of loops that are bound to units need nothing of each other, though sets say they do."""
+    """Check that iterations of loops that are bound to units need nothing of each other, though sets say they do.
+
+    across   ``{ a -> b }``: instances of both, in one run of such a loop, that touch one place
+
+    Raises PartitionError with the least of them.
+    """
     program = relations.program
     independence = Independence(program)
     shared = [loop for key, loop in one.keys.items() if other.keys.get(key) == loop]
-    held = True
+    independent = True
     for place, stmt in numbered(program.body):
         if isinstance(stmt, Let):
             independence.entered(stmt)
         if isinstance(stmt, For) and any(loop.at == place for loop in shared):
-            held = held and independence.of(stmt, place)
-    if held:
+            independent = independent and independence.of(stmt, place)
+    if independent:
         return
-    _, values = relations.at(across.domain().lexmin())
-    _, others = relations.at(across.intersect_domain(across.domain().lexmin()).range())
+    first = across.domain().lexmin()
+    _, values = relations.values_at(first)
     units = ", ".join(f"@{loop.key[0]}" for loop in shared if loop.key is not None)
     raise refused(
         program,
-        f"`{other.head}` at {others}",
+        relations.describe(across.intersect_domain(first).range()),
         f"it touches what `{one.head}` touches at {values}: both are in one run of a loop {units}, whose iterations "
         "run side by side",
     )
@@ -256,6 +242,8 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
 
 @dataclass
 class _Finder:
+    """The statements of synchronization that a program needs, by the place that they stand before, behind, or at the end of."""
+
     program: Program
     agents: Agents
     before: dict[Place, list[Sync]] = field(default_factory=dict)
@@ -268,85 +256,76 @@ class _Finder:
         self.leaves, self.units = self.relations.events.leaves, self.relations.events.units
         self.pairs = pairs_of(self.relations)
         self.order = Order(self.relations, self.pairs)
-        self.at_once: set[int] = set()
-        self.told: set[tuple[str, str]] = set()
+        self.awaited: set[int] = set()  # leaves whose group is waited for right behind them
 
-    def made(self) -> Program:
-        """The program with its statements of synchronization."""
-        for unit in dict.fromkeys(leaf.unit for leaf in self.leaves):
-            self.meetings(unit)
-        for source, target in product(dict.fromkeys(leaf.unit for leaf in self.leaves), repeat=2):
+    def synchronized(self) -> Program:
+        """Return the program with its statements of synchronization."""
+        units = dict.fromkeys(leaf.unit for leaf in self.leaves)
+        for unit in units:
+            self.barriers(unit)
+        for source, target in product(units, repeat=2):
             if source != target:
                 self.queue(source, target)
-        for leaf in self.leaves:
-            if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
-                self.groups(leaf.engine, leaf.unit)
+        for engine, unit in dict.fromkeys((leaf.engine, leaf.unit) for leaf in self.leaves):
+            if engine and self.units[engine].ends is Ends.GROUP:
+                self.groups(engine, unit)
         self.lanes()
-        body = self.placed(self.program.body, ())
+        body = self.block(self.program.body, ())
         if body == self.program.body:
             return self.program
-        made = replace(self.program, body=body, tokens=tuple(self.tokens))
-        return made if self.agents.blocks or not self.tokens else self.with_rooms(made)
+        result = replace(self.program, body=body, tokens=tuple(self.tokens))
+        return result if self.agents.blocks or not self.tokens else self.with_rooms(result)
 
     def with_rooms(self, program: Program) -> Program:
-        """A program with as much room for each token as it needs."""
+        """Return a program with the least room for each token, in tokens, that it needs.
+
+        Raises StandstillError if any number of tokens may be under way.
+        """
         order = _order(program, self.agents)
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
         for match in order.matches.values():
-            fits = (room for room in rooms if order.has_room(match, room))
-            room = next(fits, None)
+            token = match.token
+            room = next((room for room in rooms if order.has_room(match, room)), None)
             if room is None:
-                raise StandstillError(
-                    "sync",
-                    f"cannot keep the order of {program.name} on units that run side by side",
-                    at=f"token {match.token.name}",
-                    because=f"any number of tokens may be under way, as nothing makes {match.token.source} wait for "
-                    f"{match.token.target}",
+                raise refused(
+                    program,
+                    f"token {token.name}",
+                    f"any number of tokens may be under way, as nothing makes {token.source} wait for {token.target}",
+                    error=StandstillError,
                 )
-            tokens.append(replace(match.token, room=room))
+            tokens.append(replace(token, room=room))
         return replace(program, tokens=tuple(tokens))
 
     # -- where statements go ---------------------------------------------------------------------------------
 
-    def put(self, where: Mapping[int, Expr], sync: Sync, into: dict[Place, list[Sync]]) -> None:
-        """A statement at leaves, under their conditions."""
-        for number, condition in where.items():
-            always = condition == Const(1, "bool")
-            one = sync if always else replace(sync, where=condition)
-            at = into.setdefault(self.relations.all[number].place, [])
-            if one not in at:
-                at.append(one)
+    def put(self, into: dict[Place, list[Sync]], number: int, sync: Sync) -> None:
+        """Put a statement at the leaf of a number, once."""
+        syncs = into.setdefault(self.relations.all[number].place, [])
+        if sync not in syncs:
+            syncs.append(sync)
 
-    def placed(self, body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
-        """A block with the statements that belong into it."""
-        made: list[Stmt] = []
+    def block(self, body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
+        """Return a block with its statements of synchronization."""
+        result: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*place, position)
-            several = isinstance(stmt, If | Choose)
-            numbers = iter(range(len(blocks(stmt))))
-
-            def inside(
-                block: tuple[Stmt, ...],
-                here: Place = here,
-                several: bool = several,
-                numbers: Iterator[int] = numbers,
-            ) -> tuple[Stmt, ...]:
-                number = next(numbers)
-                return self.placed(block, (*here, number) if several else here)
-
-            made += self.before.get(here, [])
-            made.append(with_blocks(stmt, inside))
-            made += self.after.get(here, [])
-        made += self.ends.get(place, [])
-        return body if made == [*body] else tuple(made)
+            result += self.before.get(here, [])
+            result.append(with_numbered_blocks(stmt, here, self.block))
+            result += self.after.get(here, [])
+        result += self.ends.get(place, [])
+        return body if result == [*body] else tuple(result)
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
     def queue(self, source: str, target: str) -> None:
-        """The token from one unit to another, and who arrives and waits."""
-        pairs = [p for p in self.pairs if (p.one.unit, p.other.unit) == (source, target)]
+        """Put the waits and the arrivals of the token from one unit to another, with the fences and groups that an arrival
+        has to stand behind.
+
+        Raises PartitionError if no token goes from one to the other, StandstillError if their queue has too little room.
+        """
+        pairs = self.order.pairs_of(source, target)
         if not pairs:
             return
         if self.agents.queues is not None and (source, target) not in self.agents.queues:
@@ -360,64 +339,66 @@ class _Finder:
         for _, some in order.between(source, target):
             needed = needed.union(some)
         latest = order.by_agent(needed.coalesce().reverse()).lexmax()
-        pops = latest.domain().subtract(self.covered(latest)).coalesce()
+        pops = latest.domain().subtract(self.covered(latest, order.more)).coalesce()
         pushes = latest.intersect_domain(pops).range().coalesce()
-        waits = relations.told(self.waits_of(pops), self.run_by(target))
-        arrivals = relations.told(self.whole(pushes, source), self.run_by(source))
-        name = self.name(source, target)
-        self.put(waits, Sync(Action.WAIT, name), self.before)
-        always = {number: Const(1, "bool") for number in arrivals}
+        waits = relations.conditions(pops.apply(order.without_agent), self.leaves_of(target))
+        arrivals = relations.conditions(self.with_last(pushes, source), self.leaves_of(source))
+        name = self.token_name(source, target)
+        for number, where in waits.items():
+            self.put(self.before, number, Sync(Action.WAIT, name, where))
         for pair in pairs:
-            kind = fence_between(self.units, pair.one, pair.other)
-            if kind:
-                self.put({pair.one.number: Const(1, "bool")}, Sync(Action.FENCE, kind), self.after)
-        for number in always:
+            self.put_fence(pair)
+        for number in arrivals:
             leaf = relations.all[number]
             if leaf.engine and self.units[leaf.engine].ends is Ends.GROUP:
-                self.at_once.add(number)
+                self.awaited.add(number)
                 unit = None if leaf.engine == leaf.unit else leaf.engine
-                self.put({number: always[number]}, Sync(Action.WAIT_GROUP, unit=unit), self.after)
-        self.put(arrivals, Sync(Action.ARRIVE, name), self.after)
+                self.put(self.after, number, Sync(Action.WAIT_GROUP, unit=unit))
+        for number, where in arrivals.items():
+            self.put(self.after, number, Sync(Action.ARRIVE, name, where))
         room = 1
         if self.agents.blocks and self.agents.room is not None:
             room = self.agents.room
-            parts = relations.events.parts
-            few = most([p.one for p in pairs], [p.other for p in pairs], parts) <= room
-            found = latest.intersect_domain(pops)
-            if not few and not has_room(self.pairs_of_waits(found), room):
-                raise StandstillError(
-                    "sync",
-                    f"cannot keep the order of {self.program.name} on units that run side by side",
-                    at=f"{source} -> {target}",
-                    because=f"more tokens of {source} for {target} have to lie in their queue at once than "
-                    "it has room for",
-                )
+            self.check_queue(pairs, latest.intersect_domain(pops), room)
         self.tokens.append(Token(name, source, target, order.count(source, target), room))
 
-    def pairs_of_waits(self, found: isl.Map) -> isl.Map:
-        """``{ w -> a }`` of ``{ [w, s] -> a }``."""
-        return self.order.without_agent.reverse().apply_range(found)
+    def check_queue(self, pairs: Sequence[Pair], arrivals: isl.Map, room: int) -> None:
+        """Check that a queue of `room` tokens is enough.
 
-    def waits_of(self, pops: isl.Set) -> isl.Set:
-        """``{ w }`` of ``{ [w, s] }``."""
-        return pops.apply(self.order.without_agent) if self.relations.keys else pops
+        pairs     of the two units
+        arrivals  ``{ [w, s] -> a }``
 
-    def covered(self, latest: isl.Map) -> isl.Set:
-        """Those before which their agent has waited for as late an instance of the other one."""
-        relations, order = self.relations, self.order
-        same = [f"{s} = {s}'" for s in order.more]
-        alike = latest.apply_range(relations.own_since).apply_range(latest.reverse())
-        earlier = relations.order(">>", relations.agents, order.more)
-        if same:
-            earlier = earlier.intersect(relations.map(same, order.more))
-        return alike.intersect(earlier).domain()
+        Raises StandstillError if it is not.
+        """
+        parts = self.relations.events.parts
+        few = most([p.one for p in pairs], [p.other for p in pairs], parts) <= room
+        by_wait = self.order.without_agent.reverse()
+        if not few and not has_room(by_wait.apply_range(arrivals), room):
+            source, target = pairs[0].one.unit, pairs[0].other.unit
+            raise refused(
+                self.program,
+                f"{source} -> {target}",
+                f"more tokens of {source} for {target} have to lie in their queue at once than it has room for",
+                error=StandstillError,
+            )
 
-    def whole(self, pushes: isl.Set, source: str) -> isl.Set:
-        """Arrivals, at all instances of a leaf where those that nothing waits for come last and are dropped."""
+    def covered(self, latest: isl.Map, more: Sequence[str] = ()) -> isl.Set:
+        """Return the instances before which their agent waits for as late an instance as `latest` has for them.
+
+        latest   ``{ [w, more] -> a }``
+        """
+        as_late = latest.apply_range(self.relations.own_since).apply_range(latest.reverse())
+        earlier = self.relations.order(">>", self.relations.agents, more)
+        return as_late.intersect(earlier).domain()
+
+    def with_last(self, pushes: isl.Set, source: str) -> isl.Set:
+        """Return arrivals, and those at the last instances of a leaf, for which nothing waits, if these may be dropped: then
+        they need no condition.
+        """
         if self.agents.blocks:
             return pushes
         earlier = pushes.apply(self.relations.order(">>", self.relations.agents))
-        for leaf in self.run_by(source):
+        for leaf in self.leaves_of(source):
             every = self.relations.of(leaf)
             mine = pushes.intersect(every)
             rest = every.subtract(pushes)
@@ -425,68 +406,68 @@ class _Finder:
                 pushes = pushes.union(rest)
         return pushes.coalesce()
 
-    def run_by(self, unit: str) -> list[Event]:
-        """The leaves of a unit."""
+    def leaves_of(self, unit: str) -> list[Event]:
+        """Return the leaves that a unit runs."""
         return [leaf for leaf in self.leaves if leaf.unit == unit]
 
-    def name(self, source: str, target: str) -> str:
-        """A name for a token that nothing else has."""
-        taken = {buffer.name for buffer in self.program.buffers}
-        taken |= {size.name for size in self.program.sizes} | {t.name for t in self.tokens}
+    def token_name(self, source: str, target: str) -> str:
+        """Return a name for a token that nothing else has."""
+        names = taken(self.program) | {token.name for token in self.tokens}
         name = f"{source}_to_{target}"
-        while name in taken:
+        while name in names:
             name += "_"
         return name
 
     # -- groups ----------------------------------------------------------------------------------------------
 
     def groups(self, engine: str, unit: str) -> None:
-        """Where the agents of a unit wait for their own tiles on an engine."""
-        if (engine, unit) in self.told:
-            return
-        self.told.add((engine, unit))
+        """Put the waits of the agents of a unit for their own tiles on an engine."""
         relations, order = self.relations, self.order
         needed = relations.no_pairs
         in_order = self.units[engine].in_order
         for pair in self.pairs:
             same = (pair.one.engine, pair.one.unit) == (engine, unit) and pair.other.unit == unit
             follows = in_order and pair.other.engine == engine
-            if same and not follows and pair.one.number not in self.at_once:
+            if same and not follows and pair.one.number not in self.awaited:
                 needed = needed.union(pair.map.intersect(relations.next_own))
         if needed.is_empty():
             return
         latest = needed.coalesce().reverse().lexmax()
-        alike = latest.apply_range(relations.own_since).apply_range(latest.reverse())
-        covered = alike.intersect(relations.order(">>", relations.agents)).domain()
-        reached = latest.intersect_domain(latest.domain().subtract(covered))
+        reached = latest.intersect_domain(latest.domain().subtract(self.covered(latest)))
         issues = [one for one in self.leaves if (one.engine, one.unit) == (engine, unit)]
         following = order.next_of(relations.union(issues))
-        left = reached.domain()
+        rest, issuer = reached.domain(), None if engine == unit else engine
         for pending in range(MOST_PENDING + 1):
             reached = reached.apply_range(following)
             more = reached.intersect(relations.next_own.reverse()).domain()
-            here = left if pending == MOST_PENDING else left.subtract(more)
-            sync = Sync(Action.WAIT_GROUP, pending=pending, unit=None if engine == unit else engine)
-            self.put(relations.told(here.coalesce(), self.run_by(unit)), sync, self.before)
-            left = left.intersect(more)
-            if left.is_empty():
+            here = rest if pending == MOST_PENDING else rest.subtract(more)
+            waits = relations.conditions(here.coalesce(), self.leaves_of(unit))
+            for number, where in waits.items():
+                sync = Sync(Action.WAIT_GROUP, where=where, pending=pending, unit=issuer)
+                self.put(self.before, number, sync)
+            rest = rest.intersect(more)
+            if rest.is_empty():
                 break
 
     # -- barriers --------------------------------------------------------------------------------------------
 
     def lanes(self) -> None:
-        """Barriers among the lanes of an agent, where one of them issues what all have prepared; fences before these."""
+        """Put the barriers among the lanes of an agent, where one of them issues what all have prepared, and fences before
+        these.
+        """
         for pair in self.pairs:
-            own = pair.one.unit == pair.other.unit
-            kind = fence_between(self.units, pair.one, pair.other)
-            if own and kind:
-                self.put({pair.one.number: Const(1, "bool")}, Sync(Action.FENCE, kind), self.after)
-            if own and by_one_lane(self.units, pair.one, pair.other):
-                barrier = Sync(Action.BARRIER, pair.one.unit)
-                self.put({pair.other.number: Const(1, "bool")}, barrier, self.before)
+            if pair.one.unit == pair.other.unit:
+                self.put_fence(pair)
+                if by_one_lane(self.units, pair.one, pair.other):
+                    self.put(self.before, pair.other.number, Sync(Action.BARRIER, pair.one.unit))
 
-    def meetings(self, unit: str) -> None:
-        """Barriers among all agents of a unit."""
+    def put_fence(self, pair: Pair) -> None:
+        """Put the fence that the second leaf of a pair needs behind the first one, if it needs one."""
+        if kind := fence_between(self.units, pair.one, pair.other):
+            self.put(self.after, pair.one.number, Sync(Action.FENCE, kind))
+
+    def barriers(self, unit: str) -> None:
+        """Put the barriers among all agents of a unit."""
         relations = self.relations
         apart = [
             Pair(p.one, p.other, p.map.subtract(relations.order("<<", relations.agents)))
@@ -501,27 +482,26 @@ class _Finder:
             loops = [one for one in pair.one.loops if is_inside(place, one.at)]
             depth = sum(1 if one.key is not None else 2 for one in loops)
             axes = [relations.axis(one.key) for one in loops if one.key is not None]
-            return depth, [f"{name} = {name}'" for name in axes]
+            return depth, alike(axes)
 
         def conflict(here: Place, _: Stmt, at: Place, __: Stmt) -> bool:
             for pair in apart:
                 if is_inside(pair.one.place, at, True) and is_inside(pair.other.place, here, True):
-                    depth, alike = around(pair, here)
-                    alike += [f"{name} = {name}'" for name in relations.prefix(depth)]
-                    if not pair.map.intersect(relations.map(alike)).is_empty():
+                    depth, agents = around(pair, here)
+                    same = (*agents, *alike(relations.prefix(depth)))
+                    if not pair.map.intersect(relations.map(same)).is_empty():
                         return True
             return False
 
-        def carried(place: Place, loop: For, met: list[int]) -> bool:
+        def carried(place: Place, loop: For, barriers: list[int]) -> bool:
             for pair in apart:
                 if is_inside(pair.one.place, place) and is_inside(pair.other.place, place):
                     one, other = pair.one.place[len(place)], pair.other.place[len(place)]
-                    depth, alike = around(pair, (*place, 0))
-                    alike += [f"{name} = {name}'" for name in relations.prefix(depth - 1)]
-                    axis = f"t{depth - 1}"
-                    later = relations.map((*alike, f"{axis} < {axis}'"))
-                    met_between = any(at > one or at <= other for at in met)
-                    if not met_between and not pair.map.intersect(later).is_empty():
+                    depth, agents = around(pair, (*place, 0))
+                    axis, same = f"t{depth - 1}", alike(relations.prefix(depth - 1))
+                    later = relations.map((*agents, *same, f"{axis} < {axis}'"))
+                    between = any(at > one or at <= other for at in barriers)
+                    if not between and not pair.map.intersect(later).is_empty():
                         return True
             return False
 
@@ -530,8 +510,3 @@ class _Finder:
         for missing in boundaries.missing:
             into = self.before if missing.earlier is not None else self.ends
             into.setdefault(missing.place, []).append(Sync(Action.BARRIER, unit))
-
-
-def is_inside(place: Place, outer: Place, itself: bool = False) -> bool:
-    """Whether what stands at a place stands inside of what stands at another one."""
-    return place[: len(outer)] == outer and (itself or len(place) > len(outer))

@@ -1,11 +1,11 @@
-"""What is fixed in an iteration, as sizes of a program of its own, and what is known of these.
+"""Replaces the names that are fixed in an iteration by sizes, and states the facts that hold of these.
 
-Two steps, each of which may only forget: what holds for all sizes that are left holds in the iteration.
+Each of two steps only drops facts: a theorem for all values of the sizes holds in the iteration.
 
-- `Fixed`: counters, bounded values, and products of them that sets cannot say, are sizes; known are the bounds of
-  counters, the conditions around, and that the source lies inside of its arrays.
-- `opened`: where a tile begins, and how many rows it has, are sizes; known is how they lie in the arrays, and
-  nothing of how they came about. So the tiles of most strategies ask one question::
+- `Fixed`: counters, bounded values, and products of them that sets cannot express, become sizes; the facts are the
+  bounds of counters, the conditions around, and that the source lies inside of its arrays.
+- `opened`: begins and heights of tiles become sizes; the facts are how they lie in the arrays, not how they are
+  computed. So the tiles of most strategies become one program::
 
       tile i in 16*t +: 16                                                size s, size c in 1:…
       tile i in 16*(n//16) +: n % 16               ->    tile i in s +: c
@@ -59,20 +59,22 @@ from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
 from offcut.polyhedral.around import equal
 
 Entry: TypeAlias = For | Let | Alloc | Expr
-"""What stands around a body; of a loop, a value and a window its body is left out."""
+"""A statement around a body, without its own body, or a condition."""
 
 Loop: TypeAlias = tuple[str, Expr, Expr]  # name, lo, hi
 
 
 class Rebound(Exception):
-    """A name that is bound twice."""
+    """An error: a name is bound twice."""
 
 
 class Fixed:
-    """What is bound around a body, as sizes, and what is known of it.
+    """The names that are bound around a body as sizes, and the facts that hold of them.
 
     sizes  those of the program, counters, bounded values, and products of these
-    facts  what is promised of them
+    facts  conditions on them that sets can express
+
+    Raises Rebound if a name is bound twice, around the body or in it.
     """
 
     def __init__(self, program: Program, path: Sequence[Entry], inside: Collection[str]) -> None:
@@ -106,49 +108,47 @@ class Fixed:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """All that is fixed."""
+        """The sizes of the program and those that are added."""
         return tuple(self.known.values())
 
     def buffer(self, buffer: Buffer) -> Buffer:
-        """An array of these sizes."""
+        """Return an array over these sizes."""
         return replace(buffer, shape=tuple(map(self.named, buffer.shape)), layout=None, scope=None)
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Statements over these sizes."""
+        """Return statements over these sizes."""
         return all_mapped(body, self.named)
 
     def axes(self, axes: Sequence[tuple[Expr, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
-        """A window over these sizes."""
+        """Return the axes of a window over these sizes."""
         return tuple((self.named(start), self.named(count)) for start, count in axes)
 
     def named(self, expr: Expr) -> Expr:
-        """`expr` with a size for each product, and each quotient by a product, of what is fixed."""
+        """Return `expr` with a size for each product, and each quotient by a product, of fixed names."""
         if dtype_of(expr) != "index":
             return rebuild(expr, tuple(map(self.named, children(expr))))
         if self.is_affine(expr) or reads_memory(expr):
             return expr
-        match expr:
-            case Binary("+" | "-" | "*"):
-                return self.sum(expr)
-        made = rebuild(expr, tuple(map(self.named, children(expr))))
-        if self.is_affine(made) or not variables(made) <= self.known.keys():
-            return made
-        if made not in self.others:
-            self.others[made] = self.fresh(-INDEX_LIMIT)
-        return self.others[made]
+        if isinstance(expr, Binary) and expr.op in "+-*":
+            return self.sum(expr)
+        over_sizes = rebuild(expr, tuple(map(self.named, children(expr))))
+        if self.is_affine(over_sizes) or not variables(over_sizes) <= self.known.keys():
+            return over_sizes
+        if over_sizes not in self.others:
+            self.others[over_sizes] = self.fresh(-INDEX_LIMIT)
+        return self.others[over_sizes]
 
     def is_affine(self, expr: Expr) -> bool:
-        """Whether sets can say it."""
+        """Return whether sets can express `expr`."""
         space = Space(tuple(self.known.values()))
         local = variables(expr) - self.known.keys()
         return space.expr(expr, dict.fromkeys(local, "x")) is not None
 
     def sum(self, expr: Expr) -> Expr:
-        """A sum of products, those of what is fixed together as one size."""
-        whole = self.polynomial(expr)
+        """Return a sum of products, in which one size stands for all products of fixed names."""
         plain: dict[tuple[str, ...], int] = {}
         products: dict[tuple[str, ...], int] = {}
-        for names, factor in whole.terms:
+        for names, factor in self.polynomial(expr).terms:
             fixed = len(names) > 1 and all(
                 variables(self.atoms.get(name, Var(name))) <= self.known.keys() for name in names
             )
@@ -166,14 +166,14 @@ class Fixed:
         return ix.simplify(ix.add(*parts)) if parts else ix.const(0)
 
     def product(self, names: Sequence[str]) -> Expr:
-        """The product of names, and of what they stand for."""
-        made: Expr = ix.const(1)
+        """Return the product of names, or of the expressions that they stand for."""
+        product: Expr = ix.const(1)
         for name in names:
-            made = ix.mul(made, self.atoms.get(name, Var(name)))
-        return made
+            product = ix.mul(product, self.atoms.get(name, Var(name)))
+        return product
 
     def polynomial(self, expr: Expr) -> Polynomial:
-        """An index expression as a polynomial, its other parts as names."""
+        """Return an index expression as a polynomial; a part that is none has a name in it."""
         match expr:
             case Const(value):
                 return constant(int(value))
@@ -190,51 +190,47 @@ class Fixed:
         return variable(name)
 
     def fresh(self, least: int) -> Var:
-        """A size of its own."""
+        """Return a new size, of at least `least`."""
         name = f"fixed'{len(self.known)}"
         self.known[name] = Size(name, least, INDEX_LIMIT)
         return Var(name)
 
 
-def inside_facts(program: Program, space: Space) -> Iterator[Expr]:
-    """What is known of the sizes of a body where its accesses lie in their arrays: of each access, at the
-    corners of the loops around it, what sets do not know of `space`.
+def inside_facts(program: Program, space: Space) -> tuple[Expr, ...]:
+    """Return the facts that hold because the accesses of a body lie in their arrays: for each access, at the corners of the
+    loops around it, those that do not follow from `space`.
     """
     shapes = {b.name: b.shape for b in program.buffers}
     at = Facts(space)
-    found: set[Expr] = set()
 
-    def look(
-        body: Sequence[Stmt], loops: tuple[Loop, ...], holds: tuple[Expr, ...]
+    def visit(
+        body: Sequence[Stmt], loops: tuple[Loop, ...], conditions: tuple[Expr, ...]
     ) -> Iterator[Expr]:
         for stmt in body:
             match stmt:
                 case For(name, lo, hi):
-                    yield from look(stmt.body, (*loops, (name, lo, hi)), holds)
+                    yield from visit(stmt.body, (*loops, (name, lo, hi)), conditions)
                 case Tile(axes, _, where):
                     inner = (*loops, *((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
                     more = () if where is None else conjuncts(where)
-                    yield from look(stmt.body, inner, (*holds, *more))
+                    yield from visit(stmt.body, inner, (*conditions, *more))
                 case Alloc():
-                    yield from look(stmt.body, loops, holds)
+                    yield from visit(stmt.body, loops, conditions)
                 case Store(buffer, index, value):
                     reads = (load for e in (value, *index) for load, path in loads(e) if not path)
                     for name, own in ((buffer, index), *((r.buffer, r.index) for r in reads)):
                         for part, extent in zip(own, shapes[name], strict=True):
-                            for fact in _corners(part, extent, loops, holds, at):
-                                if fact not in found:
-                                    found.add(fact)
-                                    yield fact
+                            yield from _corners(part, extent, loops, conditions, at)
                 case _:
                     pass
 
-    return look(program.body, (), ())
+    return tuple(dict.fromkeys(visit(program.body, (), ())))
 
 
 def _corners(
-    part: Expr, extent: Expr, loops: Sequence[Loop], holds: Sequence[Expr], at: Facts
+    part: Expr, extent: Expr, loops: Sequence[Loop], conditions: Sequence[Expr], at: Facts
 ) -> Iterator[Expr]:
-    """``0 <= part < extent`` where its loops begin and end, if they run there."""
+    """Return ``0 <= part < extent`` at the first and the last iterations of the loops, if `conditions` hold there."""
     for high in (False, True):
         point: dict[str, Expr] = {}
         runs: list[Expr] = []
@@ -243,19 +239,19 @@ def _corners(
             up = (coefficient(part, name) or 0) > 0
             point[name] = ix.sub(end, 1) if up == high and name in variables(part) else first
             runs.append(ix.compare("<", first, end))
-        runs += [ix.folded(substitute(condition, point)) for condition in holds]
+        runs += [ix.folded(substitute(condition, point)) for condition in conditions]
         here = ix.folded(substitute(part, point))
         fact = ix.compare("<", here, extent) if high else ix.compare("<=", ix.const(0), here)
         if reads_memory(all_of([fact, *runs])) or at.holds(fact):
             continue
-        open_ = [negated(one) for one in runs if not at.holds(one)]
-        made = Logic("or", (*open_, fact)) if open_ else fact
-        if at.expresses(made):
-            yield made
+        unknown = [negated(one) for one in runs if not at.holds(one)]
+        fact = Logic("or", (*unknown, fact)) if unknown else fact
+        if at.expresses(fact):
+            yield fact
 
 
 def opened(programs: Sequence[Program], whole: Program) -> tuple[Program, ...]:
-    """Programs over the sizes that are fixed in an iteration of `whole`, with the begin and the length of each range as sizes."""
+    """Return the programs of an iteration of `whole` with the begin and the length of each range as sizes."""
     ranges = _Ranges(programs[0], whole)
     for one in programs:
         ranges.note(one)
@@ -264,7 +260,7 @@ def opened(programs: Sequence[Program], whole: Program) -> tuple[Program, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Ranges that begin at `begin` as far as constants go, which the size `start` is; `count` is as long as `length`."""
+    """The size `start` for ranges that begin at `begin` plus a constant, and the size `count` for `length`."""
 
     begin: Expr
     length: Expr
@@ -273,7 +269,7 @@ class _Range:
 
 
 class _Ranges:
-    """Ranges of the loops, tiles and windows in a body by where they begin, but for constants."""
+    """The ranges of the loops, tiles and windows in a body, by their begins without constants."""
 
     def __init__(self, source: Program, whole: Program) -> None:
         self.source, self.promised = source, whole.assumptions
@@ -282,14 +278,14 @@ class _Ranges:
         self.by_key: dict[Expr, _Range] = {}
 
     def key(self, expr: Expr) -> tuple[Expr, Expr]:
-        """What is fixed of an index, without constants, and the rest."""
+        """Return the sum of the fixed terms of an index, without constants, and the rest of it."""
         form = ix.linear(expr)
         terms = [(a, f) for a, f in form.terms if variables(a) and variables(a) <= self.fixed]
         key = ix.add(*(ix.mul(factor, atom) for atom, factor in terms)) if terms else ix.const(0)
         return key, ix.sub(expr, key)
 
     def note(self, program: Program) -> None:
-        """Take up the ranges of a program that begin at something else than a size, or a constant."""
+        """Add the ranges of a program whose begin is neither a size nor a constant."""
         for stmt in walk(program.body):
             for begin, length in _ranges(stmt):
                 key, rest = self.key(begin)
@@ -301,25 +297,29 @@ class _Ranges:
                     self.by_key[key] = _Range(begin, length, start, count)
 
     def program(self, program: Program) -> Program:
-        """`program` over begins and lengths."""
+        """Return `program` over begins and lengths."""
         body = tuple(map(self.statement, program.body))
         buffers = tuple(replace(b, shape=tuple(map(self.named, b.shape))) for b in program.buffers)
         sizes, facts = self.known(program)
         used = {name for stmt in walk(body) for e in expressions(stmt) for name in variables(e)}
         used |= {name for b in buffers for extent in b.shape for name in variables(extent)}
         names = self.own | (used & self.fixed)
-        kept = tuple(size for size in program.sizes if size.name in names)
-        held = (
+        remaining = (size for size in program.sizes if size.name in names)
+        promised = (
             fact
             for fact in program.assumptions
             if fact in self.promised or self.own < self.own | variables(fact) <= names
         )
         return replace(
-            program, sizes=(*kept, *sizes), assumptions=(*held, *facts), buffers=buffers, body=body
+            program,
+            sizes=(*remaining, *sizes),
+            assumptions=(*promised, *facts),
+            buffers=buffers,
+            body=body,
         )
 
     def statement(self, stmt: Stmt) -> Stmt:
-        """A statement over begins and lengths."""
+        """Return a statement over begins and lengths."""
         inside = with_blocks(stmt, lambda body: tuple(map(self.statement, body)))
         match inside:
             case For(lo=lo, hi=hi):
@@ -327,34 +327,32 @@ class _Ranges:
                 return replace(inside, lo=start, hi=ix.add(start, count))
             case Tile(axes, _, where):
                 pairs = [(a.iter, *self.pair(a.start, a.extent)) for a in axes]
-                asked = None if where is None else self.named(where)
-                return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=asked)
+                condition = None if where is None else self.named(where)
+                return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=condition)
             case Alloc(_, axes):
                 return replace(inside, axes=tuple(self.pair(*axis) for axis in axes))
         return with_expressions(inside, self.named)
 
     def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
-        """A begin and a length."""
-        found = self.by_key.get(self.key(begin)[0])
-        if found is not None:
-            more = ix.literal(ix.sub(length, found.length))
-            if more is not None:
-                return self.named(begin), ix.add(found.count, more)
+        """Return a begin and a length over begins and lengths."""
+        known = self.by_key.get(self.key(begin)[0])
+        more = None if known is None else ix.literal(ix.sub(length, known.length))
+        if known is not None and more is not None:
+            return self.named(begin), ix.add(known.count, more)
         return self.named(begin), self.named(length)
 
     def named(self, expr: Expr) -> Expr:
-        """`expr` over begins."""
+        """Return `expr` over begins."""
         if dtype_of(expr) != "index" or isinstance(expr, Const):
             return rebuild(expr, tuple(map(self.named, children(expr))))
         key, rest = self.key(expr)
-        found = self.by_key.get(key)
-        if found is not None:
-            more = ix.sub(found.begin, key)
-            return ix.add(found.start, ix.sub(self.named(rest), more))
+        known = self.by_key.get(key)
+        if known is not None:
+            return ix.add(known.start, ix.sub(self.named(rest), ix.sub(known.begin, key)))
         return ix.folded(rebuild(expr, tuple(map(self.named, children(expr)))))
 
     def known(self, program: Program) -> tuple[list[Size], list[Expr]]:
-        """The sizes that begins and lengths are, and how they lie in the arrays."""
+        """Return the sizes for begins and lengths, and the facts that say how these lie in the arrays."""
         at = Facts(Space(self.source.sizes, self.source.assumptions))
         extents = dict.fromkeys(
             extent
@@ -382,7 +380,7 @@ class _Ranges:
 
 
 def _ranges(stmt: Stmt) -> Iterator[tuple[Expr, Expr]]:
-    """The begins and the lengths of what a statement ranges over."""
+    """Return the begin and the length of each range of a statement."""
     match stmt:
         case For(lo=lo, hi=hi):
             yield lo, ix.sub(hi, lo)

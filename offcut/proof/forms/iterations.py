@@ -1,8 +1,8 @@
 """Two programs of the same loops around different bodies -> pairs of small programs, one for each body.
 
-A staged program has the loops of the program it was made of, and other statements inside of them. Where
-starts and heights of tiles are products of sizes, sets say nothing of the whole; of one iteration they do,
-with what is fixed there as a size::
+A staged program has the loops of its source, and other statements inside of them. If starts and heights of
+tiles are products of sizes, sets cannot express the whole; they can express one iteration, with everything
+that is fixed in it as a size::
 
     let q in 1:17 = n//((n + 15)//16)                       size n, size q in 1:17, size t, size s   (s = q*t)
       for t in 0:…                                          assume 0 <= s and s + q <= n
@@ -13,30 +13,30 @@ with what is fixed there as a size::
 against the emitted ``alloc S[s +: q] …`` of the same s and q.
 
 Theorem. Let two programs be alike but for pairs of blocks (B, B'): the loops, conditions, bounded values,
-windows and choices around a pair are equal as text, and so is every statement outside of the pairs. Call an
-array *seen* where a statement outside of the pairs touches it, or it is the caller's; what is touched in
-pairs alone is *unseen*. Where for each pair, and for all values of what is bound around it,
+windows and choices around a pair are equal as text, and so is every statement outside of the pairs. An
+array is *visible* if a statement outside of the pairs touches it, or it is the caller's, else *hidden*.
+If for each pair, and for all values of the names that are bound around it,
 
-    equal    from equal contents of the seen arrays, B and B' leave equal contents of the seen arrays,
-             whatever the unseen ones hold when B begins, and when B' begins (1)
+    equal    from equal contents of the visible arrays, B and B' leave equal contents of the visible arrays,
+             whatever the hidden ones hold when B begins, and when B' begins (1)
     inside   each access of B' lies in its array and in its window (2)
     ranged   the bounded values around are in their ranges (3)
 
-the programs compute the same: both run the same sequence of blocks, and by induction over it the seen
+the programs compute the same: both run the same sequence of blocks, and by induction over it the visible
 arrays are equal between any two of them. It does not matter how often, or in which order, the blocks run, nor
 whether two of them touch the same elements: a tile of ``shift`` may repeat instances.
 
-A pair is asked as two programs of their own (`Body`): sizes are those of the whole, each counter, each
-bounded value, and each product of these that sets cannot say; what is assumed are the bounds of
-counters, the conditions around, and that B lies inside of its arrays (4), as the whole is asked first.
+Each pair becomes two programs (`Body`). Their sizes are those of the whole, each counter, each bounded
+value, and each product of these that sets cannot express; their assumptions are the bounds of counters, the
+conditions around, and that B lies inside of its arrays (4), which is proved of the whole first.
 
-(1) An array that is seen is updated by both (`Kind.INOUT`): its first contents are given and its last
-    ones are compared, so that a store of B' to another element, and a missing one, are seen. One that is
-    not seen holds nothing at first and is not compared; B must write what it reads of it (`writes_first`).
-    A window of an array that is seen, inside of B or B', is refused: it is other memory of the same name.
-(2) So a window around a pair stands around B' again where that is asked.
+(1) A visible array is updated by both (`Kind.INOUT`): its first contents are arguments and its last ones are
+    compared, so that a store of B' to another element, or a missing one, is detected. A hidden one holds
+    nothing at first and is not compared; B must write the elements of it that it reads (`writes_first`). A
+    window of a visible array, inside of B or B', is rejected: it is other memory of the same name.
+(2) So that program has the windows around a pair around B', too.
 (3) Once for the source, whose text around the pairs is that of the emitted program.
-(4) Where it does not, at some values of what is around, those are never reached.
+(4) Values around at which it does not are never reached.
 """
 
 from __future__ import annotations
@@ -73,31 +73,31 @@ _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A pair of blocks at one place as two programs, whose sizes are what is fixed there.
+    """A pair of blocks at one place as two programs, whose sizes are the names that are fixed there.
 
-    source, emitted  the programs; equal at that place where these are equal
-    windowed         `emitted` in the windows that stand around it, which it must not leave
-    unseen           the arrays that `source` must write before it reads them
-    whole            the source that `source` is a part of
+    source, emitted  the blocks; the whole programs are equal at that place if these are
+    windowed         `emitted` in the windows around it, which it must not leave
+    hidden           the arrays that `source` must write before it reads them
+    whole            the program that `source` is a part of
     """
 
     source: Program
     emitted: Program
     windowed: Program
-    unseen: frozenset[str]
+    hidden: frozenset[str]
     whole: Program
 
     def opened(self) -> Body:
-        """The same of any begin and length of the ranges in it: a harder question, and the same one for many pairs."""
-        one, other, held = opened((self.source, self.emitted, self.windowed), self.whole)
-        return Body(one, other, held, self.unseen, one)
+        """Return the pair for any begin and length of its ranges: it is harder to prove, and one for many pairs."""
+        source, emitted, windowed = opened((self.source, self.emitted, self.windowed), self.whole)
+        return Body(source, emitted, windowed, self.hidden, source)
 
 
 def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body, ...] | None:
-    """What must hold of `source` and `emitted`, body by body, for them to compute the same; None: not of that form.
+    """Return the pairs that have to be equal for `source` and `emitted` to be; None if they are not of that form.
 
-    source, emitted  with the same sizes, promises and arrays of the caller's
-    whole            whether two blocks that differ are one pair, else the statements of them that do
+    source, emitted  programs with the same sizes, assumptions and arrays of the caller's
+    whole            whether a pair is two whole blocks that differ, else the statements that differ in them
     """
     source, emitted = bare(canonical(source)), bare(canonical(emitted))
     walker = _Walk(whole)
@@ -126,34 +126,34 @@ class _Pair:
 
 @dataclass
 class _Walk:
-    """Two programs, walked together: where they differ, and the arrays that are touched where they do not."""
+    """Two programs, walked together: the pairs in which they differ, and the visible arrays."""
 
     whole: bool
     pairs: list[_Pair] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    visible: set[str] = field(default_factory=set)
 
     def block(
         self, source: tuple[Stmt, ...], emitted: tuple[Stmt, ...], path: tuple[Entry, ...]
     ) -> None:
-        """Two blocks in the same place."""
+        """Walk two blocks at the same place."""
         if source == emitted:
-            self.seen |= touched(source)
+            self.visible |= touched(source)
             return
         if len(source) == len(emitted) and all(map(_is_like, source, emitted)):
             for one, other in zip(source, emitted, strict=True):
                 self.inside(one, other, path)
             return
-        first, end = (0, 0) if self.whole else _alike(source, emitted)
-        self.seen |= touched((*source[:first], *source[len(source) - end :]))
+        first, end = (0, 0) if self.whole else _common_ends(source, emitted)
+        self.visible |= touched((*source[:first], *source[len(source) - end :]))
         pair = source[first : len(source) - end], emitted[first : len(emitted) - end]
         self.pairs.append(_Pair(path, *pair))
 
     def inside(self, source: Stmt, emitted: Stmt, path: tuple[Entry, ...]) -> None:
-        """Two statements that are equal but for what is inside of them."""
+        """Walk two statements that are equal but for the blocks in them."""
         if source == emitted:
-            self.seen |= touched((source,))
+            self.visible |= touched((source,))
             return
-        self.seen |= accessed(source)
+        self.visible |= accessed(source)
         match source:
             case For() | Let() | Alloc():
                 entries: tuple[tuple[Entry, ...], ...] = ((replace(source, body=()),),)
@@ -168,31 +168,25 @@ class _Walk:
 
 
 def _is_like(source: Stmt, emitted: Stmt) -> bool:
-    """Whether two statements are equal, or equal but for what is inside of them."""
-    if source == emitted:
-        return True
-    if isinstance(source, Tile | Store) or type(source) is not type(emitted):
-        return False
-    return _head(source) == _head(emitted)
+    """Return whether two statements are equal, or equal but for the blocks in them."""
+    if source == emitted or isinstance(source, Tile | Store):
+        return source == emitted
+    one, other = (with_blocks(stmt, lambda _: ()) for stmt in (source, emitted))
+    return one == other
 
 
-def _head(stmt: Stmt) -> Stmt:
-    return with_blocks(stmt, lambda _: ())
-
-
-def _alike(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> tuple[int, int]:
-    """How many statements are equal at the begin of two blocks, and at their ends."""
+def _common_ends(source: Sequence[Stmt], emitted: Sequence[Stmt]) -> tuple[int, int]:
+    """Return the number of statements that are equal at the begin of two blocks, and at their end."""
     short = min(len(source), len(emitted))
     first = next((k for k in range(short) if source[k] != emitted[k]), short)
-    left = short - first
-    end = next((k for k in range(left) if source[-1 - k] != emitted[-1 - k]), left)
-    return first, end
+    rest = short - first
+    return first, next((k for k in range(rest) if source[-1 - k] != emitted[-1 - k]), rest)
 
 
 def _kinds(source: Program, emitted: Program, walker: _Walk) -> dict[str, Kind | None] | None:
-    """Of each array what it is in a body: given, updated, or as it is declared (None), where it is unseen.
+    """Return the kind of each array in the programs of a `Body`; None for a hidden one, which stays as it is declared.
 
-    None where an array is seen that only one of the programs declares, or each otherwise.
+    None at all if a visible array is declared by one of the programs alone, or by each in another way.
     """
     mine = {b.name: b for b in source.buffers}
     theirs = {b.name: b for b in emitted.buffers}
@@ -202,7 +196,7 @@ def _kinds(source: Program, emitted: Program, walker: _Walk) -> dict[str, Kind |
         one, other = mine.get(name), theirs.get(name)
         same = one is not None and other is not None and _declared(one) == _declared(other)
         kind = (one or other or mine[name]).kind
-        if kind in _SCRATCH and name not in walker.seen:
+        if kind in _SCRATCH and name not in walker.visible:
             if one is not None and other is not None and not same:
                 return None
             kinds[name] = None
@@ -229,26 +223,25 @@ def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Ki
 
     def program(of: Program, body: tuple[Stmt, ...]) -> Program:
         buffers = (b for b in of.buffers if b.name in mine)
-        given = tuple(_given(fixed.buffer(b), kinds[b.name]) for b in buffers)
-        return replace(of, sizes=fixed.sizes, assumptions=fixed.facts, buffers=given, body=body)
+        arrays = tuple(_with_kind(fixed.buffer(b), kinds[b.name]) for b in buffers)
+        return replace(of, sizes=fixed.sizes, assumptions=fixed.facts, buffers=arrays, body=body)
 
     known = Space(fixed.sizes, fixed.facts)
     fixed.facts = (*fixed.facts, *inside_facts(program(source, one), known))
-    held = other
+    windowed = other
     for window in reversed(pair.path):
         if isinstance(window, Alloc) and window.buffer in mine:
-            held = (Alloc(window.buffer, fixed.axes(window.axes), held),)
+            windowed = (Alloc(window.buffer, fixed.axes(window.axes), windowed),)
     windows = {s.buffer for s in walk((*one, *other)) if isinstance(s, Alloc)}
     if any(kinds[name] is not None for name in windows):
-        raise _Unfit  # what a window holds is no element of what is seen
-    unseen = frozenset(name for name in touched(one) if kinds[name] is None)
+        raise _Unfit  # the window is other memory than the visible array
+    hidden = frozenset(name for name in touched(one) if kinds[name] is None)
     return Body(
-        program(source, one), program(emitted, other), program(emitted, held), unseen, source
+        program(source, one), program(emitted, other), program(emitted, windowed), hidden, source
     )
 
 
-def _given(buffer: Buffer, kind: Kind | None) -> Buffer:
-    """An array as a body has it."""
+def _with_kind(buffer: Buffer, kind: Kind | None) -> Buffer:
     if kind is None:
         return buffer
     return replace(buffer, kind=kind, finite=buffer.finite and kind is buffer.kind)

@@ -1,4 +1,4 @@
-"""What the text of a program says of the machine: memories of windows, units and microkernels of tiles.
+"""Reads and writes the words of a program about the machine: memories of windows, units and microkernels of tiles.
 
 ::
 
@@ -6,7 +6,7 @@
       tile r in …, j in …    ->       tile r in …, j in …  @by(compute) @async @cover(alu_min)
         Y1[r, j] = …                    Y1[r, j] = …
 
-What is said is checked; what is not is written as it runs. None of it changes what the program computes.
+Words that are there are checked, the others are added as the program runs. They change no value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from offcut.partition import Coverage
 def with_memories(program: Program) -> Program:
     """Return the program with the memory of each window as that of its buffer.
 
-    Raises TargetError where windows of a buffer lie in several memories.
+    Raises TargetError if windows of a buffer lie in several memories.
     """
     memories = {buffer.name: buffer.scope for buffer in program.buffers}
     for stmt in walk(program.body):
@@ -77,8 +77,8 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        made = tuple(map(statement, body))
-        return body if made == body else made
+        changed = tuple(map(statement, body))
+        return body if changed == body else changed
 
     def statement(stmt: Stmt) -> Stmt:
         new = with_blocks(stmt, block)
@@ -150,7 +150,7 @@ def _axes_of(work: Work) -> tuple[tuple[str, str], ...]:
 
 
 def _base_in_place(work: Work) -> str | None:
-    """Return the operand over whose window the result of an operation lies; None: over none."""
+    """Return the operand over whose window the result of an operation lies; None if it has a place of its own."""
     if not isinstance(work.does, Operation) or work.does.recipe.base is None:
         return None
     base, result = work.does.recipe.base.buffer, work.leaf.store.buffer

@@ -27,8 +27,8 @@ from offcut.describe.computation import Names
 class DerivedSizes:
     """Sizes with their definitions, each over those before.
 
-    lets  by name, without what stands in them
-    lazy  those of a loop or a condition, which say where they stand whether their promise holds
+    lets  by name, without their bodies
+    lazy  those of a `let` in a loop or under a condition, whose promise is checked where it stands
     """
 
     lets: dict[str, Let] = field(default_factory=dict)
@@ -39,22 +39,22 @@ class DerivedSizes:
     ) -> dict[str, int]:
         """Return the sizes of a call and those derived from them.
 
-        used  what is to be in its promised range; others may be of an option that does not run, and have no value at all
+        used  those that have to be in their promised range; others may belong to an option that does not run, and divide by 0
 
-        Raises CallError for one that is not.
+        Raises CallError if a used one is not in its range.
         """
-        found = dict(sizes)
+        values = dict(sizes)
         for name, let in self.lets.items():
             try:
-                found[name] = evaluated(let.value, found)
+                values[name] = evaluated(let.value, values)
             except ZeroDivisionError:
-                found[name] = let.hi
+                values[name] = let.hi
             if name in used:
-                check_promise(name, found[name], let.lo, let.hi)
-        return found
+                check_promise(name, values[name], let.lo, let.hi)
+        return values
 
     def used_in(self, exprs: Iterable[Expr]) -> frozenset[str]:
-        """Return the derived sizes that expressions mention, and those that they are made of."""
+        """Return the derived sizes that occur in expressions or in the definitions of such, without lazy ones."""
         names = set().union(*map(variables, exprs))
         for name, let in reversed(self.lets.items()):
             if name in names:
@@ -70,7 +70,7 @@ class DerivedSizes:
 
 
 def derive_sizes(program: Program) -> tuple[Program, DerivedSizes]:
-    """Return the program with derived sizes as sizes, and their definitions; the program itself where it has none."""
+    """Return the program with derived sizes as sizes, and their definitions; the program itself if it has none."""
     known = {size.name for size in program.sizes}
     names = Names(taken(program))
     bindings = Counter(name for stmt in walk(program.body) for name in bound(stmt))

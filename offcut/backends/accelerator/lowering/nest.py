@@ -1,4 +1,4 @@
-"""A nest on the chip, read: its leaves with what they do, its arrays in main memory, its regions on the chip."""
+"""Lowers a nest: leaves to operations, arrays to words in main memory, windows to regions on the chip."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NO_TOKENS = Tokens()
 
 @dataclass(frozen=True, slots=True)
 class ImageOf:
-    """An array in main memory, as words of a place."""
+    """An array in main memory, as words of a memory space of the chip."""
 
     buffer: str
     place: Place
@@ -50,16 +50,17 @@ class ImageOf:
 
 @dataclass(frozen=True)
 class Work:
-    """A leaf, ready to be issued.
+    """A leaf, ready to be issued. Numbers are positions in `asked`, the expressions whose values each instance needs.
 
-    sides   its operands, and where the values of each begin: of a copy first the chip's, else the result first
-    counts  where its axes' iterations stand, and in what lanes they are counted
-    bounds  of a copy, by axis: where the lower and upper ends stand; relative to the first iteration
-    threads by buffer, where the number of its virtual thread stands
+    does    its operation
+    sides   its operands, each with the position of its first value: the chip's first for a copy, else the result first
+    counts  of each axis, the position of its number of iterations, and the iterations in a word
+    bounds  of each axis of a copy, the positions of its lower and of its upper ends, which count from the first iteration
+    threads by buffer, the position of the number of its virtual thread
     regions by buffer on the chip, the region that its window lies in
-    image   of a copy, what `Lowered.images` calls its array
-    unit    which runs it
-    tokens  where the four conditions on tokens begin
+    image   of a copy, the name of its array in `Lowered.images`
+    unit    the unit that runs it
+    tokens  the position of the first of four conditions on tokens
     """
 
     leaf: Leaf
@@ -81,12 +82,12 @@ class Work:
 
     @property
     def chip(self) -> tuple[tuple[Side, int], ...]:
-        """Its operands on the chip."""
+        """Its operands on the chip, each with the position of its first value."""
         return self.sides[:1] if self.moves else self.sides
 
     @property
     def operands(self) -> list[Operand]:
-        """Its operands on the chip."""
+        """Its operands on the chip, each with its region and the loop of its virtual threads."""
         windows, regions = self.leaf.windows, self.regions
         return [
             (side_, regions[name], windows[name].thread if name in windows else None)
@@ -105,41 +106,38 @@ class Work:
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        """What tells instances apart that run differently: extents, what is there of them in main memory, virtual threads,
-        where in its windows it lies, and tokens. Two that agree differ in the words of main memory alone.
+        """The expressions by which instances run differently: extents, the part of them in main memory, virtual threads,
+        the place in the windows, and tokens. Instances with equal values differ in the words of main memory alone.
         """
-        found = [self.asked[at] for at, _ in self.counts]
+        exprs = [self.asked[at] for at, _ in self.counts]
         for (low, high), (at, _) in zip(self.bounds, self.counts, strict=True):
-            found += [ix.maximum(self.asked[end], 0) for end in low]
-            found += [ix.minimum(self.asked[end], self.asked[at]) for end in high]
-        found += [self.asked[at] for at in self.threads.values()]
+            exprs += [ix.maximum(self.asked[end], 0) for end in low]
+            exprs += [ix.minimum(self.asked[end], self.asked[at]) for end in high]
+        exprs += [self.asked[at] for at in self.threads.values()]
         for one, _ in self.chip:
             rank = len(one.lanes.order)
             first, rest = one.asked[:rank], one.asked[rank:]
-            if one.window:
-                found += map(ix.sub, first, rest[::2])
-            else:
-                found += first
-            found += one.extents
-        found += self.asked[self.tokens :]
-        return tuple(dict.fromkeys(expr for expr in found if not isinstance(expr, Const)))
+            exprs += map(ix.sub, first, rest[::2]) if one.window else first
+            exprs += one.extents
+        exprs += self.asked[self.tokens :]
+        return tuple(dict.fromkeys(expr for expr in exprs if not isinstance(expr, Const)))
 
     def counts_of(self, values: Sequence[int]) -> list[int]:
-        """Iterations of each axis, in words where it runs along lanes."""
+        """Return the trip count of each axis, in words if it runs along lanes; `values` are those of `asked`."""
         return [-(-values[at] // lanes) if values[at] > 0 else 0 for at, lanes in self.counts]
 
     def thread_of(self, buffer: str, values: Sequence[int]) -> int:
-        """The virtual thread whose window of a buffer this is."""
+        """Return the number of the virtual thread whose window of a buffer is used."""
         at = self.threads.get(buffer)
         return 0 if at is None else values[at]
 
     def tokens_of(self, values: Sequence[int]) -> Tokens:
-        """The tokens of an instance."""
+        """Return the tokens of an instance."""
         pops_and_pushes = values[self.tokens : self.tokens + 4]
         return Tokens(*map(bool, pops_and_pushes)) if any(pops_and_pushes) else _NO_TOKENS
 
     def bounds_of(self, values: Sequence[int], counts: Sequence[int]) -> list[tuple[int, int]]:
-        """The part of each axis that main memory has, counted from its first iteration."""
+        """Return the part of each axis that main memory has, in iterations from the first one on, half open."""
         return [
             (
                 max((values[at] for at in low), default=0),
@@ -149,17 +147,17 @@ class Work:
         ]
 
 
-@dataclass(eq=False)  # one nest is another than its twin: they are told apart by what they are
+@dataclass(eq=False)  # nests are compared by identity
 class Lowered:
     """A nest that is ready to be issued at any size.
 
-    place_of  by region
+    place_of  the memory space of each region
     stored    the regions that stores read
-    images    arrays in main memory
-    derived   sizes that the host derives from those of a call
-    end       when the end of the stream pops and pushes
-    before    what the host runs first, for this way of the nest alone
-    order     what its units run, with the tokens that keep the order; None: they need none
+    images    the arrays in main memory, by name
+    end       the conditions under which the end of the stream pops and pushes
+    derived   the sizes that the host derives from those of a call
+    before    the statements that the host runs first, for this variant of the nest alone
+    order     the program of its units, with the tokens that keep the order; None: they need none
     """
 
     name: str
@@ -184,7 +182,7 @@ class Lowered:
 
     @property
     def stage(self) -> str:
-        """What it stores last."""
+        """The buffer that it stores last."""
         return self.work[-1].leaf.store.buffer
 
     @property
@@ -205,14 +203,14 @@ def lowered(
     told: bool = True,
     derived: DerivedSizes | None = None,
 ) -> Lowered:
-    """A nest of `program`, read.
+    """Return a nest of `program`, lowered.
 
-    body   its statements, behind those that the host runs for it
-    derived  those of its sizes that are derived from others; None: none is
-    turns  whether virtual threads take turns; else they run one after the other, in the same windows
-    told   whether leaves are told whom to wait for, by tokens; what is only counted need not be
+    body     its statements, after those that the host runs for it
+    turns    whether virtual threads take turns; else they run one after the other, in the same windows
+    told     whether leaves have tokens; a nest whose instructions are only counted needs none
+    derived  those of its sizes that are derived from others; None: there is none
 
-    Raises TargetError for a statement that no instruction runs, TokensError for virtual threads that could come to a
+    Raises TargetError for a statement that no instruction runs, TokensError if virtual threads could come to a
     standstill.
     """
     before = tuple(takewhile(partial(is_host, program), body))
@@ -220,17 +218,16 @@ def lowered(
         check_copy(program, stmt, spec)
     covers = Covers(program, spec)
     nodes = issued(body[len(before) :], covers.unit, turns)
-    found = leaves(nodes)
-    covers.of(found, Ranges(program, nodes))
+    in_text_order = leaves(nodes)
+    covers.of(in_text_order, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}
     work = [
-        _work(program, covers, leaf, images) for leaf in sorted(found, key=lambda one: one.number)
+        _work(program, covers, leaf, images)
+        for leaf in sorted(in_text_order, key=lambda one: one.number)
     ]
     constants = (wide(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
     work = _with_regions(program, spec, nodes, work, covers.places, constant)
-    place_of = _places_of(work, covers.places)
-    stored = _stored_regions(work)
     tokens, order = dict.fromkeys(range(len(work) + 1), SILENT), None
     if spec.tokens and told:
         tokens, order = token_conditions(
@@ -240,27 +237,28 @@ def lowered(
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
-    end = tokens[len(work)]
     return Lowered(
-        program.name,
-        program,
-        spec,
-        nodes,
-        tuple(work),
-        place_of,
-        stored,
-        images,
-        end,
-        derived or DerivedSizes(),
-        before,
-        order,
+        name=program.name,
+        program=program,
+        spec=spec,
+        nodes=nodes,
+        work=tuple(work),
+        place_of=_places_of(work, covers.places),
+        stored=_stored_regions(work),
+        images=images,
+        end=tokens[len(work)],
+        derived=derived or DerivedSizes(),
+        before=before,
+        order=order,
     )
 
 
-def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
+def _sides(
+    program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]
+) -> tuple[list[Side], str]:
+    """Return the operands of a leaf, and the image of a copy, "" for another leaf; a new image is added to `images`."""
     does, store = covers.does[leaf.number], leaf.store
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
-    image = ""
 
     def chip(load: Load | None = None) -> Side:
         name, index = (store.buffer, store.index) if load is None else (load.buffer, load.index)
@@ -271,24 +269,28 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
             lanes = main_lanes(covers.lanes[store.buffer], store.index, source.index)
             image, lanes = _image(images, source.buffer, place, lanes, shapes[source.buffer])
             main = side(leaf, source.buffer, source.index, lanes, shapes[source.buffer])
-            sides = [chip(), main]
+            return [chip(), main], image
         case Result(source):
             lanes = main_lanes(covers.lanes[source.buffer], source.index, store.index)
             image, lanes = _image(images, store.buffer, Place.OUTPUTS, lanes, shapes[store.buffer])
             if sum(one.buffer == store.buffer for one in images.values()) > 1:
                 raise covers.refuse(leaf, f"another statement stores {store.buffer} in other words")
-            sides = [
-                chip(source),
-                side(leaf, store.buffer, store.index, lanes, shapes[store.buffer]),
-            ]
+            main = side(leaf, store.buffer, store.index, lanes, shapes[store.buffer])
+            return [chip(source), main], image
         case Product(inputs, weights):
-            sides = [chip(), chip(inputs), chip(weights)]
+            return [chip(), chip(inputs), chip(weights)], ""
         case Operation(recipe):
-            sides = [chip(), *(chip(load) for load in recipe.reads)]
+            return [chip(), *(chip(load) for load in recipe.reads)], ""
+
+
+def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
+    """Return a leaf with the expressions whose values it needs; without regions and tokens."""
+    does = covers.does[leaf.number]
+    sides, image = _sides(program, covers, leaf, images)
     asked: list[Expr] = []
-    placed: list[tuple[Side, int]] = []
+    operands: list[tuple[Side, int]] = []
     for one in sides:
-        placed.append((one, len(asked)))
+        operands.append((one, len(asked)))
         asked += one.asked
     counts: list[tuple[int, int]] = []
     for at, (_, _, count) in enumerate(leaf.axes):
@@ -310,7 +312,7 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
     return Work(
         leaf=leaf,
         does=does,
-        sides=tuple(placed),
+        sides=tuple(operands),
         counts=tuple(counts),
         bounds=tuple(bounds),
         threads=threads,
@@ -329,7 +331,7 @@ def _image(
     lanes: Lanes,
     shape: tuple[Expr, ...],
 ) -> tuple[str, Lanes]:
-    """What the array is called as these words, and its lanes: words follow one another as the first leaf has them."""
+    """Return the name of an array as these words, and its lanes: words follow one another as the first leaf has them."""
     for name, one in images.items():
         if (one.buffer, one.place, one.lanes.axes) == (buffer, place, lanes.axes):
             return name, one.lanes
@@ -348,17 +350,17 @@ def _with_regions(
 ) -> list[Work]:
     """Return the leaves with the region of each operand on the chip.
 
-    A region belongs to a window. One that is `inplace` lies over the window of its first operand, and so does any that can. Where those of all windows do not fit at once, windows of one buffer, of which no two exist at
-    once, take turns in one region.
+    Each window has a region, unless it can lie over the window of its first operand (`inplace`). If the regions of all
+    windows do not fit at once, windows of one buffer, of which no two exist at once, take turns in one region.
 
-    Raises TargetError where they do not fit even so.
+    Raises TargetError if they do not fit even so.
     """
     windows = {_key(one, side_.buffer) for one in works for side_, _ in one.chip}
     several = len(windows) > len({buffer for buffer, _ in windows})
     for apart in (True, False) if several else (False,):
-        found = _regions(works, apart)
-        place_of, stored = _places_of(found, places), _stored_regions(found)
-        operands = [one.operands for one in found]
+        placed = _regions(works, apart)
+        place_of, stored = _places_of(placed, places), _stored_regions(placed)
+        operands = [one.operands for one in placed]
         try:
             check_fits(program, spec, nodes, operands, place_of, stored, constant)
         except TargetError:
@@ -366,13 +368,15 @@ def _with_regions(
                 raise
         else:
             break
-    return found
+    return placed
 
 
 def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
     """Return the leaves with the region of each operand on the chip: one for each window if `apart`, else for each buffer.
 
-    The window of a result lies over that of its first operand where that is read no more.
+    The window of a result lies over that of its first operand if nothing reads that later.
+
+    Raises TargetError for an `inplace` window that cannot.
     """
     uses: dict[_Key, list[Work]] = {}
     for one in works:
@@ -381,8 +385,8 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
     region: dict[_Key, str] = {}
     below: dict[_Key, str] = {}
     for key in uses:
-        taken = key[0] in region.values()
-        region[key] = f"{key[0]}.{key[1]}" if apart and taken else key[0]
+        shared = key[0] in region.values()
+        region[key] = f"{key[0]}.{key[1]}" if apart and shared else key[0]
     for one in works:
         base = _dying_operand(one)
         if base is None:
@@ -395,28 +399,28 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
             below[over] = base
     for one in works:
         for window in one.leaf.windows.values():
-            wanted = window.alloc.inplace
-            if wanted is not None and below.get((window.alloc.buffer, window.number)) != wanted:
-                raise _not_inplace(window.alloc, wanted)
+            alloc = window.alloc
+            if alloc.inplace not in (None, below.get((alloc.buffer, window.number))):
+                raise _not_inplace(alloc)
     return [
         replace(one, regions={s.buffer: region[_key(one, s.buffer)] for s, _ in one.chip})
         for one in works
     ]
 
 
-def _not_inplace(alloc: Alloc, wanted: str) -> TargetError:
+def _not_inplace(alloc: Alloc) -> TargetError:
+    result, operand = alloc.buffer, alloc.inplace
     return TargetError(
         "compile",
-        f"cannot lay {alloc.buffer} over {wanted}",
+        f"cannot lay {result} over {operand}",
         at=format_head(alloc),
-        because=f"no statement computes {alloc.buffer} first and reads {wanted} last, element by element, in windows alike of one "
-        "iteration",
-        help=(f"alloc {alloc.buffer} without inplace {wanted}",),
+        because=f"no statement computes {result} first and reads {operand} last, element by element, in windows alike of one iteration",
+        help=(f"alloc {result} without inplace {operand}",),
     )
 
 
 def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:
-    """Return the place of each region."""
+    """Return the memory space of each region."""
     return {region: places[name] for one in works for name, region in one.regions.items()}
 
 
@@ -427,7 +431,7 @@ def _stored_regions(works: Sequence[Work]) -> frozenset[str]:
 
 
 _Key = tuple[str, int | None]
-"""A buffer and the number of its window; None: its array is whole."""
+"""A buffer and the number of its window; None for a whole array."""
 
 
 def _key(work: Work, buffer: str) -> _Key:
@@ -436,9 +440,10 @@ def _key(work: Work, buffer: str) -> _Key:
 
 
 def _dying_operand(work: Work) -> str | None:
-    """Return the operand that the result of an operation may lie over, where nothing reads it later; None: there is none.
+    """Return the operand that the result of an operation may lie over if nothing reads it later; None if there is none.
 
-    Element by element, both in windows alike, of which an iteration of the loops around the leaf has its own.
+    It is read element by element as the result is stored, and both are in windows alike, one for each iteration of the
+    loops around the leaf.
     """
     if not isinstance(work.does, Operation):
         return None

@@ -1,6 +1,6 @@
-"""Which leaves push and pop tokens, and in which of their instances.
+"""The conditions under which leaves push and pop tokens.
 
-What units run of a nest is a program of its own, of tiles that read and write regions, each region as one word for each
+The order of a nest is a program of its own, of tiles that read and write regions, each region as one word for each
 virtual thread; `polyhedral.sync` puts arrivals and waits into it::
 
     for i in 0:n
@@ -13,7 +13,7 @@ virtual thread; `polyhedral.sync` puts arrivals and waits into it::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -34,30 +34,32 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
-    blocks,
+    Token,
+    walk,
 )
 from offcut.errors import TargetError
 from offcut.polyhedral import sync
 
 _UNITS = tuple(Unit)
 _MEMORY = "main_memory"
-"""What stores write, and the end of a stream reads."""
+"""The region that stores write, and that the end of a stream reads."""
 _MANY = 2**30
-"""Virtual threads whose number is not known."""
+"""The number of virtual threads if it is not known."""
 
 
 NEVER = Const(0, "bool")
+ALWAYS = Const(1, "bool")
 
 
 class TokensError(TargetError):
-    """Virtual threads for whose tokens there is no room."""
+    """An error for virtual threads whose tokens have no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What a leaf reads or writes.
+    """A region that a leaf reads or writes.
 
-    thread  the loop whose iteration says which part of the region; None: all of it
+    thread  the loop whose iteration is the number of the part; None: all of the region
     """
 
     region: str
@@ -67,7 +69,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """When an instance of a leaf pops and pushes, as conditions on loops and sizes; in the order of an instruction's fields."""
+    """The conditions, on loops and sizes, under which an instance of a leaf pops and pushes, in the order of an instruction's fields."""
 
     pop_prev: Expr = NEVER
     pop_next: Expr = NEVER
@@ -84,7 +86,7 @@ SILENT = Conditions()
 
 
 def agents(spec: Spec) -> sync.Agents:
-    """The units of a machine of queues: each in its own order, tokens between neighbours."""
+    """Return the units of a machine of queues: each in its own order, tokens between neighbours."""
     names = [unit.value for unit in _UNITS]
     ends = [*pairwise(names), *pairwise(names[::-1])]
     units = tuple(sync.Unit(name) for name in names)
@@ -98,15 +100,15 @@ def token_conditions(
     touches: Callable[[Leaf], Sequence[Touch]],
     spec: Spec,
 ) -> tuple[dict[int, Conditions], Program]:
-    """The tokens of each leaf by its number, the end of the stream as one more leaf; and the program that says them.
+    """Return the tokens of each leaf by its number, the end of the stream as one more leaf; and the program with them.
 
     touches  the regions on the chip that a leaf accesses
 
-    Raises TokensError where a stream could come to a standstill.
+    Raises TokensError if a stream could come to a standstill.
     """
     order = _Order(program, nodes, unit, touches)
     try:
-        made = sync.synchronized(order.program, agents(spec))
+        synchronized = sync.synchronized(order.program, agents(spec))
     except sync.StandstillError as refused:
         raise TokensError(
             "compile",
@@ -114,47 +116,35 @@ def token_conditions(
             because=f"{refused.because}: token_depth is {spec.token_depth}",
             help=("without virtual threads",),
         ) from None
-    found: dict[int, Conditions] = {}
-    numbers = iter([*(leaf.number for leaf in leaves(nodes)), len(order.leaves)])
-    for tile, syncs in _with_syncs(made.body):
-        fields = {_field(made, tile, one): one.where or Const(1, "bool") for one in syncs}
-        found[next(numbers)] = replace(SILENT, **fields)
-    return found, made
+    tokens = {token.name: token for token in synchronized.tokens}
+    numbers = [*(leaf.number for leaf in order.leaves), len(order.leaves)]
+    result: dict[int, Conditions] = {}
+    waits: list[Sync] = []
+    at = -1
+    for stmt in walk(synchronized.body):  # waits stand before their tile, arrivals behind it
+        if isinstance(stmt, Tile):
+            at += 1
+            fields = {_field(tokens[wait.name], wait): wait.where or ALWAYS for wait in waits}
+            result[numbers[at]], waits = replace(SILENT, **fields), []
+        elif isinstance(stmt, Sync) and stmt.action is Action.WAIT:
+            waits.append(stmt)
+        elif isinstance(stmt, Sync):
+            fields = {_field(tokens[stmt.name], stmt): stmt.where or ALWAYS}
+            result[numbers[at]] = replace(result[numbers[at]], **fields)
+    return result, synchronized
 
 
-def _with_syncs(body: Sequence[Stmt]) -> Iterator[tuple[Tile, list[Sync]]]:
-    """Each tile with the waits before it and the arrivals behind it."""
-    syncs: list[Sync] = []
-    tile: Tile | None = None
-    for stmt in body:
-        starts = isinstance(stmt, Sync) and stmt.action is Action.WAIT
-        if tile is not None and (starts or not isinstance(stmt, Sync)):
-            yield tile, syncs
-            syncs, tile = [], None
-        if isinstance(stmt, Sync):
-            syncs.append(stmt)
-        elif isinstance(stmt, Tile):
-            tile = stmt
-        else:
-            for block in blocks(stmt):
-                yield from _with_syncs(block)
-    if tile is not None:
-        yield tile, syncs
-
-
-def _field(program: Program, tile: Tile, one: Sync) -> str:
-    """The field of an instruction that a statement of synchronization is."""
-    token = next(token for token in program.tokens if token.name == one.name)
-    pops = one.action is Action.WAIT
-    other = token.source if pops else token.target
-    names = [unit.value for unit in _UNITS]
-    side = "prev" if names.index(other) < names.index(tile.unit or "") else "next"
-    return f"{'pop' if pops else 'push'}_{side}"
+def _field(token: Token, sync: Sync) -> str:
+    """Return the field of an instruction that a wait or an arrival sets."""
+    source, target = (_UNITS.index(Unit(name)) for name in (token.source, token.target))
+    if sync.action is Action.WAIT:
+        return "pop_prev" if source < target else "pop_next"
+    return "push_prev" if target < source else "push_next"
 
 
 @dataclass
 class _Order:
-    """What units run of a nest, in order, as a program on regions."""
+    """The tiles that units run of a nest, in order, as a program on regions."""
 
     source: Program
     nodes: Sequence[Node]
@@ -165,26 +155,24 @@ class _Order:
     def __post_init__(self) -> None:
         self.leaves = leaves(self.nodes)
         self.names: dict[str, str] = {}
-        self.taken: set[str] = set()
+        self.iterators: set[str] = set()
         self.count(self.nodes, {})
         self.one = TileAxis(self.fresh("at"), ix.const(0), ix.const(1))
         end = Tile((self.one,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
         body = (*self.block(self.nodes), end)
         buffers = [_buffer(self.names[region], parts) for region, parts in self.parts.items()]
         buffers += [_buffer(_MEMORY, 0), _buffer("end", 0)]
-        program = self.source
-        self.program = Program(
-            program.name, program.sizes, program.assumptions, tuple(buffers), body
-        )
+        source = self.source
+        self.program = Program(source.name, source.sizes, source.assumptions, tuple(buffers), body)
 
     def count(self, nodes: Sequence[Node], loops: Mapping[str, int]) -> None:
-        """Note how many virtual threads have a part of each region, 0 where it has one part."""
+        """Note the number of virtual threads that have a part of each region; 0 if it is not in parts."""
         for node in nodes:
             match node:
                 case Repeat(name, lo, hi, body):
-                    self.taken.add(name)
-                    most = _greatest(hi) if lo == ix.const(0) else _MANY
-                    self.count(body, {**loops, name: most})
+                    self.iterators.add(name)
+                    end = _upper_bound(hi) if lo == ix.const(0) else _MANY
+                    self.count(body, {**loops, name: end})
                 case Guard(_, body):
                     self.count(body, loops)
                 case Leaf():
@@ -194,13 +182,13 @@ class _Order:
                         self.parts[touch.region] = max(self.parts.get(touch.region, 0), parts)
 
     def fresh(self, name: str) -> str:
-        """A name for an iterator that no loop of the nest has."""
-        while name in self.taken:
+        """Return a name for an iterator that no loop of the nest has."""
+        while name in self.iterators:
             name += "_"
         return name
 
     def block(self, nodes: Sequence[Node]) -> tuple[Stmt, ...]:
-        """Nodes as statements."""
+        """Return nodes as statements."""
         return tuple(map(self.statement, nodes))
 
     def statement(self, node: Node) -> Stmt:
@@ -213,7 +201,7 @@ class _Order:
                 return self.tile(node)
 
     def tile(self, leaf: Leaf) -> Tile:
-        """A leaf as a tile that reads and writes parts of regions."""
+        """Return a leaf as a tile that reads and writes parts of regions."""
         unit = self.unit(leaf)
         axes = [self.one]
         stored: list[tuple[str, tuple[Expr, ...]]] = []
@@ -245,11 +233,9 @@ def _buffer(name: str, parts: int) -> Buffer:
     return Buffer(name, "int8", shape, Kind.LOCAL)
 
 
-def _greatest(end: Expr) -> int:
-    """A literal that a bound does not exceed."""
-    known = ix.literal(end)
-    if known is not None:
-        return known
+def _upper_bound(end: Expr) -> int:
+    """Return a literal that the end of a loop does not exceed."""
     if isinstance(end, Binary) and end.op == "min":
-        return min(_greatest(end.a), _greatest(end.b))
-    return _MANY
+        return min(_upper_bound(end.a), _upper_bound(end.b))
+    known = ix.literal(end)
+    return _MANY if known is None else known

@@ -1,8 +1,8 @@
 """The order in which instructions are issued: loops around nests that are run as whole words.
 
-A *leaf* is a nest of one statement over a box: what one instruction runs, or a few. Virtual threads take
-turns: a loop over them goes inwards, past every loop that does not depend on the thread, down to leaves
-that stand side by side on one unit::
+A *leaf* is a nest of one statement over a box, which one or a few instructions run. Virtual threads take turns:
+a loop over them goes inwards, past every loop that does not depend on the thread, down to leaves that stand side
+by side on one unit::
 
     for v in 0:2  @virtual              for k in 0:n
       for k in 0:n                        for v in 0:2
@@ -44,9 +44,9 @@ class Window:
     """A window of a buffer: one `alloc` of the program text.
 
     number  of the `alloc` among those of the nest
-    axes    (start, count) by axis of the buffer
+    axes    (start, count) of each axis of the buffer, in elements
     thread  the loop whose virtual threads have one window each; None: there is one
-    depth   how many loops it stands in
+    depth   the number of loops around it
     alloc   the statement
     """
 
@@ -61,10 +61,11 @@ class Window:
 class Leaf:
     """One statement over a box of iterations.
 
-    axes         (iterator, first, how many)
+    number       its own among the leaves of the nest, from 0 on
+    axes         (iterator, first, trip count) of each
     store        the statement
-    windows      that it stands in, by buffer
-    around       the loops that it stands in
+    windows      the windows around it, by buffer
+    around       the iterators of the loops around it
     source       the statement of the text: loops and tiles around one store
     """
 
@@ -82,7 +83,7 @@ class Leaf:
 
     @property
     def microkernel(self) -> str | None:
-        """The name of the microkernel that its tile is covered by; None: it says none."""
+        """The name of the microkernel that covers its tile; None: the text names none."""
         return None if self.tile is None else self.tile.microkernel
 
 
@@ -90,7 +91,7 @@ class Leaf:
 class Repeat:
     """``for name in lo:hi``.
 
-    promised  of a `let`, as a loop of one iteration: its range, half open
+    promised  the range, half open, of a `let`, which is a loop of one iteration; None: it is a loop
     """
 
     name: str
@@ -101,16 +102,14 @@ class Repeat:
 
     @property
     def range(self) -> tuple[str, Expr, Expr]:
-        """Its name, and bounds of its values over sizes and the loops around."""
-        if self.promised is None:
-            return self.name, self.lo, self.hi
-        lo, hi = self.promised
-        return self.name, ix.const(lo), ix.const(hi)
+        """Its name, and bounds of its values, half open, over sizes and the loops around."""
+        lo, hi = (self.lo, self.hi) if self.promised is None else map(ix.const, self.promised)
+        return self.name, lo, hi
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """`body` where the condition holds."""
+    """`body` if the condition holds."""
 
     condition: Expr
     body: tuple[Node, ...]
@@ -121,22 +120,21 @@ UnitOf: TypeAlias = Callable[[Leaf], Unit]
 
 
 def issued(body: Sequence[Stmt], unit: UnitOf, turns: bool = True) -> tuple[Node, ...]:
-    """The nodes of a nest.
+    """Return the nodes of a nest.
 
-    unit   which unit runs a leaf: virtual threads take turns where it changes
-    turns  whether they do; else they run one after the other
+    unit   the unit that runs a leaf: virtual threads take turns where it changes
+    turns  whether virtual threads take turns; else they run one after the other
 
-    Raises TargetError for a statement that no stream of instructions is.
+    Raises TargetError for a statement that no instructions run.
     """
-    return _Reading(unit, turns).block(body, _Around({}, (), None))
+    return _Reader(unit, turns).block(body, _Around({}, (), None))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
-    """All leaves, in the order of the text."""
-    found: list[Leaf] = []
-    for node in nodes:
-        found += [node] if isinstance(node, Leaf) else leaves(node.body)
-    return found
+    """Return all leaves, in the order of the text."""
+    return [
+        leaf for node in nodes for leaf in ([node] if isinstance(node, Leaf) else leaves(node.body))
+    ]
 
 
 def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:
@@ -150,18 +148,18 @@ def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What a statement stands in; fields as those of `Leaf`."""
+    """The windows and loops around a statement; fields as those of `Leaf` and `Window`."""
 
     windows: Mapping[str, Window]
     loops: tuple[str, ...]
     thread: str | None
 
     def inside(self, loop: str) -> _Around:
-        """Inside a loop."""
+        """Return the same inside a loop."""
         return replace(self, loops=(*self.loops, loop))
 
 
-class _Reading:
+class _Reader:
     def __init__(self, unit: UnitOf, turns: bool) -> None:
         self.unit, self.turns = unit, turns
         self.count = self.allocs = 0
@@ -184,7 +182,7 @@ class _Reading:
                 if at.thread is not None:
                     raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
                 nodes = self.block(body, replace(at.inside(name), thread=name))
-                return self.dealt(name, lo, hi, nodes)
+                return self.distribute(name, lo, hi, nodes)
             case Let(name, lo, hi, value, body):
                 if not _is_affine(value, {*at.loops}):
                     raise _refused(
@@ -196,40 +194,41 @@ class _Reading:
                 return (Repeat(name, value, ix.add(value, 1), nodes, (lo, hi)),)
             case If(condition, then, ()):
                 return (Guard(condition, self.block(then, at)),)
-        found = box(stmt)
-        if found is not None:
+        nest = box(stmt)
+        if nest is not None:
             if (tile := tile_of(stmt)) is not None and tile.multicast is not None:
                 raise _refused(tile, *_NO_WORDS["multicast"])
-            loops, store = counted(found)
+            loops, store = counted(nest)
             self.count += 1
             return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
         if isinstance(stmt, For):
-            return (
-                Repeat(stmt.iter, stmt.lo, stmt.hi, self.block(stmt.body, at.inside(stmt.iter))),
-            )
+            nodes = self.block(stmt.body, at.inside(stmt.iter))
+            return (Repeat(stmt.iter, stmt.lo, stmt.hi, nodes),)
         raise _refused(
             stmt, "it is no loop, tile, window or condition around copies and operations"
         )
 
-    def dealt(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """`nodes` for each virtual thread, in turns."""
-        made: list[Node] = []
+    def distribute(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """Return `nodes` for each virtual thread ``name in lo:hi``, in turns."""
+        result: list[Node] = []
 
         def kind(node: Node) -> object:
             return self.unit(node) if isinstance(node, Leaf) else id(node)
 
         for _, group in groupby(nodes, key=kind):
             same = tuple(group)
-            match same:
-                case (Repeat(lo=first, hi=end, body=body) as loop,) if name not in variables(
-                    first
-                ) | variables(end):
-                    made.append(replace(loop, body=self.dealt(name, lo, hi, body)))
-                case (Guard(condition, body),) if name not in variables(condition):
-                    made.append(Guard(condition, self.dealt(name, lo, hi, body)))
-                case _:
-                    made.append(Repeat(name, lo, hi, same))
-        return tuple(made)
+            node = same[0]
+            if len(same) > 1 or isinstance(node, Leaf) or _depends(node, name):
+                result.append(Repeat(name, lo, hi, same))
+            else:
+                result.append(replace(node, body=self.distribute(name, lo, hi, node.body)))
+        return tuple(result)
+
+
+def _depends(node: Repeat | Guard, name: str) -> bool:
+    """Return whether the bounds of a loop, or a condition, depend on an iterator."""
+    exprs = (node.condition,) if isinstance(node, Guard) else (node.lo, node.hi)
+    return any(name in variables(expr) for expr in exprs)
 
 
 _NO_WORDS = {
@@ -240,33 +239,29 @@ _NO_WORDS = {
     "layout": ("what reads it says how it lies in words", "alloc without layout"),
     "multicast": ("there is one of each unit", "a copy by each"),
 }
-"""Words of the language that no instruction of these machines means: why, and what does."""
+"""The words of the language that these machines have no instruction for, each with the reason and the help of the error."""
+
+_HOST_UNITS = (THREAD, LANE, UNROLL, VIRTUAL)
+"""The units of loops that are one after the other in a leaf."""
 
 Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store]
 
 
 def box(stmt: Stmt) -> Box | None:
-    """A nest of one statement over a box; None for any other."""
+    """Return the axes of a nest of one store over a box, and the store; None for any other statement."""
     match stmt:
         case Store():
             return (), stmt
-        case For(name, lo, hi, (inner,), unit=unit) if unit in (
-            None,
-            THREAD,
-            LANE,
-            UNROLL,
-            VIRTUAL,
-        ):
-            found = box(inner)
+        case For(name, lo, hi, (inner,), unit=unit) if unit in (None, *_HOST_UNITS):
             own: tuple[tuple[str, Expr, Expr], ...] = ((name, lo, ix.sub(hi, lo)),)
         case Tile(axes, (inner,), where=None):
-            found = box(inner)
             own = tuple((axis.iter, axis.start, axis.extent) for axis in axes)
         case _:
             return None
-    if found is None:
+    nest = box(inner)
+    if nest is None:
         return None
-    inside, store = found
+    inside, store = nest
     names = {name for name, _, _ in own}
     if any(names & (variables(first) | variables(count)) for _, first, count in inside):
         return None
@@ -274,30 +269,22 @@ def box(stmt: Stmt) -> Box | None:
 
 
 def tile_of(stmt: Stmt) -> Tile | None:
-    """Return the outermost tile of a box; None where it has loops alone."""
+    """Return the outermost tile of a box; None if it has only loops."""
     while isinstance(stmt, For):
         (stmt,) = stmt.body
     return stmt if isinstance(stmt, Tile) else None
 
 
 def counted(box: Box) -> Box:
-    """The same box with each axis counted as the statement indexes it: ``Y[8*io + i]`` for i in 0:8 is Y[i]
-    from ``8*io`` on.
+    """Return the box with each axis counted as the statement indexes it: ``Y[8*io + i]`` for i in 0:8 is ``Y[i]`` for i
+    in ``8*io +: 8``.
     """
     axes, store = box
     names = {name for name, _, _ in axes}
     for at, (name, first, count) in enumerate(axes):
         exprs = (*store.index, *(part for load, _ in loads(store.value) for part in load.index))
-        offset = next(
-            (
-                rest
-                for part in exprs
-                if name in variables(part)
-                for rest in [ix.sub(part, Var(name))]
-                if not variables(rest) & names
-            ),
-            ix.const(0),
-        )
+        rests = (ix.sub(part, Var(name)) for part in exprs if name in variables(part))
+        offset = next((rest for rest in rests if not variables(rest) & names), ix.const(0))
         if offset == ix.const(0):
             continue
         values: dict[str, Expr] = {name: ix.sub(Var(name), offset)}
@@ -308,7 +295,7 @@ def counted(box: Box) -> Box:
 
 
 def _is_affine(value: Expr, loops: set[str]) -> bool:
-    """Return whether a value is quasi-affine in loops: no factor and no divisor of theirs but constants."""
+    """Return whether a value is quasi-affine in loops: their factors and divisors are constants."""
     for node in walk(value):
         match node:
             case Binary("*", a, b):
