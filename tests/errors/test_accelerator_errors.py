@@ -110,7 +110,7 @@ compile: cannot run a statement on vta
         """\
 compile: cannot cover a tile by gemm_8x8
   at       S[i, j] = 0
-  because  gemm_reset of vta computes it
+  because  gemm_reset of vta runs it
   help     @cover(gemm_reset)""",
     ),
     "a microkernel of what is stored": (
@@ -118,8 +118,8 @@ compile: cannot cover a tile by gemm_8x8
         """\
 compile: cannot cover a tile by alu_cut
   at       Y[i, j] = int8(S[i, j])
-  because  it is copied, not computed
-  help     without @cover(alu_cut)""",
+  because  store_outputs of vta runs it
+  help     @cover(store_outputs)""",
     ),
 }
 

@@ -10,11 +10,13 @@ IEEE Micro 2019.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from offcut.backends.accelerator.isa import Place as Words
+from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
@@ -25,6 +27,7 @@ from offcut.describe.functions import sum as sum_over
 from offcut.describe.microkernel import Microkernel, Place, TileShape
 from offcut.describe.tensor import compute, placeholder
 from offcut.describe.value import cast
+from offcut.partition.judge import MAIN
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
 START = "gemm_reset"
@@ -131,7 +134,7 @@ def name_of(store: Store, spec: Spec) -> str:
 
 
 def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
-    """What the units of a machine run, the product first. A constant in one stands for any."""
+    """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
     single, double = spec.immediate_cycles, spec.operand_cycles
     return (
@@ -141,36 +144,136 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
             on_words(name, of, *shape, double if name in _WITH_TWO else single)
             for name, of in _OPERATIONS.items()
         ),
+        load_of(Words.INPUTS, "int8", spec),
+        load_of(Words.WEIGHTS, "int8", spec),
+        load_of(Words.ACCUMULATORS, "int32", spec),
+        store_of("int32", "int8", spec),
     )
 
 
-def instructions_of(store: Store, spec: Spec) -> Iterator[Microkernel]:
+def instructions_of(store: Store, spec: Spec) -> tuple[Microkernel, ...]:
     """Return what one issue of a unit runs of a statement: its microkernel in two hardware loops, over any number of words.
 
-    What a box leaves of its last words is zero there, and read by nobody, so that any extents are whole words. An operation has its
-    second operand in accumulators, or as a constant; a divisor, and what fills, are constants of the statement.
+    What a box leaves of its last words is zero there, and read by nobody: an axis that no word has is one element of each.
+    A product has terms along words, or one of each word; an operation its second operand in accumulators, or as a constant; a
+    divisor, and what fills, are constants of the statement.
     """
-    own = name_of(store, spec)
-    kernel = next(one for one in microkernels(spec) if one.name == own)
-    ends = spec.words[Words.ACCUMULATORS].memory
-    memories = dict.fromkeys(kernel.operands, ends)
-    if own == product_name(spec):
-        memories |= {"A": spec.words[Words.INPUTS].memory, "B": spec.words[Words.WEIGHTS].memory}
+    own, shape = name_of(store, spec), (spec.rows, spec.columns)
     match store.value:
-        case Binary("//" | "%" as op, _, Const(value)):
+        case _ if own == product_name(spec):
+            places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+            memories = tuple(spec.words[place].memory for place in places)
+            return _products(*shape, spec.terms, spec.gemm_cycles, memories)
+        case Binary("//" | "%", _, Const(value)):
             by = int(value)
-            quotient = (lambda a, _: a // by) if op == "//" else (lambda a, _: a % by)
-            kernel = on_words(own, quotient, spec.rows, spec.columns)
-    yield _issued(kernel, memories)
-    if own in _WITH_TWO and own != "alu_copy":
-        yield _issued(_with_constant(kernel, _OPERATIONS[own]), memories)
+        case _:
+            by = 2
+    double = own in _WITH_TWO and own != "alu_copy"
+    return _operations(own, by, double, shape, spec.words[Words.ACCUMULATORS].memory)
+
+
+def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
+    """Return what one load does: words of a place from main memory. What a copy has around a rectangle, it fills with zeros."""
+    of = spec.words[place]
+    ends = Place((MAIN,)), Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1])))
+    return _copy(f"load_{place.value}", of.shape, dtype, dtype, ends, spec.loads[place].value)
+
+
+def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
+    """Return what one store does: words of accumulators to main memory, cut to their lowest bits.
+
+    source, dtype  of the element that the statement reads, and of the one that it writes
+    """
+    of = spec.words[Words.ACCUMULATORS]
+    ends = Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1]))), Place((MAIN,))
+    return _copy(f"store_{Words.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value)
 
 
 _CONSTANT = Place(by="immediate")
 
 
-def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
-    """Return a microkernel with operands in the memories of a machine, in the queue of compute."""
+@cache
+def _products(
+    rows: int, columns: int, terms: int, cycles: float, memories: tuple[str, ...]
+) -> tuple[Microkernel, ...]:
+    """Return the products of words: along their terms, and of one term of each."""
+    whole = gemm(rows, columns, terms, cycles)
+    a, b, c = (
+        placeholder(shape, dtype, name=name)
+        for name, shape, dtype in (
+            ("A", (rows,), "int8"),
+            ("B", (columns,), "int8"),
+            ("D", (rows, columns), "int32"),
+        )
+    )
+    one = compute(
+        (rows, columns),
+        lambda i, j: c[i, j] + cast(a[i], "int32") * cast(b[j], "int32"),
+        name="C",
+    )
+    lanes = {"A": words((0, rows)), "B": words((0, columns)), "C": words((0, rows), (1, columns))}
+    places = {name: Place(layout=layout) for name, layout in lanes.items()}
+    alone = replace(
+        whole,
+        computes=one,
+        bounds={},
+        repeats=frozenset(),
+        operands=places,
+        accumulate="both",
+        reset=None,
+    )
+    held = dict(zip("ABC", memories, strict=True))
+    return _issued(whole, held), _issued(alone, held)
+
+
+@cache
+def _operations(
+    own: str, by: int, double: bool, shape: tuple[int, int], memory: str
+) -> tuple[Microkernel, ...]:
+    """Return an operation on words of accumulators: with a second word, and, if `double`, with a constant.
+
+    by  what a quotient divides by
+    """
+    divided: dict[str, Callable[[Any, Any], Any]] = {
+        "alu_divide": lambda a, _: a // by,
+        "alu_modulo": lambda a, _: a % by,
+        START: lambda a, b: cast(0, "int32"),
+    }
+    of = divided.get(own) or _OPERATIONS[own]
+    made = [on_words(own, of, *shape)]
+    if double:
+        a, constant = (
+            placeholder(extents, "int32", name=name)
+            for name, extents in (("A", shape), ("constant", ()))
+        )
+        computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
+        operands = {name: made[0].operands[name] for name in ("A", "C")}
+        operands["constant"] = _CONSTANT
+        made.append(replace(made[0], computes=computes, operands=operands))
+    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+
+
+@cache
+def _copy(
+    name: str,
+    shape: tuple[int, ...],
+    source: str,
+    dtype: str,
+    ends: tuple[Place, Place],
+    unit: str,
+) -> Microkernel:
+    """Return ``C[i, j] = A[i, j]`` of words, as `dtype`."""
+    a = placeholder(shape, source, name="A")
+    made = compute(
+        shape, lambda i, j: a[i, j] if source == dtype else cast(a[i, j], dtype), name="C"
+    )
+    tiles = (TileShape(shape, 0.0, 0.0),)
+    operands = dict(zip("AC", ends, strict=True))
+    return _issued(Microkernel(name, made, tiles, operands=operands), {}, unit)
+
+
+def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute") -> Microkernel:
+    """Return a microkernel with operands in the memories of a machine, in the queue of a unit."""
     axes = (*one.axes, *one.reduce_axes)
     places = {
         name: replace(place, memories=(memories[name],))
@@ -180,24 +283,13 @@ def _issued(one: Microkernel, memories: Mapping[str, str]) -> Microkernel:
     return replace(
         one,
         bounds=dict.fromkeys(axes, (0, MAX_SIZE)),
+        predicates=frozenset(one.axes),
         repeats=frozenset(axes),
         operands={**one.operands, **places},
-        unit="compute",
+        unit=unit,
         issue="async",
         wait="token",
     )
-
-
-def _with_constant(one: Microkernel, of: Callable[[Any, Any], Any]) -> Microkernel:
-    """Return an operation whose second operand is a constant."""
-    shape = one.tiles[0].extents
-    a, constant = (
-        placeholder(extents, "int32", name=name)
-        for name, extents in (("A", shape), ("constant", ()))
-    )
-    computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
-    operands = {name: one.operands[name] for name in ("A", "C")}
-    return replace(one, computes=computes, operands={**operands, "constant": _CONSTANT})
 
 
 _WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max", "alu_copy")

@@ -15,7 +15,6 @@ from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
-from offcut.backends.accelerator.lowering.named import check_named
 from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
@@ -128,7 +127,6 @@ class Accelerator(Target):
             made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        check_named(made.program, nests)
         yield replace(made, program=annotate(made.program, nests))
 
     def unsynchronized(self, output: Any, op: str) -> Any:

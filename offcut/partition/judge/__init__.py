@@ -21,7 +21,7 @@ innermost axis first, unless a cover says it: then loops whose bounds move with 
 counted from there (``for k in i:i + 4`` runs r = k - i, a unimodular change of axes), too.
 """
 
-from offcut.partition.judge.coverage import Coverage, Covered, Parts, Surroundings
+from offcut.partition.judge.coverage import MAIN, Coverage, Covered, Parts, Surroundings
 from offcut.partition.judge.covers import first_cover, match_cover, with_covers
 from offcut.partition.judge.judge import cover, is_run
 from offcut.partition.judge.match import Match, all_matches, matches
@@ -30,6 +30,7 @@ from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
 
 __all__ = [
     "BEFORE_STAGING",
+    "MAIN",
     "Coverage",
     "Covered",
     "Match",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
+from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, variables
 from offcut.core.layout import Layout, as_panels
 from offcut.core.program import Buffer, For, Kind, Program, Store
 from offcut.core.program import walk as statements
@@ -62,6 +62,8 @@ class Places:
             if self.is_laid(name, index, layout):
                 return ""
             return f"{shown(self.store)} lies as {format_layout(layout)}"
+        if layout is None and (lane := self.broken_lane(name, index)):
+            return f"{shown(self.store)} does not move by itself along {lane}"
         if iterator is None or self.at.is_held(buffer) or padded:
             return ""
         if layout is None and row_spacing(index, iterator, 2, 1) == NEXT:
@@ -80,6 +82,8 @@ class Places:
                 or (packed and self.kernel.interleave == 1)
             ):
                 return f"{format_expr(load)} is not packed as it reads it"
+            if lane := self.broken_lane(name, load.index):
+                return f"{format_expr(load)} does not move by itself along {lane}"
             if iterator is None or row_spacing(load.index, iterator, 2, 1) == NEXT:
                 return ""
             return f"{format_expr(load)} does not lie side by side along {iterator}"
@@ -94,6 +98,22 @@ class Places:
         panels, columns = as_panels(layout), self.match.columns
         if panels and columns and load.index[panels.columns] != Var(columns):
             return f"{format_expr(load)} does not lie side by side along {columns}"
+        return ""
+
+    def broken_lane(self, name: str, index: Sequence[Expr]) -> str:
+        """Return the first iterator along which blocks of a declared layout cannot be had of an array, since it is no index
+        of its own there, from whole blocks on; "" where there is none.
+        """
+        place = self.kernel.place_of(name)
+        if place.layout is None or not place.memories:
+            return ""
+        for part, block in zip(self.kernel.index_of(name), place.layout.multiple, strict=True):
+            iterator = self.match.axis(part.name) if isinstance(part, Var) else None
+            if block == 1 or iterator is None:
+                continue
+            moved = [one for one in index if iterator in variables(one)]
+            if len(moved) != 1 or not is_multiple(ix.sub(moved[0], Var(iterator)), block):
+                return iterator
         return ""
 
     def is_laid(self, name: str, index: Sequence[Expr], layout: Layout) -> bool:

@@ -14,14 +14,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import Operation
-from offcut.backends.accelerator.lowering.named import cover_of
+from offcut.backends.accelerator.lowering.covers import (
+    Copy,
+    Operation,
+    Product,
+    Result,
+    judged,
+    not_covered,
+)
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import tile_of
-from offcut.core.program import Alloc, Program, Stmt, Tile, walk, with_blocks
-from offcut.core.text.printer import format_head
+from offcut.backends.accelerator.lowering.tree import Leaf, tile_of
+from offcut.backends.accelerator.microkernels import instructions_of, load_of, store_of
+from offcut.core.expr import Cast, Var
+from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.text.printer import format_head, format_stmt
 from offcut.describe.intrinsic import declared
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
+from offcut.partition import Coverage
 
 
 def with_memories(program: Program) -> Program:
@@ -48,16 +58,18 @@ def with_memories(program: Program) -> Program:
 
 
 def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
-    """Return the program with the memories, units and microkernels that its nests were lowered to."""
+    """Return the program with the memories, units and microkernels that its nests were lowered to.
+
+    Raises TargetError for a tile that names another unit, another microkernel, or other axes and operands than what runs it.
+    Declared instructions were compared with their tiles when these were covered.
+    """
     tiles: dict[Stmt, Tile] = {}
     bases: dict[Alloc, str] = {}
     for nest in nests:
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                cover = cover_of(program, nest, work, tile)
-                if tile.cover is not None and declared(tile.cover.microkernel) is not None:
-                    cover = tile.cover
+                cover = _cover_of(nest, work, tile)
                 tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
             base = _base_in_place(work)
             if base is not None:
@@ -80,6 +92,61 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
                 return new
 
     return replace(program, body=block(program.body))
+
+
+def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
+    """Return the cover of a tile by what runs it.
+
+    Axes and operands are said where the judge finds them: not of a value that takes several instructions.
+    """
+    given, store, name = tile.cover, work.leaf.store, nest.spec.name
+    if tile.unit not in (None, work.unit.value):
+        raise TargetError(
+            "compile",
+            f"cannot run a tile by {tile.unit}",
+            at=format_stmt(store),
+            because=f"{work.unit.value} of {name} runs it",
+            help=(f"@by({work.unit.value})",),
+        )
+    if given is not None and declared(given.microkernel) is not None:
+        return given
+    leaf, instructions = _instructions_of(nest, work)
+    own = instructions[0].name
+    if given is not None and given.microkernel != own:
+        because = f"{own} of {name} runs it"
+        raise not_covered(leaf, given.microkernel, because, f"@cover({own})")
+    if isinstance(work.does, Product):
+        return work.does.cover
+    said = given if given is not None and given.axes + given.operands else None
+    found = judged(nest.program, leaf, instructions, said or Cover(own, _axes_of(work)))
+    if isinstance(found, Coverage):
+        return found.cover
+    if said is not None:
+        raise not_covered(leaf, own, str(found), f"@cover({own})")
+    return Cover(own)
+
+
+def _instructions_of(nest: Lowered, work: Work) -> tuple[Leaf, tuple[Microkernel, ...]]:
+    """Return a leaf as one instruction runs it, a copy without what is around its rectangle, and the ones that may."""
+    leaf, spec = work.leaf, nest.spec
+    match work.does:
+        case Copy(place, source):
+            copied = replace(leaf.store, value=source)
+            return replace(leaf, store=copied), (load_of(place, source.dtype, spec),)
+        case Result(source):
+            dtype = nest.program.buffer(leaf.store.buffer).dtype
+            value = source if source.dtype == dtype else Cast(source, dtype)
+            cut = replace(leaf.store, value=value)
+            return replace(leaf, store=cut), (store_of(source.dtype, dtype, spec),)
+    return leaf, instructions_of(leaf.store, spec)
+
+
+def _axes_of(work: Work) -> tuple[tuple[str, str], ...]:
+    """Return the axes of a copy, or of an operation, along which its words on the chip lie, by those of the microkernel."""
+    index = work.does.source.index if isinstance(work.does, Result) else work.leaf.store.index
+    lanes = work.sides[0][0].lanes
+    parts = ((name, index[at]) for name, at in zip("ij", lanes.axes, strict=True) if at is not None)
+    return tuple((name, part.name) for name, part in parts if isinstance(part, Var))
 
 
 def _base_in_place(work: Work) -> str | None:

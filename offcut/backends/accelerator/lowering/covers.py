@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Place, Unit
@@ -17,11 +18,11 @@ from offcut.backends.accelerator.lowering.division import reach
 from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.backends.accelerator.lowering.words import Lanes, sides
+from offcut.backends.accelerator.microkernels import instructions_of, name_of, product_name
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import (
-    Binary,
     Cast,
     Compare,
     Const,
@@ -32,9 +33,11 @@ from offcut.core.expr import (
     dtype_of,
     variables,
 )
-from offcut.core.program import Buffer, Program
+from offcut.core.program import Buffer, Cover, For, Program, Stmt, Tile, TileAxis
 from offcut.core.text.printer import format_stmt
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
+from offcut.partition import Coverage, Question, Refusal, Surroundings, cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Product:
 
     inputs: Load
     weights: Load
+    cover: Cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,66 +167,28 @@ class Covers:
         )
 
     def is_product(self, leaf: Leaf) -> bool:
-        """Whether a leaf adds products of int8."""
-        store = leaf.store
-        return store.reduce == "sum" and _factors(store.value) is not None
+        """Whether a leaf adds products."""
+        return name_of(leaf.store, self.spec) == product_name(self.spec)
 
     def product(self, leaf: Leaf) -> Product:
-        """A sum of products by the matrix unit."""
-        store, spec = leaf.store, self.spec
-        factors = _factors(store.value)
-        assert factors is not None
-        names = [name for name, _, _ in leaf.axes]
-        stored = {name for part in store.index for name in variables(part)}
-        results = [name for name in names if name in stored]
-        terms = [name for name in names if name not in stored]
-        for inputs, weights in (factors, factors[::-1]):
-            if not (self.may_hold(inputs, Place.INPUTS) and self.may_hold(weights, Place.WEIGHTS)):
-                continue
-            rest = list(results)
-            column = self.last(rest, store.index, weights.index, inputs.index)
-            row = self.last(rest, store.index, inputs.index, weights.index)
-            row = row if spec.rows > 1 else None
-            turned = self.last(list(results), store.index, inputs.index, weights.index)
-            either = factors[0] is inputs and self.may_hold(inputs, Place.WEIGHTS)
-            if column is None and turned and either and self.may_hold(weights, Place.INPUTS):
-                continue
-            depth = terms[-1] if terms else None
-            if depth and not (_is_lone(inputs.index, depth) and _is_lone(weights.index, depth)):
-                depth = None
-            self.put(leaf, store.buffer, store.index, Place.ACCUMULATORS, (row, column))
-            self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
-            self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
-            return Product(inputs, weights)
-        raise self.refuse(
-            leaf,
-            f"{factors[0].buffer} and {factors[1].buffer} do not lie in the memories of inputs and weights",
-            f'cache_read(…, "{spec.words[Place.INPUTS].memory}")',
-            f'cache_read(…, "{spec.words[Place.WEIGHTS].memory}")',
-        )
-
-    def may_hold(self, load: Load, place: Place) -> bool:
-        """Whether the buffer of an operand lies in the memory of a place."""
-        buffer = self.scoped.get(load.buffer)
-        return buffer is not None and place in self.memories[buffer.scope or ""]
-
-    def last(
-        self,
-        names: list[str],
-        stored: Sequence[Expr],
-        moves: Sequence[Expr],
-        rests: Sequence[Expr],
-    ) -> str | None:
-        """The last of `names` where it is an index of its own of the result and of one factor, and of the
-        other none; it is taken off.
-        """
-        if not names:
-            return None
-        name = names[-1]
-        used = any(name in variables(part) for part in rests)
-        if used or not (_is_lone(stored, name) and _is_lone(moves, name)):
-            return None
-        return names.pop()
+        """A sum of products by the matrix unit, whose lanes are those of its cover."""
+        spec, own = self.spec, product_name(self.spec)
+        given = None if leaf.microkernel != own or leaf.tile is None else leaf.tile.cover
+        found = judged(self.program, leaf, instructions_of(leaf.store, spec), given)
+        if isinstance(found, Refusal):
+            if given is not None and given.axes + given.operands:
+                raise not_covered(leaf, own, str(found), f"@cover({own})")
+            memories = spec.words[Place.INPUTS].memory, spec.words[Place.WEIGHTS].memory
+            helps = [f'cache_read(…, "{memory}")' for memory in dict.fromkeys(memories)]
+            raise self.refuse(leaf, f"it is not {own} of {spec.name}: {found}", *helps)
+        (match,) = (one.match for one in found.covered)
+        inputs, weights = match.operand("A"), match.operand("B")
+        row, column, depth = map(match.axis, "ijp")
+        row = row if spec.rows > 1 else None
+        self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
+        self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
+        self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
+        return Product(inputs, weights, found.cover)
 
     def operation(self, leaf: Leaf) -> Operation:
         """Operations by the vector unit."""
@@ -290,9 +256,7 @@ class Covers:
         """Note the lanes of a buffer on the chip, or refuse others than it has."""
         shape = self.spec.words[place].shape
         axes = tuple(
-            next((at for at, part in enumerate(index) if part == Var(name)), None)
-            if name is not None
-            else None
+            next((at for at, part in enumerate(index) if name in variables(part)), None)
             for name in lanes
         )
         order = _order(leaf, self.scoped[buffer])
@@ -353,6 +317,48 @@ class Covers:
         return Result(source)
 
 
+def judged(
+    program: Program,
+    leaf: Leaf,
+    instructions: Sequence[Microkernel],
+    wanted: Cover | None = None,
+) -> Coverage | Refusal:
+    """Return the cover of a leaf by one issue of the first of its instructions that runs it; or why the first does not.
+
+    wanted  the axes and the operands that the text says
+    """
+    stored = {name for part in leaf.store.index for name in variables(part)}
+    body: tuple[Stmt, ...] = (leaf.store,)
+    for name, first, count in reversed(leaf.axes):
+        if name not in stored:
+            body = (For(name, first, ix.add(first, count), body),)
+    axes = (TileAxis(*axis) for axis in leaf.axes if axis[0] in stored)
+    tile, refusal = Tile(tuple(axes), body), None
+    for instruction in instructions:
+        found = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
+        if isinstance(found, Coverage):
+            return found
+        refusal = refusal or found
+    assert refusal is not None
+    return refusal
+
+
+_ANYWHERE = Surroundings((), lambda expr: (-inf, inf))
+_DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
+"""What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
+
+
+def not_covered(leaf: Leaf, microkernel: str, because: str, *help: str) -> TargetError:
+    """The refusal of a cover that the text of a tile says."""
+    return TargetError(
+        "compile",
+        f"cannot cover a tile by {microkernel}",
+        at=format_stmt(leaf.store),
+        because=because,
+        help=help,
+    )
+
+
 def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
     """The lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
     axis_of: dict[int, int] = {}
@@ -388,14 +394,6 @@ def _moves(index: Sequence[Expr], name: str) -> bool:
 
 def _is_lone(index: Sequence[Expr], name: str) -> bool:
     return [part for part in index if name in variables(part)] == [Var(name)]
-
-
-def _factors(value: Expr) -> tuple[Load, Load] | None:
-    match value:
-        case Binary("*", Cast(Load() as a, "int32"), Cast(Load() as b, "int32")):
-            if a.dtype == b.dtype == "int8":
-                return a, b
-    return None
 
 
 def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:

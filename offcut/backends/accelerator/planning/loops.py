@@ -46,7 +46,7 @@ from offcut.describe.computation import Names, StageAxis
 
 Range = tuple[Expr, Expr]
 """Where it starts, and how far it reaches."""
-CoverOf = Callable[[Store], str | None]
+CoverOf = Callable[[Store], Cover | None]
 """The microkernel that runs a statement on words."""
 
 
@@ -189,8 +189,7 @@ class Loops:
             if self.heads.get(axis.name) != axis.name:
                 inner = (For(axis.name, start, ix.add(start, extent), inner),)
         axes = tuple(TileAxis(name, *self.ranges[name]) for name in names)
-        cover = self.cover(store)
-        return (Tile(axes, inner, cover=None if cover is None else Cover(cover)),)
+        return (Tile(axes, inner, cover=self.cover(store)),)
 
     def windows(self) -> tuple[Stmt, ...]:
         """The nest as it runs on the chip."""

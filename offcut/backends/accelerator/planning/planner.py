@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.microkernels import name_of
+from offcut.backends.accelerator.microkernels import name_of, product_name
 from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
 from offcut.backends.accelerator.planning.loops import CoverOf, Level, Loops, Tiling, over
 from offcut.backends.accelerator.planning.policy import chosen
@@ -26,7 +26,7 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.accesses import stored
 from offcut.core.expr import Var, real
-from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt, Store
+from offcut.core.program import Buffer, Choose, Cover, Kind, Option, Program, Stmt, Store
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.schedule import Nest, Schedule, Way
@@ -114,9 +114,18 @@ def planned(
 
 
 def covering(made: Operations, spec: Spec) -> CoverOf:
-    """What says which microkernel runs a statement of a nest on the chip."""
+    """What says which microkernel runs a statement of a nest on the chip: a product on the axes that its words lie along."""
     on_chip = {buffer.name for buffer in made.buffers}
-    return lambda store: name_of(store, spec) if store.buffer in on_chip else None
+    lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
+    axes = tuple((name, axis) for name, axis in lanes if axis is not None)
+
+    def cover(store: Store) -> Cover | None:
+        if store.buffer not in on_chip:
+            return None
+        name = name_of(store, spec)
+        return Cover(name, axes if name == product_name(spec) else ())
+
+    return cover
 
 
 def chosen_of(options: Mapping[str, tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
