@@ -19,9 +19,9 @@ from dataclasses import replace
 from typing import Any, overload
 
 from offcut.core import expr as _expr
-from offcut.core import plain as _plain
+from offcut.core import plain_loops as _plain
 from offcut.core import program as _program
-from offcut.core import walking as _walking
+from offcut.core import traversal as _walking
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -62,7 +62,7 @@ from offcut.core.program import (
     Tree,
 )
 from offcut.core.text.printer import shown
-from offcut.core.walking import Path, Rule
+from offcut.core.traversal import Path, Rule
 from offcut.errors import DescribeError
 
 ExprRule = Callable[[Expr], Expr | None]
@@ -115,7 +115,7 @@ def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
     Raises DescribeError for what is neither a program nor statements.
     """
     _check("around", tree, *_TREES)
-    return _walking.around(tree, path)
+    return _walking.walk_with_parents(tree, path)
 
 
 def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
@@ -133,7 +133,7 @@ def bound(stmt: Stmt) -> tuple[str, ...]:
     Raises DescribeError for what is no statement.
     """
     _check("bound", stmt, "statement")
-    return _walking.bound(stmt)
+    return _walking.bound_names(stmt)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
@@ -174,7 +174,7 @@ def plain(program: Program) -> Program:
     Raises DescribeError for what is no program.
     """
     _check("plain", program, "program")
-    return _plain.plain(program)
+    return _plain.to_plain_loops(program)
 
 
 def _asked(op: str, rule: Callable[[Any], Any], *kinds: str) -> Callable[[Any], Any]:
@@ -230,7 +230,7 @@ def rewrite(
     rule = _asked("rewrite", rule, "statement", "statements")
     if isinstance(tree, Program):
         return _walking.rewrite(tree, rule)
-    return _walking.rewritten(tree, rule)
+    return _walking.rewrite_body(tree, rule)
 
 
 def rewrite_expressions(program: Program, rule: ExprRule) -> Program:
@@ -240,7 +240,7 @@ def rewrite_expressions(program: Program, rule: ExprRule) -> Program:
     """
     _check("rewrite_expressions", program, "program")
     rule = _asked("rewrite_expressions", rule, "expression")
-    body = _program.all_mapped(program.body, lambda expr: _expr.rewrite(expr, rule))
+    body = _program.map_body(program.body, lambda expr: _expr.rewrite(expr, rule))
     return program if body is program.body else replace(program, body=body)
 
 
@@ -250,7 +250,7 @@ def free(tree: Tree | Expr) -> frozenset[str]:
     Raises DescribeError for what is no tree.
     """
     _check("free", tree, *_TREES, "expression")
-    return frozenset(_expr.variables(tree)) if isinstance(tree, Expr) else _walking.free(tree)
+    return frozenset(_expr.variables(tree)) if isinstance(tree, Expr) else _walking.free_names(tree)
 
 
 __all__ = [

@@ -65,7 +65,7 @@ from offcut.partition import (
     strategy_named,
     tiles_alike,
 )
-from offcut.polyhedral import PASS, bounded, check_promises
+from offcut.polyhedral import PASS, check_promises, request_budget
 from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
@@ -145,7 +145,7 @@ def partition(
     most = _copies(copies, program, chosen.machine)
 
     def cut_with(most: int) -> Partition:
-        with bounded("partition", f"cannot cut {program.name} so", help=_SIMPLER):
+        with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
             if described is None:
                 return cut_program(program, wanted, kernels, price, copies=most)
             return cut(described, tiles, tail, kernels, price, most)
@@ -193,7 +193,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
                 help=("parse(text)", "partition(…).loops"),
             )
         read_back(program, "prove_equal")
-    with bounded("prove_equal", f"cannot compare with {source.name}"):
+    with request_budget("prove_equal", f"cannot compare with {source.name}"):
         check_promises(source, "prove_equal", {})
     check_reassociate(reassociate, "prove_equal")
     forget()

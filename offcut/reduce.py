@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
-from offcut.core.interpret.interpreter import poisoned
+from offcut.core.interpret.interpreter import poison_array
 from offcut.core.interpret.interpreter import run as interpreted
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program
-from offcut.core.shrinking import reduced, simpler_programs, symptom
+from offcut.core.testcase_shrinking import error_signature, shrink, simpler_programs
 from offcut.core.text.parser import parse
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.errors import CallError, InternalError, OffcutError
 from offcut.partition import Tiles
 from offcut.pipeline import compile, partition
@@ -109,7 +109,11 @@ def failure(request: Request) -> Failure | None:
             if told := _difference(program, run, dict(zip(names, several, strict=True))):
                 return Failure(step, "wrong values", told)
     except OffcutError as refused:
-        said = (type(refused).__name__, symptom(refused.refused), symptom(refused.because))
+        said = (
+            type(refused).__name__,
+            error_signature(refused.refused),
+            error_signature(refused.because),
+        )
         what = ": ".join(said)
         return Failure(step, what, str(refused), refused=True)
     except Exception as broken:
@@ -119,13 +123,13 @@ def failure(request: Request) -> Failure | None:
 
 def smaller(request: Request, failed: Failure) -> Request:
     """`request` made small, as long as it fails as `failed` says."""
-    return reduced(request, simpler, lambda one: failed.alike(failure(one)))
+    return shrink(request, simpler, lambda one: failed.alike(failure(one)))
 
 
 def simpler(request: Request) -> Iterator[Request]:
     """Requests with a simpler program, then with a simpler cut of it."""
     for program in simpler_programs(request.program):
-        there = partial(_is_there, bound_in(program))
+        there = partial(_is_there, all_bound_names(program))
         tail = request.tail
         yield Request(
             program,
@@ -206,7 +210,7 @@ def _difference(program: Program, run: _Run, found: Mapping[str, Any]) -> str:
     """In words, the first result that is not what the program means; "" where each is."""
     for buffer in program.results:
         wanted, mine = run.wanted[buffer.name], np.asarray(found[buffer.name])
-        unwritten = poisoned((), buffer.dtype)
+        unwritten = poison_array((), buffer.dtype)
         if buffer.dtype == "bool":  # as a condition, what is not written is true
             wanted, mine, unwritten = (x.view(np.uint8) for x in (wanted, mine, unwritten))
         if buffer.dtype in FLOATS:
@@ -229,5 +233,5 @@ def _broken(step: str, error: Exception) -> Failure:
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if f"{os.sep}offcut{os.sep}" in frame.filename]
     at = f" in {os.path.basename(ours[-1].filename)}, {ours[-1].name}" if ours else ""
-    what = f"{type(error).__name__}: {symptom(str(error))}{at}"
+    what = f"{type(error).__name__}: {error_signature(str(error))}{at}"
     return Failure(step, what, "".join(traceback.format_exception(error)))

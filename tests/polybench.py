@@ -116,7 +116,7 @@ def unsolved(program: oc.Program, sizes: Sizes) -> dict[str, int]:
     for buffer in program.buffers:
         if buffer.kind in (Kind.INPUT, Kind.CONSTANT, Kind.INOUT):
             for extent in buffer.shape:
-                terms = ix.linear(extent).terms
+                terms = ix.to_linear(extent).terms
                 if len(terms) == 1 and isinstance(terms[0][0], Var):
                     solved.add(terms[0][0].name)
     return {name: value for name, value in sizes.items() if name not in solved}

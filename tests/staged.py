@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Load, Var, loads, rewrite, substitute, variables
 from offcut.core.program import (
     Alloc,
@@ -23,9 +23,9 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
-    mapped,
+    map_blocks,
+    map_expressions,
     walk,
-    with_blocks,
 )
 
 _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
@@ -63,7 +63,7 @@ class Staging:
     def _around(self, stmt: Stmt, program: Program) -> Stmt:
         if isinstance(stmt, Tile):
             return self._tile(stmt, program)
-        return with_blocks(stmt, lambda body: tuple(self._around(s, program) for s in body))
+        return map_blocks(stmt, lambda body: tuple(self._around(s, program) for s in body))
 
     def _tile(self, tile: Tile, program: Program) -> Stmt:
         made: list[Stmt] = [replace(tile, body=(part,)) for part in tile.body]
@@ -163,7 +163,7 @@ def _copy(
     axes = tuple(TileAxis(n, *box) for n, box in zip(names, window, strict=True))
     copy = Store(f"{name}_in", at, Load(name, at, dtype))
     form = Form.MASK if mine else Form.FULL
-    return Tile(axes, (copy,), all_of(mine) if mine else None, form)
+    return Tile(axes, (copy,), conjunction(mine) if mine else None, form)
 
 
 def _copied_out(
@@ -194,6 +194,6 @@ def _renamed(stmt: Stmt, old: str, new: str) -> Stmt:
     def stores(inner: Stmt) -> Stmt:
         if isinstance(inner, Store) and inner.buffer == old:
             inner = replace(inner, buffer=new)
-        return with_blocks(inner, lambda body: tuple(map(stores, body)))
+        return map_blocks(inner, lambda body: tuple(map(stores, body)))
 
-    return stores(mapped(stmt, lambda expr: rewrite(expr, rule)))
+    return stores(map_expressions(stmt, lambda expr: rewrite(expr, rule)))

@@ -16,7 +16,7 @@ from functools import partial
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import (
     Compare,
     Const,
@@ -52,14 +52,14 @@ from offcut.polyhedral import (
     Space,
     Statement,
     accesses_outside,
-    answered,
-    bounded,
     bounds,
-    check_inside,
+    check_in_bounds,
     coordinates,
-    in_pass,
-    smallest,
+    pass_budget,
+    request_budget,
+    smallest_point,
     statements,
+    try_isl,
     unbounded,
 )
 
@@ -78,7 +78,7 @@ def kept_inside(program: Program) -> Program:
     undecided: frozenset[str] = frozenset()
     if analysis(program).has(Tile, Choose, Let):
         undecided = _check_tiles(space, program)
-    with in_pass():
+    with pass_budget():
         asked = _questions(space, program, undecided)
     if not asked:
         return program
@@ -120,7 +120,7 @@ def _questions(
             if open_:
                 plain, question = _plain(condition), _question(space, program, before, open_)
                 parts = [*conjuncts(asked[plain])] if plain in asked else []
-                asked[plain] = all_of([*dict.fromkeys((*parts, *conjuncts(question)))])
+                asked[plain] = conjunction([*dict.fromkeys((*parts, *conjuncts(question)))])
         unproved = [access for access in _accesses(statement) if is_open(access)]
         if unproved:
             asked[statement.path] = _question(space, program, statement, unproved)
@@ -160,7 +160,7 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
             "prove",
             f"cannot run {program.name}: it may leave an array",
             at=format_stmt(statement.store),
-            because=f"nothing asks before it whether {format_expr(all_of(open_))}",
+            because=f"nothing asks before it whether {format_expr(conjunction(open_))}",
         )
 
 
@@ -198,17 +198,19 @@ def _open_axes(
         bounds = Compare("<=", ix.const(0), part), Compare("<", part, extent)
         return all(map(around.holds, bounds)) or proved(part, extent)
 
-    return [axis for axis in axes if not answered(partial(inside, *axis), False)]
+    return [axis for axis in axes if not try_isl(partial(inside, *axis), False)]
 
 
-@bounded("compile", "cannot run a program that is cut", help=("the program before it was cut",))
+@request_budget(
+    "compile", "cannot run a program that is cut", help=("the program before it was cut",)
+)
 def _check_tiles(space: Space, program: Program) -> frozenset[str]:
     """Refuse a program that was cut, by whomever, and leaves an array or the range of a value.
 
     The buffers of which sets do not say it.
     """
     for broken in unbounded(space, program):
-        found = smallest(broken.sizes)
+        found = smallest_point(broken.sizes)
         assert found is not None
         let, pairs = broken.let, zip(program.sizes, found[0], strict=True)
         sizes = ", ".join(f"{size.name} = {value}" for size, value in pairs)
@@ -222,7 +224,7 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
             because=because,
             help=("a range that holds it at every size",),
         )
-    check_inside(program, "compile", {})
+    check_in_bounds(program, "compile", {})
     return frozenset(one.buffer for one in accesses_outside(program))
 
 
@@ -283,7 +285,7 @@ def _question(
         for part, extent in _open_axes(space, program, statement, access):
             inside += [Compare("<=", ix.const(0), part), Compare("<", part, extent)]
         if inside and access.path:
-            question: Expr = all_of(inside)
+            question: Expr = conjunction(inside)
             for condition in reversed(access.path):
                 if all(_known_inside(space, program, statement, read) for read in _reads(question)):
                     question = _unless(Select(condition, question, Const(1, "bool")))
@@ -292,7 +294,7 @@ def _question(
             parts.append(question)
         else:
             parts += inside
-    return all_of(parts)
+    return conjunction(parts)
 
 
 def _unless(question: Expr) -> Expr:
@@ -360,7 +362,7 @@ def _with_questions(
                 made.append(replace(stmt, body=_with_questions(stmt.body, here, asked, some)))
                 known = bounds(stmt) if isinstance(stmt, For | Tile) else ()
                 if before := [asked[bound] for bound in known if bound in asked]:
-                    made.append(If(all_of(before), (made.pop(),), (some,)))
+                    made.append(If(conjunction(before), (made.pop(),), (some,)))
             case Choose(options):
                 bodies = (
                     _with_questions(option.body, (*here, number), asked, some)

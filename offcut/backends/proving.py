@@ -14,7 +14,7 @@ from typing import TypeGuard
 from offcut import debug
 from offcut.backends.host import cache as objects
 from offcut.backends.inside import check_asked
-from offcut.core.accesses import only_reduces, statuses
+from offcut.core.accesses import only_reduces, status_buffers
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
@@ -29,10 +29,10 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
-    all_mapped,
     blocks,
+    map_blocks,
+    map_body,
     walk,
-    with_blocks,
 )
 from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
@@ -107,7 +107,7 @@ def check_step(source: Program, emitted: Program, reassociate: bool, inside: boo
     Where `emitted` alone asks whether accesses stay inside, it is compared without these questions; a
     constant that is converted when it is bound is read as its conversion.
     """
-    if statuses(emitted) and not statuses(source):
+    if status_buffers(emitted) and not status_buffers(source):
         check_asked(emitted)
         emitted = _unasked(emitted)
     emitted = _with_constants_of(source, emitted)
@@ -133,7 +133,7 @@ def _with_constants_of(source: Program, emitted: Program) -> Program:
         return None
 
     buffers = tuple(replace(b, dtype=other.get(b.name, b.dtype)) for b in emitted.buffers)
-    body = all_mapped(emitted.body, lambda expr: rewrite(expr, converted))
+    body = map_body(emitted.body, lambda expr: rewrite(expr, converted))
     return replace(emitted, buffers=buffers, body=body)
 
 
@@ -195,14 +195,14 @@ def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
                 return _with_mark(block, rest or None)
             return _with_mark(block, rest[1:] if rest[0] == number else None)
 
-        return with_blocks(stmt, inside)
+        return map_blocks(stmt, inside)
 
     return tuple(at(stmt, position) for position, stmt in enumerate(body))
 
 
 def _unasked(program: Program) -> Program:
     """`program` without the questions whether an access stays inside: a call that does not is refused."""
-    names = statuses(program)
+    names = status_buffers(program)
 
     def says(stmt: Stmt) -> TypeGuard[Store]:
         return isinstance(stmt, Store) and stmt.buffer in names
@@ -214,7 +214,7 @@ def _unasked(program: Program) -> Program:
                 case If(_, then, (one,)) if says(one):
                     made += change(then)
                 case _:
-                    made.append(with_blocks(stmt, change))
+                    made.append(map_blocks(stmt, change))
         return tuple(made)
 
     first = program.body[0] if program.body else None

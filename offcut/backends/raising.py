@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import reduction_start
 from offcut.core.expr import (
     COMBINED,
     Binary,
@@ -114,7 +114,7 @@ class _Raising:
         for position, stmt in enumerate(body):
             here = (*path, position)
             match stmt:
-                case For() if ix.literal(stmt.lo) == 0 and _is_size(stmt.hi, self.sizes):
+                case For() if ix.literal_value(stmt.lo) == 0 and _is_size(stmt.hi, self.sizes):
                     loop = _Loop(stmt.iter, ix.simplify(stmt.hi), here)
                     if not self.read(stmt.body, (*loops, loop), here):
                         return False
@@ -309,7 +309,7 @@ def _is_size(extent: Expr, sizes: set[str]) -> bool:
 def _is_neutral(body: Expr, op: str) -> bool:
     if not isinstance(body, Const):
         return False
-    start = neutral(op, body.dtype)
+    start = reduction_start(op, body.dtype)
     return body.value == start and copysign(1.0, body.value) == copysign(1.0, start)
 
 

@@ -14,7 +14,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import loads
 from offcut.core.memo import forget, lazy_property
-from offcut.core.program import Kind, Program, canonical
+from offcut.core.program import Kind, Program, canonicalize
 from offcut.core.text.read_back import read_back
 from offcut.describe.binding import bind_constants
 from offcut.describe.computation import computation
@@ -24,13 +24,13 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
 from offcut.partition import Users, users_of
 from offcut.polyhedral import (
-    answered,
-    bounded,
     check_divisors,
     check_extents,
-    check_inside,
+    check_in_bounds,
     check_program_fits,
     check_promises,
+    request_budget,
+    try_isl,
 )
 from offcut.proof.forms.zeros import conditions
 
@@ -101,7 +101,7 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in named.items()}
     program = _with_finite(program, arrays)
-    made = Request(canonical(program), users, arrays)
+    made = Request(canonicalize(program), users, arrays)
     written = made.text if made.program is program else str(program)
     name = objects.key("checked", written, made.text)
     if debug.verifies() or objects.read(name) is None:
@@ -126,13 +126,13 @@ def _check(program: Program, made: Request) -> None:
     """
     forget()
     bound, names = made.program, made.users.names
-    with bounded("compile", f"cannot compile {program.name}"):
+    with request_budget("compile", f"cannot compile {program.name}"):
         check_promises(bound, "compile", names)
         check_divisors(program, "compile")
     check_program_fits(bound)
-    with bounded("compile", f"cannot compile {program.name}"):
+    with request_budget("compile", f"cannot compile {program.name}"):
         check_extents(bound, "compile", names)
-    answered(lambda: check_inside(bound, "compile", names), None)
+    try_isl(lambda: check_in_bounds(bound, "compile", names), None)
 
 
 def stand_ins(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]:
@@ -141,7 +141,7 @@ def stand_ins(names: Any, output: Any, inputs: Any, op: str) -> dict[str, Array]
     Raises DescribeError for a name that is no input, or a shape that depends on sizes.
     """
     if isinstance(output, Program):
-        known = {b.name: (b.dtype, tuple(map(ix.literal, b.shape))) for b in output.buffers}
+        known = {b.name: (b.dtype, tuple(map(ix.literal_value, b.shape))) for b in output.buffers}
     else:
         given = inputs_of(inputs, outputs_of(output, op), op)
         known = {tensor.name: (tensor.dtype, _literals(tensor)) for tensor in given}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from offcut.backends.base import Argument, Extent, Relation, Signature
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
-from offcut.core.index import linear
+from offcut.core.index import to_linear
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
@@ -60,7 +60,7 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:
-    form = linear(expr)
+    form = to_linear(expr)
     match form.terms:
         case ((Binary("//", inner, Const(divisor, _)), 1),):
             whole = _extent(inner, users, tensor)
@@ -113,10 +113,10 @@ def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
         return None
     if not isinstance(fact, Compare):
         raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
-    a, b = linear(fact.a), linear(fact.b)
+    a, b = to_linear(fact.a), to_linear(fact.b)
     match fact.op, a.terms, b.terms:
         case "==", ((Binary("%", inner, Const(modulus, _)), 1),), () if a.const == 0:
-            form = linear(inner)
+            form = to_linear(inner)
             return _terms("mod", form.terms, form.const - b.const, users, text, int(modulus))
         case (("<=" | "<" | ">=" | ">" | "==" as op), _, _):
             sign = -1 if op in ("<=", "<") else 1

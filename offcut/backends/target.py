@@ -26,7 +26,7 @@ from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import forget
-from offcut.core.plain import is_synchronized, unsynchronized
+from offcut.core.plain_loops import is_synchronized, unsynchronized
 from offcut.core.program import Program
 from offcut.core.text.read_back import read_back
 from offcut.costmodel import (

@@ -18,51 +18,55 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 
 
-def stored(body: tuple[Stmt, ...]) -> set[str]:
+def stored_arrays(body: tuple[Stmt, ...]) -> set[str]:
     """The arrays that `body` stores."""
     return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Store)}
 
 
-def read(exprs: Iterable[Expr]) -> set[str]:
+def read_arrays(exprs: Iterable[Expr]) -> set[str]:
     """The arrays that expressions read."""
     return {load.buffer for load in _loads(exprs)}
 
 
-def elements(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
+def element_accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
     """The elements that a statement itself stores and reads, not those inside it: an array and an index each."""
     if isinstance(stmt, Store):
         yield stmt.buffer, stmt.index
     yield from ((load.buffer, load.index) for load in _loads(expressions(stmt)))
 
 
-def accessed(stmt: Stmt) -> set[str]:
+def statement_arrays(stmt: Stmt) -> set[str]:
     """The arrays that a statement itself stores or reads."""
-    return {buffer for buffer, _ in elements(stmt)}
+    return {buffer for buffer, _ in element_accesses(stmt)}
 
 
-def touched(body: tuple[Stmt, ...]) -> set[str]:
+def accessed_arrays(body: tuple[Stmt, ...]) -> set[str]:
     """The arrays that `body` stores or reads."""
-    return set().union(*map(accessed, statements(body)))
+    return set().union(*map(statement_arrays, statements(body)))
 
 
 def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
     """The elements of an array that `body` stores and reads."""
-    return [at for stmt in statements(body) for name, at in elements(stmt) if name == buffer]
+    return [
+        at for stmt in statements(body) for name, at in element_accesses(stmt) if name == buffer
+    ]
 
 
-def owned(body: tuple[Stmt, ...]) -> set[str]:
+def windowed_arrays(body: tuple[Stmt, ...]) -> set[str]:
     """The arrays that `body` touches in windows of its own alone."""
-    return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)} - outside(body)
+    return {
+        stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)
+    } - unwindowed_arrays(body)
 
 
-def outside(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
+def unwindowed_arrays(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
     """The arrays that `body` touches outside of a window of theirs; those `held` are in one."""
     found: set[str] = set()
     for stmt in body:
         inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
-        found |= accessed(stmt) - held
+        found |= statement_arrays(stmt) - held
         for block in blocks(stmt):
-            found |= outside(block, inside)
+            found |= unwindowed_arrays(block, inside)
     return found
 
 
@@ -88,7 +92,7 @@ def only_reduces(loop: For) -> bool:
     )
 
 
-def statuses(program: Program) -> frozenset[str]:
+def status_buffers(program: Program) -> frozenset[str]:
     """The buffers that say whether some access would have left an array: whoever says so says the same."""
     return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
 

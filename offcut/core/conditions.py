@@ -9,7 +9,7 @@ from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Const, Expr, Logic, dtype_of
 
 
-def negated(condition: Expr) -> Expr:
+def negate(condition: Expr) -> Expr:
     """What holds where `condition` does not; comparisons of floats all fail on NaN, so ``not`` stays."""
     if isinstance(condition, Compare) and dtype_of(condition.a) not in FLOATS:
         return replace(condition, op=_OPPOSITE[condition.op])
@@ -26,10 +26,10 @@ def conjuncts(condition: Expr, holds: bool = True) -> tuple[Expr, ...]:
             return conjuncts(inner, not holds)
         case Logic(op, args) if op == ("and" if holds else "or"):
             return tuple(part for arg in args for part in conjuncts(arg, holds))
-    return (condition if holds else negated(condition),)
+    return (condition if holds else negate(condition),)
 
 
-def all_of(conditions: Sequence[Expr]) -> Expr:
+def conjunction(conditions: Sequence[Expr]) -> Expr:
     """What holds where all of `conditions` do, so everywhere where there is none."""
     if not conditions:
         return Const(1, "bool")

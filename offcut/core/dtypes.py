@@ -51,7 +51,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def dtype_named(given: object) -> str | None:
+def to_dtype(given: object) -> str | None:
     """The name of an element type that is given by its name, or as numpy's dtype or type; None for all else.
 
     >>> dtype_named(np.float32), dtype_named("f4")
@@ -67,10 +67,10 @@ def is_identity(op: str, value: float, dtype: str) -> bool:
     """Whether reducing by `op` with `value` changes nothing; for a float sum that is -0.0 alone."""
     if op == "sum" and dtype in FLOATS:
         return value == 0 and math.copysign(1.0, value) < 0
-    return value == neutral(op, dtype)
+    return value == reduction_start(op, dtype)
 
 
-def ends(dtype: str) -> tuple[int | float, int | float]:
+def finite_range(dtype: str) -> tuple[int | float, int | float]:
     """The least and the greatest finite value of `dtype`."""
     if dtype in FLOATS:
         import ml_dtypes
@@ -83,19 +83,19 @@ def ends(dtype: str) -> tuple[int | float, int | float]:
     return int(info.min), int(info.max)
 
 
-def span(dtype: str) -> str:
+def describe_range(dtype: str) -> str:
     """The finite values of `dtype`, in words.
 
     >>> span("int8")
     'int8 holds -128…127'
     """
-    least, most = ends(dtype)
+    least, most = finite_range(dtype)
     return f"{dtype} holds {least}…{most}"
 
 
 def identity(op: str, dtype: str) -> int | float:
     """The value that changes nothing when `op` reduces with it."""
-    return -0.0 if op == "sum" and dtype in FLOATS else neutral(op, dtype)
+    return -0.0 if op == "sum" and dtype in FLOATS else reduction_start(op, dtype)
 
 
 def in_range(value: float, dtype: str) -> bool:
@@ -107,7 +107,7 @@ def in_range(value: float, dtype: str) -> bool:
             return False
         with np.errstate(over="ignore"):
             return not math.isfinite(given) or bool(np.isfinite(numpy_dtype(dtype).type(given)))
-    least, most = ends(dtype)
+    least, most = finite_range(dtype)
     return least <= value <= most
 
 
@@ -115,7 +115,7 @@ ANY_ORDER = ("max", "min")
 """Reducers whose result is the same in any order of the terms, and where terms are repeated, whatever their type."""
 
 
-def neutral(op: str, dtype: str) -> int | float:
+def reduction_start(op: str, dtype: str) -> int | float:
     """The value that a reduction by `op` starts from.
 
     For sum it is 0 (the true neutral element of float addition is -0.0, but an empty sum is 0);

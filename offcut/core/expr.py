@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter, is_
 from typing import Any, TypeAlias, assert_never
 
-from offcut.core.dtypes import in_range, span
-from offcut.core.hashed import Hashed
+from offcut.core.cached_hash import CachedHash
+from offcut.core.dtypes import describe_range, in_range
 from offcut.core.memo import memo
 from offcut.errors import DescribeError
 
@@ -91,7 +91,7 @@ def _of_extents(op: str, a: object, b: object) -> Binary:
     for one in parts:
         if isinstance(one, Const) and not in_range(one.value, "index"):
             raise DescribeError(
-                "extent", f"cannot calculate with {one.value}", because=span("index")
+                "extent", f"cannot calculate with {one.value}", because=describe_range("index")
             )
     if op in ("//", "%") and isinstance(b, int) and b <= 0:
         raise DescribeError(
@@ -103,23 +103,23 @@ def _of_extents(op: str, a: object, b: object) -> Binary:
 
 
 @dataclass(frozen=True, slots=True)
-class Var(Hashed, Extent):
+class Var(CachedHash, Extent):
     """An iteration coordinate or a size: an integer, known by its name."""
 
     name: str
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Load(Hashed):
+class Load(CachedHash):
     """``buffer[index]``: one index expression per axis of `buffer`, whose type is `dtype`."""
 
     buffer: str
     index: tuple[Expr, ...]
     dtype: str
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
     @property
     def asks_memory(self) -> bool:
@@ -128,7 +128,7 @@ class Load(Hashed):
 
 
 @dataclass(frozen=True, slots=True)
-class Binary(Hashed, Extent):
+class Binary(CachedHash, Extent):
     """``a op b`` on equal types: ``+ - * / // %``, `BITWISE`, and the functions of two elements.
 
     ``//`` and ``%`` floor, ``/`` is for floats, BITWISE for integers that are elements; `function_table` has the functions.
@@ -138,80 +138,80 @@ class Binary(Hashed, Extent):
     a: Expr
     b: Expr
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Unary(Hashed):
+class Unary(CachedHash):
     """``op(a)``: ``neg``, or a function of one element, which `function_table` has."""
 
     op: str
     a: Expr
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Cast(Hashed):
+class Cast(CachedHash):
     """`a` converted to `dtype`; to an integer it truncates, as C does; to "bool" it is whether it is not 0."""
 
     a: Expr
     dtype: str
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Hashed):
+class Select(CachedHash):
     """`then` where `condition` holds, else `other`; only the branch taken is accessed."""
 
     condition: Expr
     then: Expr
     other: Expr
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Compare(Hashed):
+class Compare(CachedHash):
     """``a op b`` as a condition: ``< <= > >= == !=``."""
 
     op: str
     a: Expr
     b: Expr
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Logic(Hashed):
+class Logic(CachedHash):
     """``and``, ``or`` of two or more conditions, ``not`` of one."""
 
     op: str
     args: tuple[Expr, ...]
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup(Hashed):
+class Lookup(CachedHash):
     """``values[index]``: a table of float64 literals, read at an index inside it."""
 
     values: tuple[float, ...]
     index: Expr
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce(Hashed):
+class Reduce(CachedHash):
     """`value` reduced over `axes` by ``sum``, ``max`` or ``min``; the outermost node of a compute."""
 
     op: str
     value: Expr
     axes: tuple[str, ...]
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 Expr: TypeAlias = (

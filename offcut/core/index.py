@@ -56,17 +56,17 @@ class Linear:
 
 
 @memo(1 << 14)
-def linear(expr: Expr) -> Linear:
+def to_linear(expr: Expr) -> Linear:
     """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
     match expr:
         case Const(value, "index"):
             return Linear((), int(value))
         case Binary("+", a, b):
-            return _sum(linear(a), linear(b), 1)
+            return _sum(to_linear(a), to_linear(b), 1)
         case Binary("-", a, b):
-            return _sum(linear(a), linear(b), -1)
+            return _sum(to_linear(a), to_linear(b), -1)
         case Binary("*", a, b):
-            left, right = linear(a), linear(b)
+            left, right = to_linear(a), to_linear(b)
             if not left.terms:
                 return _scale(right, left.const)
             if not right.terms:
@@ -99,18 +99,18 @@ def add(*parts: Expr | int) -> Expr:
     """The sum of `parts`."""
     total = Linear((), 0)
     for part in parts:
-        total = _sum(total, linear(index(part)), 1)
+        total = _sum(total, to_linear(index(part)), 1)
     return total.expr()
 
 
 def sub(a: Expr | int, b: Expr | int) -> Expr:
     """``a - b``."""
-    return _sum(linear(index(a)), linear(index(b)), -1).expr()
+    return _sum(to_linear(index(a)), to_linear(index(b)), -1).expr()
 
 
 def mul(a: Expr | int, b: Expr | int) -> Expr:
     """``a * b``."""
-    return linear(Binary("*", index(a), index(b))).expr()
+    return to_linear(Binary("*", index(a), index(b))).expr()
 
 
 def floordiv(a: Expr | int, b: Expr | int) -> Expr:
@@ -118,7 +118,7 @@ def floordiv(a: Expr | int, b: Expr | int) -> Expr:
     a, b = index(a), index(b)
     if not isinstance(b, Const) or b.value <= 0:
         return Binary("//", a, b)
-    divisor, form = int(b.value), linear(a)
+    divisor, form = int(b.value), to_linear(a)
     if divisor == 1:
         return form.expr()
     inside = tuple(term for term in form.terms if term[1] % divisor)
@@ -137,7 +137,7 @@ def mod(a: Expr | int, b: Expr | int) -> Expr:
     a, b = index(a), index(b)
     if not isinstance(b, Const) or b.value <= 0:
         return Binary("%", a, b)
-    divisor, form = int(b.value), linear(a)
+    divisor, form = int(b.value), to_linear(a)
     inside = tuple((atom, coef) for atom, coef in form.terms if coef % divisor)
     if not inside:
         return const(form.const % divisor)
@@ -160,7 +160,7 @@ def maximum(a: Expr | int, b: Expr | int) -> Expr:
 
 
 def _extreme(op: str, a: Expr, b: Expr) -> Expr:
-    difference = linear(sub(a, b))
+    difference = to_linear(sub(a, b))
     if not difference.terms:
         return a if (difference.const <= 0) == (op == "min") else b
     return Binary(op, a, b)
@@ -175,7 +175,7 @@ def simplify(expr: Expr) -> Expr:
     if isinstance(expr, Load):
         return expr
     if dtype_of(expr) not in ("index", "bool"):
-        return folded(expr)
+        return fold_indices(expr)
     parts = tuple(simplify(child) for child in children(expr))
     match expr:
         case Binary("+", _, _):
@@ -194,11 +194,11 @@ def simplify(expr: Expr) -> Expr:
             return rebuild(expr, parts)
 
 
-def folded(expr: Expr) -> Expr:
+def fold_indices(expr: Expr) -> Expr:
     """`expr`, of any type, with the index expressions inside it in the canonical form."""
     if dtype_of(expr) == "index":
         return simplify(expr)
-    return rebuild(expr, tuple(map(folded, children(expr))))
+    return rebuild(expr, tuple(map(fold_indices, children(expr))))
 
 
 def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
@@ -206,7 +206,7 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     a, b = index(a), index(b)
     if dtype_of(a) != "index":
         return Compare(op, a, b)
-    difference = linear(sub(a, b))
+    difference = to_linear(sub(a, b))
     if difference.terms:
         return Compare(op, a, b)
     d = difference.const
@@ -214,12 +214,12 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
     return Const(int(holds), "bool")
 
 
-def multiple_of(expr: Expr) -> int:
+def known_divisor(expr: Expr) -> int:
     """A number that divides an index expression, from its form; 0 for 0."""
-    form = linear(expr)
+    form = to_linear(expr)
     return gcd(form.const, *(factor for _, factor in form.terms))
 
 
-def literal(expr: Expr) -> int | None:
+def literal_value(expr: Expr) -> int | None:
     """The value of an integer or a condition that is constant, else None."""
     return int(expr.value) if isinstance(expr, Const) and expr.dtype not in FLOATS else None

@@ -128,7 +128,7 @@ def ends(
             if variables(condition).isdisjoint(ranges):
                 return Select(condition, one[0], other[0]), Select(condition, one[1], other[1])
             return ix.minimum(one[0], other[0]), ix.maximum(one[1], other[1])
-    form = ix.linear(expr)
+    form = ix.to_linear(expr)
     total: Ends = ix.const(form.const), ix.const(form.const)
     for atom, factor in form.terms:
         bounds: Ends | None

@@ -331,7 +331,7 @@ class Program:
         or breaks a promise.
         """
         from offcut.core.interpret.interpreter import run
-        from offcut.core.interpret.values import Fault
+        from offcut.core.interpret.values import InterpreterFault
 
         if not isinstance(inputs, Mapping):
             raise CallError(
@@ -342,7 +342,7 @@ class Program:
             )
         try:
             found = run(self, inputs, sizes)
-        except Fault as stopped:
+        except InterpreterFault as stopped:
             what = f"cannot run {self.name}: {stopped.what}"
             raise CallError("run", what, at=stopped.at, because=stopped.because) from None
         results = tuple(found[buffer.name] for buffer in self.results)
@@ -406,7 +406,7 @@ def walk(tree: Tree) -> Iterator[Stmt]:
             pending += reversed(block)
 
 
-def with_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
+def map_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
     """`stmt` with `change` applied to each statement list inside it, not to those inside these.
 
     It is the same object where `change` gives back each list itself.
@@ -452,7 +452,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
             assert_never(stmt)
 
 
-def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+def map_own_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with `change` applied to each expression of its own, not to those of statements inside.
 
     It is the same object where `change` gives back each expression itself.
@@ -484,27 +484,27 @@ def with_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
             assert_never(stmt)
 
 
-def mapped(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
+def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
     """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
-    return with_expressions(with_blocks(stmt, lambda body: all_mapped(body, change)), change)
+    return map_own_expressions(map_blocks(stmt, lambda body: map_body(body, change)), change)
 
 
-def all_mapped(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
+def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
     """`body` with `change` applied to every expression in it; the same object where none changes."""
-    made = tuple(mapped(stmt, change) for stmt in body)
+    made = tuple(map_expressions(stmt, change) for stmt in body)
     return body if all(a is b for a, b in zip(made, body, strict=True)) else made
 
 
-def substituted(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
+def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
     """`body` with the coordinates in `values` replaced, and index arithmetic folded again.
 
     No statement inside may bind one of these names, or a name that a value mentions.
     """
 
     def change(expr: Expr) -> Expr:
-        return ix.folded(substitute(expr, values))
+        return ix.fold_indices(substitute(expr, values))
 
-    return all_mapped(body, change)
+    return map_body(body, change)
 
 
 def digest_of(text: str) -> str:
@@ -512,7 +512,7 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def canonical(program: Program) -> Program:
+def canonicalize(program: Program) -> Program:
     """`program` with its index arithmetic folded: what mentions a coordinate depends on it."""
-    body = all_mapped(program.body, ix.folded)
+    body = map_body(program.body, ix.fold_indices)
     return program if body == program.body else replace(program, body=body)

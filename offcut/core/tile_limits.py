@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import reduce
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, variables, walk
 from offcut.core.program import Tile, TileAxis
 
@@ -42,12 +42,12 @@ def begun(tile: Tile) -> Tile:
             left.append(Compare("<", Var(axis.iter), ix.add(axis.start, axis.extent)))
             axis = replace(axis, start=reduce(ix.maximum, floors[axis.iter], axis.start))
         axes.append(axis)
-    return replace(tile, axes=tuple(axes), where=all_of(left))
+    return replace(tile, axes=tuple(axes), where=conjunction(left))
 
 
 def at_most(extent: Expr) -> int | None:
     """A literal that an index expression does not exceed, as its form shows; None where it shows none."""
-    form = ix.linear(extent)
+    form = ix.to_linear(extent)
     if not form.terms:
         return form.const
     found = []

@@ -129,7 +129,7 @@ class StatementPrices:
             return 1.0
         if found not in (NEXT, BACK):
             return 0.0
-        if (ix.linear(index[-1]).const + at.first) % self.width == 0:
+        if (ix.to_linear(index[-1]).const + at.first) % self.width == 0:
             return 1.0
         return 1.0 + min(1.0, self.width * ITEM_BYTES[dtype] / self.machine.memory[0].line)
 

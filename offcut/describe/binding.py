@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjuncts, negated
+from offcut.core.conditions import conjuncts, negate
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Buffer, For, If, Kind, Program, Stmt, substituted, with_blocks
+from offcut.core.program import (
+    Buffer,
+    For,
+    If,
+    Kind,
+    Program,
+    Stmt,
+    map_blocks,
+    substitute_coordinates,
+)
 from offcut.core.text.printer import format_expr
 from offcut.describe.request import Array, checked_constants
 from offcut.errors import DescribeError
@@ -50,7 +59,7 @@ def bind_constants(
     values: dict[str, Expr] = {name: ix.const(value) for name, value in sizes.items()}
 
     def fixed(expr: Expr) -> Expr:
-        return ix.folded(substitute(expr, values))
+        return ix.fold_indices(substitute(expr, values))
 
     buffers = tuple(
         replace(
@@ -65,7 +74,7 @@ def bind_constants(
         tuple(size for size in program.sizes if size.name not in sizes),
         tuple(map(fixed, program.assumptions)) if sizes else program.assumptions,
         buffers if sizes or arrays else program.buffers,
-        _reached(substituted(program.body, values)) if sizes else program.body,
+        _reached(substitute_coordinates(program.body, values)) if sizes else program.body,
         program.tokens,
     )
     return bound, arrays
@@ -77,10 +86,10 @@ def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for stmt in body:
         if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
             found += _reached(stmt.other)
-        elif isinstance(stmt, If) and _fails(negated(stmt.condition)):
+        elif isinstance(stmt, If) and _fails(negate(stmt.condition)):
             found += _reached(stmt.then)
         elif not (isinstance(stmt, For) and _fails(Compare("<", stmt.lo, stmt.hi))):
-            found.append(with_blocks(stmt, _reached))
+            found.append(map_blocks(stmt, _reached))
     return tuple(found)
 
 
@@ -88,7 +97,7 @@ def _fails(condition: Expr) -> bool:
     """Whether `condition` compares indices that differ by a constant, and does not hold."""
     if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
         return False
-    return ix.literal(ix.compare(condition.op, condition.a, condition.b)) == 0
+    return ix.literal_value(ix.compare(condition.op, condition.a, condition.b)) == 0
 
 
 def _fitting(buffer: Buffer, value: Any, op: str) -> Array:
@@ -111,7 +120,7 @@ def _sizes_of(program: Program, arrays: Mapping[Buffer, Array], op: str) -> dict
     for buffer, array in arrays.items():
         for axis, (extent, actual) in enumerate(zip(buffer.shape, array.shape, strict=True)):
             values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
-            form = ix.linear(ix.simplify(substitute(extent, values)))
+            form = ix.to_linear(ix.simplify(substitute(extent, values)))
             because = f"its extent is {format_expr(extent)}, not {actual}"
             if len(form.terms) == 1 and isinstance(form.terms[0][0], Var):
                 name, factor = form.terms[0][0].name, form.terms[0][1]

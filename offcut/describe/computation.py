@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.dtypes import NUMBERS, identity, neutral
+from offcut.core.dtypes import NUMBERS, identity, reduction_start
 from offcut.core.expr import (
     BITWISE,
     Const,
@@ -108,7 +108,7 @@ class Stage:
         """What a reduction starts from."""
         assert isinstance(self.body, Reduce)
         dtype = dtype_of(self.body)
-        return Const((identity if self.added else neutral)(self.body.op, dtype), dtype)
+        return Const((identity if self.added else reduction_start)(self.body.op, dtype), dtype)
 
     @property
     def instances(self) -> Expr:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
-from offcut.core.dtypes import FLOATS, in_range, neutral
+from offcut.core.conditions import conjunction, conjuncts
+from offcut.core.dtypes import FLOATS, in_range, reduction_start
 from offcut.core.expr import (
     Const,
     Expr,
@@ -30,7 +30,7 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store
-from offcut.core.ranges import Known, Range, nest
+from offcut.core.scan import Range, ScanContext, scan_rectangle
 from offcut.core.sizes import condition_of, facts_about, index_of, size_expr
 from offcut.core.text.printer import format_expr
 from offcut.describe.axes import axis_names
@@ -348,7 +348,7 @@ def _program(name: str, time: Axis, updates: Sequence[Update]) -> Program:
     ]
     buffers += [buffer for each in sums for buffer in each.values()]
     step = names.fresh(time.name)
-    known = Known.of(sizes)
+    known = ScanContext.of(sizes)
     known = known.within(Range(step, (ix.const(0),), (ix.sub(extent(time.extent), 1),)))
     coordinates = {size_var(size): value for size, value in values.items()}
     coordinates[time.name] = Var(step)
@@ -419,14 +419,14 @@ class _Lowering:
 
     def renamed(self, expr: Expr) -> Expr:
         """`expr` in the names of the program."""
-        return ix.folded(rename(expr, self.values, self.called))
+        return ix.fold_indices(rename(expr, self.values, self.called))
 
-    def nest(self, known: Known) -> tuple[Stmt, ...]:
+    def nest(self, known: ScanContext) -> tuple[Stmt, ...]:
         """The loops of the update."""
         conditions = tuple(self.renamed(part) for part in _parts(self.each.condition))
-        return nest(self.axes, conditions, known, self.instance)
+        return scan_rectangle(self.axes, conditions, known, self.instance)
 
-    def instance(self, known: Known) -> tuple[Stmt, ...]:
+    def instance(self, known: ScanContext) -> tuple[Stmt, ...]:
         """What one point runs: its reductions, then the store."""
         body = self.each.definition.body
         if isinstance(body, Reduce) and not self.partial:
@@ -439,13 +439,13 @@ class _Lowering:
         value = rewrite(self.renamed(body), lambda node: totals.get(node))
         return (*stmts, Store(self.buffer, self.point, value))
 
-    def total(self, node: Reduce, buffer: str, known: Known) -> tuple[Stmt, ...]:
+    def total(self, node: Reduce, buffer: str, known: ScanContext) -> tuple[Stmt, ...]:
         """``buffer[point]`` initialised, and each term added where its condition holds."""
         dtype = dtype_of(node)
-        start = Const(neutral(node.op, dtype), dtype)
+        start = Const(reduction_start(node.op, dtype), dtype)
         conditions, term = _restricted(node.value, start)
         add = Store(buffer, self.point, self.renamed(term), node.op)
-        loops = nest(
+        loops = scan_rectangle(
             [(self.fresh[axis], self.extents[axis]) for axis in node.axes],
             [self.renamed(condition) for condition in conditions],
             known,
@@ -468,7 +468,7 @@ def _restricted(term: Expr, start: Const) -> tuple[tuple[Expr, ...], Expr]:
             break
         conditions += outside
         if late:
-            condition = all_of(late)
+            condition = conjunction(late)
             return conditions, Select(condition, term.then, term.other)
         term = term.then
     return conditions, term

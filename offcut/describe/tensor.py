@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offcut.core.dtypes import DTYPES, INTEGERS, dtype_named
+from offcut.core.dtypes import DTYPES, INTEGERS, to_dtype
 from offcut.core.expr import Expr, Load, Reduce, Var, dtype_of, rewrite, walk
 from offcut.core.sizes import Dim
 from offcut.core.text.printer import format_expr
@@ -91,7 +91,7 @@ def placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "A") -
     dtype   an element type by its name, or numpy's
     """
     checked_name("placeholder", name)
-    kind = dtype_named(dtype)
+    kind = to_dtype(dtype)
     if kind is None:
         raise DescribeError(
             "placeholder",

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offcut.core import index as ix
-from offcut.core.dtypes import DTYPES, FLOATS, INTEGERS, dtype_named, in_range, numpy_dtype, span
+from offcut.core.dtypes import (
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    describe_range,
+    in_range,
+    numpy_dtype,
+    to_dtype,
+)
 from offcut.core.expr import (
     MAX_HEIGHT,
     Binary,
@@ -279,7 +287,7 @@ def _check_range(value: float, dtype: str) -> None:
         f"cannot take a scalar of {len(str(value))} digits as {dtype}"
         if len(str(value)) > 40
         else f"cannot take {value} as {dtype}",
-        because=span(dtype),
+        because=describe_range(dtype),
         help=(f'cast(x, "{widest}") widens, explicitly' if widens else "a number within these",),
     )
 
@@ -420,7 +428,7 @@ def unary(op: str, a: Any) -> Value:
 
 def cast(a: Any, dtype: str) -> Value:
     """`a`, an expression, a size or a Python scalar, converted to `dtype`; to bool: whether it is not 0."""
-    kind = dtype_named(dtype)
+    kind = to_dtype(dtype)
     if kind is None:
         raise DescribeError(
             "cast", f"cannot convert to {dtype!r}", because=f"element types are {', '.join(DTYPES)}"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from offcut.core.dtypes import DTYPES, dtype_named
+from offcut.core.dtypes import DTYPES, to_dtype
 from offcut.core.expr import Const, Expr, Var, variables
 from offcut.core.integers import whole
 from offcut.core.program import Program, Size
@@ -101,7 +101,7 @@ class Builder:
 
         Raises DescribeError where there is no such element type, or the name is taken.
         """
-        kind = dtype_named(dtype)
+        kind = to_dtype(dtype)
         if kind is None:
             because = f"element types are {', '.join(DTYPES)}"
             raise DescribeError("graph", f"cannot hold {dtype!r}", at=name, because=because)

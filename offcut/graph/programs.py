@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, substitute, variables
-from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substituted, walk
+from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substitute_coordinates, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Names
@@ -117,7 +117,7 @@ class Call:
             tuple(replace(size, name=own[size.name]) for size in program.sizes),
             tuple(map(changed, program.assumptions)),
             tuple(replace(one, shape=tuple(map(changed, one.shape))) for one in program.buffers),
-            substituted(program.body, now),
+            substitute_coordinates(program.body, now),
         )
         sizes = {own[name]: extent for name, extent in self.sizes.items()}
         return Call(made, self.operands, sizes)
@@ -172,7 +172,7 @@ def _solved(axes: Sequence[tuple[Expr, Expr]], known: dict[str, Expr]) -> bool:
         if len(unknown) != 1:
             continue
         (name,) = unknown
-        form = ix.linear(extent)
+        form = ix.to_linear(extent)
         factor = dict(form.terms).get(Var(name))
         rest = ix.sub(extent, ix.mul(factor, Var(name))) if factor else None
         if factor is None or rest is None or name in variables(rest):

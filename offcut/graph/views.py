@@ -92,7 +92,9 @@ def sliced(x: Value, axis: int, start: Expr | int, stop: Expr | int, step: int =
         raise _refused(x, "slice", f"axis={axis!r}, start={start!r}, stop={stop!r}, step={step!r}")
     if not -len(x.shape) <= axis < len(x.shape) or step < 1:
         raise _refused(x, "slice", f"axis={axis}, step={step}")
-    first, last, extent = (ix.literal(extents.normal(e)) for e in (start, stop, x.shape[axis]))
+    first, last, extent = (
+        ix.literal_value(extents.normal(e)) for e in (start, stop, x.shape[axis])
+    )
     nothing = first == last is not None  # of which the place does not matter, as in numpy
     if not _ascending([0, first, last] if nothing else [0, first, last, extent]):
         shown = format_expr(extents.normal(x.shape[axis]))

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, reads_memory, variables
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Form, If, Let, Option, Role, Stmt, walk
@@ -196,7 +196,7 @@ class Band:
         strategy = CUT if step.tile == 1 and step.strategy.own is None else step.strategy
         with self.cutting.blame(loop.iter):
             self.check(loop, step, extent, at)
-            claims = check_axis(strategy, step.tile, sequential, ix.literal(extent))
+            claims = check_axis(strategy, step.tile, sequential, ix.literal_value(extent))
             self.cutting.theorems |= dict.fromkeys(claims)
         around = ranges[step.loop].segment if step.loop in ranges else None
         body: tuple[Stmt, ...] = ()
@@ -335,7 +335,7 @@ def _over(bound: Expr, name: str, between: Ends) -> Ends:
     """The least and the greatest value of a bound while a loop around it runs."""
     found = ends(bound, {name: between})
     if found is None:
-        atoms = (atom for atom, _ in ix.linear(bound).terms)
+        atoms = (atom for atom, _ in ix.to_linear(bound).terms)
         open_ = next(atom for atom in atoms if ends(atom, {name: between}) is None)
         raise PartitionError(
             "partition",
@@ -356,7 +356,7 @@ def _undecided(condition: Expr, at: Facts) -> Expr | None:
             return Const(0, "bool")
         if answer is None:
             left.append(part)
-    return all_of(left) if left else None
+    return conjunction(left) if left else None
 
 
 def _counted(at: Facts, segment: Segment, start: Expr, height: Expr) -> Facts:

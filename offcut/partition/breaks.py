@@ -57,7 +57,7 @@ def _left_to_inner(held: Expr, never: Expr, loop: For, inner: Facts) -> bool:
     """Whether a loop of few iterations is better left whole: where its breaks depend on sizes,
     the loop inside that the condition depends on too can be cut instead, or asks for its bound once.
     """
-    literal = ix.literal(held) is not None and ix.literal(never) is not None
+    literal = ix.literal_value(held) is not None and ix.literal_value(never) is not None
     return not literal and is_short(loop, inner)
 
 
@@ -128,7 +128,7 @@ def _as_differences(atom: Compare, x: str) -> Iterator[Expr]:
 
 def _without_floor(form: Expr, x: str) -> Expr | None:
     """e' with ``e' >= 0`` exactly where ``form >= 0``, linear in `x`: ``g // d >= t`` is ``g >= d*t``."""
-    terms = [(atom, factor) for atom, factor in ix.linear(form).terms if x in variables(atom)]
+    terms = [(atom, factor) for atom, factor in ix.to_linear(form).terms if x in variables(atom)]
     if all(atom == Var(x) for atom, _ in terms):
         return form
     match terms:
@@ -147,7 +147,7 @@ def _without_floor(form: Expr, x: str) -> Expr | None:
 def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: bool) -> Expr | None:
     """Where ``form >= 0`` changes along `x`, with the inner loops at what makes it least or greatest."""
     for name, lo, hi in reversed(loops):
-        factor = dict(ix.linear(form).terms).get(Var(name), 0)
+        factor = dict(ix.to_linear(form).terms).get(Var(name), 0)
         if factor == 0:
             if name in variables(form):
                 return None
@@ -156,7 +156,7 @@ def _first(form: Expr, loops: Sequence[tuple[str, Expr, Expr]], x: str, least: b
         form = ix.simplify(substitute(form, {name: at}))
     if reads_memory(form):  # only a call knows where
         return None
-    terms = dict(ix.linear(form).terms)
+    terms = dict(ix.to_linear(form).terms)
     factor = terms.get(Var(x), 0)
     rest = ix.sub(form, ix.mul(factor, Var(x)))
     if factor == 0 or x in variables(rest):

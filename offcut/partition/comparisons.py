@@ -146,7 +146,7 @@ def decided(expr: Expr, at: Facts) -> Expr:
 
 def _rebuilt(expr: Expr, at: Facts) -> Expr:
     made = rebuild(expr, tuple(decided(child, at) for child in children(expr)))
-    return made if made is expr else ix.folded(made)
+    return made if made is expr else ix.fold_indices(made)
 
 
 def _joined(op: str, args: Sequence[Expr], at: Facts) -> Expr:

@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
+from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Binary, Const, Expr, real
-from offcut.core.hashed import Hashed
 from offcut.core.program import Cover, For, Stmt, Tile
 from offcut.describe.computation import Names
 from offcut.partition.strategies.catalog import Strategy
@@ -46,7 +46,7 @@ class LoopCut:
 
 
 @dataclass(frozen=True, slots=True)
-class AxisCut(Hashed):
+class AxisCut(CachedHash):
     """How an axis of a nest is cut into the tiles of a microkernel.
 
     tile       the largest tile, in iterations
@@ -63,7 +63,7 @@ class AxisCut(Hashed):
     by_height: ByHeight = ()
     group: int | None = None
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)

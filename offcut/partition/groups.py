@@ -91,7 +91,7 @@ def _steps(plan: GroupCut, band: Sequence[For], inner: Sequence[For]) -> Iterato
     """What is around a tile, outermost first: the one cache group, loops inside it, the cuts."""
     numbers = {loop.iter: number for number, loop in enumerate(band)}
     for cut in plan.cuts:
-        size = ix.literal(band[numbers[cut.axis]].hi)
+        size = ix.literal_value(band[numbers[cut.axis]].hi)
         if cut.group is not None and (size is None or size > cut.group):
             yield Step(numbers[cut.axis], cut.group, LADDER, False)
             break

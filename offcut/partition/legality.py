@@ -10,8 +10,8 @@ from math import prod
 from typing import TypeVar
 
 from offcut.core import index as ix
-from offcut.core.accesses import elements, outside, owned
-from offcut.core.conditions import all_of, negated
+from offcut.core.accesses import element_accesses, unwindowed_arrays, windowed_arrays
+from offcut.core.conditions import conjunction, negate
 from offcut.core.dtypes import ANY_ORDER, FLOATS
 from offcut.core.expr import Compare, Expr, variables
 from offcut.core.interpret.run_arguments import declaration
@@ -28,28 +28,28 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    substituted,
+    substitute_coordinates,
     walk,
 )
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.marks import loop_marks
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.walking import around, side_by_side
+from offcut.core.traversal import parallel_loop_paths, walk_with_parents
 from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
 from offcut.partition.strategies.tiled_axis import EXTENT
 from offcut.polyhedral import (
     Dependence,
     Facts,
-    Outside,
-    answered,
-    bounded,
+    OutOfBoundsAccess,
     coefficient,
     dependences,
+    escaping_windows,
     outside_window,
-    windows_left,
+    request_budget,
+    try_isl,
 )
-from offcut.polyhedral.around import equal
+from offcut.polyhedral.enclosing_scope import equal
 from offcut.polyhedral.units.private import written_first
 from offcut.proof import NOT_TOLD, Theorem
 
@@ -115,7 +115,7 @@ def check_exact(
             f"with {', '.join(f'{users.get(n, n)} = {v}' for n, v in found.items())}, {because}"
         )
     help: tuple[str, ...] = (f'tail="cut" separates the last {format_expr(left)} iterations',)
-    if ix.literal(left) is None:
+    if ix.literal_value(left) is None:
         help = (*help, f"assume({format_expr(left)} == 0) if every caller guarantees it")
     raise PartitionError(
         "partition",
@@ -179,7 +179,9 @@ def not_together(loop: For, strategy: Strategy) -> PartitionError:
     )
 
 
-@bounded("partition", "cannot run loops as they are marked", help=("the loops without marks",))
+@request_budget(
+    "partition", "cannot run loops as they are marked", help=("the loops without marks",)
+)
 def check_marks(
     program: Program, sizes: Mapping[str, str], reassociate: bool = True
 ) -> tuple[Theorem, ...]:
@@ -193,7 +195,7 @@ def check_marks(
     updates of a declared reduction, whose terms are then reduced in several accumulators: to the
     same value, for max, min and integers, and to one of a sum's values, for floats.
     """
-    marked = side_by_side(program)
+    marked = parallel_loop_paths(program)
     if not marked:
         return ()
     reducing: set[tuple[int, ...]] = set()
@@ -237,7 +239,7 @@ def check_marks(
 
 def _certainly(program: Program, loop: For) -> Dependence | None:
     """What a loop carries for some literal of the bounded values around it; None where it carries nothing."""
-    outer = next(path for stmt, path in around(program) if stmt is loop)
+    outer = next(path for stmt, path in walk_with_parents(program) if stmt is loop)
     ways = _with_values(tuple(starmap(_entered, outer)), loop)
     own = _own_of(loop, program)
     each = (_needed(program, way, inner, own) for way, inner in ways)
@@ -247,9 +249,9 @@ def _certainly(program: Program, loop: For) -> Dependence | None:
 def _own_of(loop: For, program: Program) -> set[str]:
     """The arrays that each iteration of a loop has for itself: in windows, or scalars that it writes first."""
     if loop.unit == LANE:
-        return owned(loop.body)
+        return windowed_arrays(loop.body)
     scalars = (b.name for b in program.buffers if b.kind is Kind.PRIVATE and not b.shape)
-    return owned(loop.body) | {name for name in scalars if written_first(name, loop.body)}
+    return windowed_arrays(loop.body) | {name for name in scalars if written_first(name, loop.body)}
 
 
 def _mark(loop: For) -> str:
@@ -280,11 +282,11 @@ def check_windows(program: Program, op: str = "compile") -> None:
 
     Raises PartitionError, in the name of `op`.
     """
-    left = windows_left(program)
-    witnesses = {name: answered(partial(outside_window, program, name), None) for name in left}
+    left = escaping_windows(program)
+    witnesses = {name: try_isl(partial(outside_window, program, name), None) for name in left}
     for name in sorted(left, key=lambda name: witnesses[name] is None):
         because = f"nothing shows that all that is accessed of {name} lies in a window of it"
-        if name in outside(program.body):
+        if name in unwindowed_arrays(program.body):
             because = f"{name} is accessed outside of it, too"
         elif (witness := witnesses[name]) is not None:
             because = _leaves(witness, program)
@@ -297,13 +299,15 @@ def check_windows(program: Program, op: str = "compile") -> None:
         )
 
 
-def _leaves(one: Outside, program: Program) -> str:
+def _leaves(one: OutOfBoundsAccess, program: Program) -> str:
     """An access outside of a window in words, at its smallest."""
     text = f"element [{one.element}], counted from where the window starts, lies outside of it"
     return one.given(program, {}) + text
 
 
-@bounded("compile", "cannot tell whether a tile's instances are independent", help=("loops",))
+@request_budget(
+    "compile", "cannot tell whether a tile's instances are independent", help=("loops",)
+)
 def check_tiles(program: Program) -> None:
     """Refuse a tile of a program, cut by whomever, whose instances need each other.
 
@@ -313,7 +317,7 @@ def check_tiles(program: Program) -> None:
     """
     for outer, tile in _tiles(program):
         private = {b.name for b in program.buffers if b.kind is Kind.PRIVATE or b.scope is not None}
-        own = private | owned(tile.body)
+        own = private | windowed_arrays(tile.body)
         if _is_apart(tile, own):
             continue
         found = _needed(program, outer, tile, own)
@@ -355,25 +359,25 @@ def _with_values(around: Sequence[Stmt], inner: Inner) -> Iterator[tuple[tuple[S
         values = {let.name: ix.const(q) for let, q in zip(lets, literals, strict=True)}
         way: list[Stmt] = []
         for stmt in around:
-            fixed = substituted((only_with(stmt, ()),), values)[0]
+            fixed = substitute_coordinates((only_with(stmt, ()),), values)[0]
             if isinstance(fixed, Let):
-                fixed = If(all_of(equal(fixed.value, values[fixed.name])), ())
+                fixed = If(conjunction(equal(fixed.value, values[fixed.name])), ())
             way.append(fixed)
-        (made,) = substituted((inner,), values)
+        (made,) = substitute_coordinates((inner,), values)
         assert isinstance(made, type(inner))
         yield tuple(way), made
 
 
 def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
     """Every tile, with what encloses it; of an `if` that is its other branch, under the negated condition."""
-    for stmt, path in around(program):
+    for stmt, path in walk_with_parents(program):
         if isinstance(stmt, Tile):
             yield tuple(starmap(_entered, path)), stmt
 
 
 def _entered(stmt: Stmt, number: int) -> Stmt:
     if isinstance(stmt, If) and number == 1:
-        return If(negated(stmt.condition), stmt.other)
+        return If(negate(stmt.condition), stmt.other)
     return stmt
 
 
@@ -400,7 +404,7 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
         places = {
             tuple(map(ix.simplify, index))
             for stmt in walk(tile.body)
-            for name, index in elements(stmt)
+            for name, index in element_accesses(stmt)
             if name == buffer
         }
         for axis in names:

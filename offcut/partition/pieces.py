@@ -25,10 +25,10 @@ from offcut.core.program import (
 )
 from offcut.core.text.expressions import count
 from offcut.core.text.tables import html_table
-from offcut.core.walking import around, bound
+from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.errors import trim_tracebacks
 from offcut.partition.strategies.placing import Segment, leading_form
-from offcut.polyhedral import Set, Space, instances
+from offcut.polyhedral import Set, Space, iteration_domain
 from offcut.proof import Certificate, check_equal
 
 
@@ -76,8 +76,12 @@ class Piece:
         """The statement of it that lies in most loops, last, and all that encloses it, with the block
         of each that is entered.
         """
-        found = [(path, stmt) for stmt, path in around(self.path[-1]) if isinstance(stmt, Store)]
-        below, store = max(found, key=lambda one: sum(len(bound(stmt)) for stmt, _ in one[0]))
+        found = [
+            (path, stmt)
+            for stmt, path in walk_with_parents(self.path[-1])
+            if isinstance(stmt, Store)
+        ]
+        below, store = max(found, key=lambda one: sum(len(bound_names(stmt)) for stmt, _ in one[0]))
         return (*self.entered, *below, (store, 0))
 
     @property
@@ -106,7 +110,7 @@ class Piece:
     @property
     def names(self) -> tuple[str, ...]:
         """Likewise, their names in the program."""
-        inside = (name for stmt, _ in self.inside for name in bound(stmt))
+        inside = (name for stmt, _ in self.inside for name in bound_names(stmt))
         return tuple(name for name in inside if name in self.iterators)
 
     @property
@@ -162,7 +166,7 @@ class Piece:
         """The instances that reach its statement, with its path changed so."""
         outer = len(self.path)
         path = ((change(s) if k < outer else s, n == 0) for k, (s, n) in enumerate(self.inside))
-        return instances(self.space, tuple(path), self.names)
+        return iteration_domain(self.space, tuple(path), self.names)
 
     def __str__(self) -> str:
         parts = [f"{axis} {role.value} by {self.tile[axis]}" for axis, role in self.roles.items()]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import stored
+from offcut.core.accesses import stored_arrays
 from offcut.core.memo import memo
 from offcut.core.program import For, Form, Program, Stmt, Tile
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.walking import around, taken
+from offcut.core.traversal import used_names, walk_with_parents
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -31,7 +31,7 @@ from offcut.polyhedral import (
     accesses_outside,
     check_divisors,
     check_extents,
-    check_inside,
+    check_in_bounds,
     check_program_fits,
     check_promises,
     dependences,
@@ -62,11 +62,11 @@ def cut_program(
     check_program_fits(source)
     check_extents(source, "partition", users.names)
     homes = {name: _loops_named(source, name) for name in wanted}
-    names = Names(taken(source))
+    names = Names(used_names(source))
     space = Space(source.sizes, source.assumptions)
     separated = separate(source, copies)
     affine = all(one.sizes is not None for one in accesses_outside(source))
-    check_inside(source if affine else separated.program, "partition", users.names)
+    check_in_bounds(source if affine else separated.program, "partition", users.names)
     notes = dict.fromkeys(f"loop {note.loop}: {note.text}" for note in separated.notes)
     body: tuple[Stmt, ...] = ()
     made: list[Made] = []
@@ -149,7 +149,7 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
     known = _qualified(all_loops)
     found = [loop for loop in all_loops if loop.iter == iterator]
     if label:
-        found = [loop for loop in found if label in stored(loop.body)]
+        found = [loop for loop in found if label in stored_arrays(loop.body)]
     elif len(found) > 1:
         raise PartitionError(
             "partition",
@@ -169,7 +169,9 @@ def _loops_named(program: Program, name: str) -> tuple[str, frozenset[str] | Non
 
 def _qualified(found: Sequence[For]) -> list[str]:
     """``C.i`` for every loop and every buffer that it writes."""
-    return list(dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(stored(one.body))))
+    return list(
+        dict.fromkeys(f"{b}.{one.iter}" for one in found for b in sorted(stored_arrays(one.body)))
+    )
 
 
 def _choice(
@@ -178,7 +180,7 @@ def _choice(
     wanted: Mapping[str, LoopCut],
 ) -> LoopCut | None:
     for name, (iterator, labels) in homes.items():
-        if loop.iter == iterator and (labels is None or labels & stored(loop.body)):
+        if loop.iter == iterator and (labels is None or labels & stored_arrays(loop.body)):
             return wanted[name]
     return None
 
@@ -204,13 +206,13 @@ def _carried_by_nest(program: Program) -> list[tuple[set[str], Carried]]:
             if (position, name) not in mixed
         }
         carried = Carried(frozenset(sequential.get(position, ())), alone)
-        found.append((stored((stmt,)), carried))
+        found.append((stored_arrays((stmt,)), carried))
     return found
 
 
 def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carried:
     """What the loops of a separated statement carry: at most what those of its source do."""
-    mine = [carried for buffers, carried in nests if stored((stmt,)) & buffers]
+    mine = [carried for buffers, carried in nests if stored_arrays((stmt,)) & buffers]
     sequential = frozenset(name for carried in mine for name in carried.sequential)
     reductions = {name: op for carried in mine for name, op in carried.reductions.items()}
     alone = {
@@ -228,7 +230,7 @@ def pieces_of(
     iterators = frozenset(loop.iter for loop in _loops(source.body))
     found: list[Piece] = []
     wanted = {id(one.leaf): one for one in made}
-    for stmt, path in around(emitted):
+    for stmt, path in walk_with_parents(emitted):
         one = wanted.get(id(stmt))
         if one is not None:
             whole = (*(outer for outer, _ in path), stmt)

@@ -33,7 +33,7 @@ from typing import assert_never
 
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -60,17 +60,17 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    canonical,
+    canonicalize,
     expressions,
-    substituted,
+    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.walking import taken
+from offcut.core.traversal import used_names
 from offcut.describe.computation import Names
 from offcut.partition.breaks import breaks, is_short
 from offcut.partition.comparisons import Asked, comparisons, decided, is_index, within
-from offcut.polyhedral import Facts, GaveUp, Space, in_pass
+from offcut.polyhedral import BudgetExceeded, Facts, Space, pass_budget
 
 COPIES = 64  # stores in the separated program, per store of the source, at most
 UNROLLED = 8  # iterations of a loop that is written out, to make an index affine
@@ -108,9 +108,9 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
     shows that value for all sizes.
     """
     try:
-        with in_pass():
+        with pass_budget():
             return _separated(program, copies)
-    except GaveUp:
+    except BudgetExceeded:
         text = "keeps its conditions: isl takes too long to decide them"
         loops = (stmt for stmt in program.body if isinstance(stmt, For))
         asking = (stmt.iter for stmt in loops if any(comparisons((stmt,))))
@@ -119,7 +119,7 @@ def separate(program: Program, copies: int = COPIES) -> Separated:
 
 @memo(32)
 def _separated(given: Program, copies: int) -> Separated:
-    program = canonical(given)
+    program = canonicalize(given)
     limit = copies * max(1, _stores(program.body))
     worker = _Separation(Space(program.sizes, program.assumptions), program, 2 * limit)
     body = worker.block(program.body, Facts(worker.space), limit)
@@ -146,7 +146,7 @@ class _Separation:
         self.space, self.left = space, left
         self.sizes = {size.name for size in space.sizes}
         self.notes: dict[Note | _Kept, None] = {}
-        self.names = Names(taken(program))
+        self.names = Names(used_names(program))
         self.starts = analysis(program).starts
 
     def block(self, body: Sequence[Stmt], at: Facts, limit: int) -> tuple[Stmt, ...]:
@@ -277,7 +277,9 @@ class _Separation:
         in the bounds and conditions inside.
         """
         inside = at.loop(loop.iter, loop.lo, loop.hi)
-        if ix.literal(loop.lo) is None or not inside.holds(Compare("==", Var(loop.iter), loop.lo)):
+        if ix.literal_value(loop.lo) is None or not inside.holds(
+            Compare("==", Var(loop.iter), loop.lo)
+        ):
             return loop
         return replace(loop, body=tuple(_fixed(s, loop.iter, loop.lo) for s in loop.body))
 
@@ -291,7 +293,7 @@ class _Separation:
                     case Binary("%" | "//", dividend, Const(value, _)):
                         divisor = int(value)
                         known = decided(dividend, within(one, inner))
-                        step = dict(ix.linear(known).terms).get(Var(loop.iter), 0)
+                        step = dict(ix.to_linear(known).terms).get(Var(loop.iter), 0)
                         short = ix.compare("<", ix.sub(loop.hi, loop.lo), divisor)
                         if step % divisor == 0 or divisor > UNROLLED or inner.holds(short):
                             continue
@@ -313,7 +315,7 @@ class _Separation:
         for remainder in range(modulus):
             start = ix.add(loop.lo, remainder)
             here = ix.add(start, ix.mul(modulus, Var(counter)))
-            body += substituted(loop.body, {loop.iter: here})
+            body += substitute_coordinates(loop.body, {loop.iter: here})
             last = ix.add(start, ix.mul(modulus, steps))
             end = at.extreme("min", ix.add(last, 1), loop.hi)
             if remainder < modulus - 1:
@@ -327,7 +329,7 @@ class _Separation:
             text = f"asking it outside would take {2 * own} copies of its statements"
             self.keeps(loop.iter, atom, f"{text}, {limit} are left")
             return (loop,)
-        fails = negated(atom)
+        fails = negate(atom)
         yes = self.statement(loop, at.where(atom), limit - own)
         no = self.statement(loop, at.where(fails), limit - _stores(yes))
         if yes == no:
@@ -386,7 +388,7 @@ def _stores(body: Sequence[Stmt]) -> int:
 
 def _unrolled(loop: For) -> list[For]:
     """The iterations of a short loop whose iterator is multiplied by what is no literal: then it is."""
-    low, high = ix.literal(loop.lo), ix.literal(loop.hi)
+    low, high = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
     if low is None or high is None or not 1 <= high - low <= UNROLLED:
         return []
     multiplied = any(
@@ -403,7 +405,7 @@ def _unrolled(loop: For) -> list[For]:
         return []
     numbers = map(ix.const, range(low, high))
     return [
-        replace(loop, lo=k, hi=ix.add(k, 1), body=substituted(loop.body, {loop.iter: k}))
+        replace(loop, lo=k, hi=ix.add(k, 1), body=substitute_coordinates(loop.body, {loop.iter: k}))
         for k in numbers
     ]
 
@@ -414,14 +416,14 @@ def _remainder_is_known(
     """Whether ``dividend % divisor`` is a literal where all of `loops` start."""
     for name, lo, _ in reversed(loops):
         dividend = ix.simplify(substitute(dividend, {name: lo}))
-    return all(factor % divisor == 0 for _, factor in ix.linear(dividend).terms)
+    return all(factor % divisor == 0 for _, factor in ix.to_linear(dividend).terms)
 
 
 def _fixed(stmt: Stmt, name: str, value: Expr) -> Stmt:
     """`stmt` with the one value of an iterator in bounds and conditions; stores stay as they are."""
 
     def at(expr: Expr) -> Expr:
-        return ix.folded(substitute(expr, {name: value}))
+        return ix.fold_indices(substitute(expr, {name: value}))
 
     def inside(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(_fixed(inner, name, value) for inner in body)

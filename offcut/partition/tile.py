@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, dtype_of, reads_memory, variables
 from offcut.core.program import For, Form, If, Role, Stmt, Store, Tile, TileAxis
@@ -121,7 +121,7 @@ class OneTile:
                 forms.add(segment.form)
         form = leading_form(forms)
         known = [c for c in conditions if c is not None]
-        where = all_of(known) if known else None
+        where = conjunction(known) if known else None
         guarded = Form.GUARD in forms  # loops with the conditions inside, which no microkernel is
         tile = Tile(tuple(axes), body, where, form, role)
         return tile if guarded else replace(tile, cover=self.cutting.cover(tile, heights))
@@ -146,7 +146,7 @@ class OneTile:
 
 
 def _heights(height: Expr) -> tuple[int, int]:
-    known = ix.literal(height)
+    known = ix.literal_value(height)
     return (known, known) if known is not None else (0, 2**31)
 
 

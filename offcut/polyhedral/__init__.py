@@ -14,15 +14,15 @@ from offcut.polyhedral.affine import (
     space_of,
     spacing,
 )
-from offcut.polyhedral.bounds import (
-    Outside,
+from offcut.polyhedral.buffer_bounds import (
+    OutOfBoundsAccess,
     accesses_outside,
     check_extents,
-    check_inside,
+    check_in_bounds,
     check_program_fits,
     check_promises,
+    escaping_windows,
     outside_window,
-    windows_left,
 )
 from offcut.polyhedral.dependences import (
     Dependence,
@@ -33,21 +33,21 @@ from offcut.polyhedral.dependences import (
     statements,
 )
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
-from offcut.polyhedral.extremes import greatest
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.inside import sizes_inside
-from offcut.polyhedral.instances import instances, unbounded
+from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
+from offcut.polyhedral.index_maximum import maximum
 from offcut.polyhedral.intervals import INDEX_LIMIT
-from offcut.polyhedral.limit import (
+from offcut.polyhedral.isl_budget import (
     PASS,
     REQUEST,
-    GaveUp,
-    answered,
-    at_most_operations,
-    bounded,
-    in_pass,
+    BudgetExceeded,
+    operation_budget,
+    pass_budget,
+    request_budget,
+    try_isl,
 )
-from offcut.polyhedral.witness import over_sizes, smallest
+from offcut.polyhedral.iteration_domains import iteration_domain, unbounded
+from offcut.polyhedral.witness import project_onto_sizes, smallest_point
 
 __all__ = [
     "BACK",
@@ -56,41 +56,41 @@ __all__ = [
     "PASS",
     "REQUEST",
     "SAME",
+    "BudgetExceeded",
     "Dependence",
     "Facts",
-    "GaveUp",
     "Map",
-    "Outside",
+    "OutOfBoundsAccess",
     "Set",
     "Space",
     "Spacing",
     "Statement",
     "accesses_outside",
-    "answered",
-    "at_most_operations",
-    "bounded",
     "bounds",
     "carried_by",
     "check_divisors",
     "check_extents",
-    "check_inside",
+    "check_in_bounds",
     "check_program_fits",
     "check_promises",
     "coefficient",
     "coordinates",
     "dependences",
-    "greatest",
-    "in_pass",
-    "instances",
+    "escaping_windows",
+    "in_bounds_sizes",
+    "iteration_domain",
+    "maximum",
+    "operation_budget",
     "outside_window",
-    "over_sizes",
+    "pass_budget",
+    "project_onto_sizes",
+    "request_budget",
     "row_spacing",
-    "sizes_inside",
-    "smallest",
+    "smallest_point",
     "space_of",
     "spacing",
     "statements",
+    "try_isl",
     "unbounded",
     "unsafe_divisor",
-    "windows_left",
 ]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import islpy as isl
 
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, variables
-from offcut.core.index import linear, multiple_of, sub
+from offcut.core.index import known_divisor, sub, to_linear
 from offcut.core.memo import lazy_property, memo
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
@@ -90,8 +90,8 @@ class Space:
             case Var(name):
                 return axes.get(name) or self._names.get(name)
             case Binary("*", a, b):
-                factor, other = (a, b) if not linear(a).terms else (b, a)
-                form, x = linear(factor), self.expr(other, axes)
+                factor, other = (a, b) if not to_linear(a).terms else (b, a)
+                form, x = to_linear(factor), self.expr(other, axes)
                 return None if form.terms or x is None else f"{form.const}*({x})"
             case Binary(("//" | "%") as op, a, Const(value, _)):
                 x = self.expr(a, axes)
@@ -146,7 +146,7 @@ def space_of(computation: Computation) -> Space:
 def coefficient(part: Expr, axis: str) -> int | None:
     """The factor of `axis` in an affine index; None where it occurs inside ``//``, ``%``, min, max."""
     total = 0
-    for atom, factor in linear(part).terms:
+    for atom, factor in to_linear(part).terms:
         if atom == Var(axis):
             total += factor
         elif axis in variables(atom):
@@ -175,7 +175,7 @@ def spacing(part: Expr, axis: str, width: int, multiple: int) -> Spacing | None:
     """
     count = max(width, 2)  # one lane lies as if a second followed it
     offsets = [0] * count
-    for atom, factor in linear(part).terms:
+    for atom, factor in to_linear(part).terms:
         found = _offsets(atom, axis, width, multiple, count)
         if found is None:
             return None
@@ -211,8 +211,8 @@ def _offsets(atom: Expr, axis: str, width: int, multiple: int, count: int) -> Se
             rest = sub(a, Var(axis))
             if axis in variables(rest):
                 return None
-            whole = gcd(int(by), multiple_of(rest), multiple) % width == 0
-            if not whole and gcd(multiple_of(rest), multiple) % int(by):
+            whole = gcd(int(by), known_divisor(rest), multiple) % width == 0
+            if not whole and gcd(known_divisor(rest), multiple) % int(by):
                 return None
             block = count if whole else int(by)
             return [lane // block if op == "//" else lane % block for lane in range(count)]

@@ -26,7 +26,7 @@ from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, loads
 from offcut.core.memo import lazy_property, memo
 from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Store, Tile
 from offcut.polyhedral.affine import Space, coordinates
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import smallest_point
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Dependence:
     @lazy_property
     def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The smallest sizes at which it exists, and the two instances."""
-        found = smallest(self.relation.wrap().flatten())
+        found = smallest_point(self.relation.wrap().flatten())
         assert found is not None
         sizes, point = found
         rank = len(self.source.loops)

@@ -42,7 +42,7 @@ from offcut.core.text.printer import format_expr, format_head
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.limit import bounded
+from offcut.polyhedral.isl_budget import request_budget
 
 _ZERO = ix.const(0)
 
@@ -65,7 +65,7 @@ def check_divisors(program: Program, op: str) -> None:
                     because=f"// floors integers, and these are {dtype_of(node)}",
                     help=("/ divides floats",),
                 )
-    with bounded(op, f"cannot tell whether the divisors of {program.name} are positive"):
+    with request_budget(op, f"cannot tell whether the divisors of {program.name} are positive"):
         _check_divisors(program, op)
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.expr import Compare, Const, Expr, Var, variables
 from offcut.core.memo import lazy_property, memo
 from offcut.polyhedral.affine import Set, Space, coordinates
-from offcut.polyhedral.witness import holds_at, smallest
+from offcut.polyhedral.witness import holds_at, smallest_point
 
 _KEPT = 1 << 14  # answers
 
@@ -124,7 +124,7 @@ class Facts:
         """
         if not self.expresses(condition):
             return None
-        found = smallest(_known(self.space, self.names, (*self.conditions, condition)))
+        found = smallest_point(_known(self.space, self.names, (*self.conditions, condition)))
         if found is None:
             return None
         names = [*(size.name for size in self.space.sizes), *self.names]
@@ -139,7 +139,7 @@ class Facts:
             return bool(folded.value)
         if self.holds(condition):
             return True
-        if self.holds(negated(condition)):
+        if self.holds(negate(condition)):
             return False
         return None
 
@@ -157,7 +157,7 @@ class Facts:
 
 @memo(_KEPT)
 def _holds(space: Space, part: _Part, condition: Expr) -> bool:
-    text = space.condition(negated(condition), coordinates(part[0]))
+    text = space.condition(negate(condition), coordinates(part[0]))
     if text is None:
         return False
     return bool(_known(space, *part).is_disjoint(_half(space, len(part[0]), text)))

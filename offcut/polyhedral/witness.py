@@ -13,7 +13,7 @@ from offcut.errors import InternalError
 _PARAM, _SET = isl.dim_type.param, isl.dim_type.set
 
 
-def smallest(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+def smallest_point(broken: isl.Set) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Sizes and coordinates of the smallest point of `broken`; None when it is empty.
 
     Smallest: the least sum of the sizes, then the sizes, then the coordinates, lexicographically.
@@ -63,7 +63,7 @@ def _least(points: isl.Set) -> tuple[int, ...]:
     return tuple(values)
 
 
-def over_sizes(points: isl.Set, sizes: int) -> isl.Set:
+def project_onto_sizes(points: isl.Set, sizes: int) -> isl.Set:
     """`points` by the first sizes, whatever the others are."""
     more = points.dim(isl.dim_type.param) - sizes
     return points.project_out(isl.dim_type.param, sizes, more)

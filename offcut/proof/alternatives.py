@@ -13,7 +13,7 @@ from itertools import islice
 
 from offcut.core.analysis import analysis
 from offcut.core.expr import real
-from offcut.core.program import Choose, Option, Program, Stmt, with_blocks
+from offcut.core.program import Choose, Option, Program, Stmt, map_blocks
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
@@ -39,7 +39,7 @@ def without_costs(program: Program) -> Program:
     def one(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Choose):
             return Choose(tuple(Option(o.label, real(0.0), free(o.body)) for o in stmt.options))
-        return with_blocks(stmt, free)
+        return map_blocks(stmt, free)
 
     return replace(program, body=free(program.body))
 

@@ -29,14 +29,14 @@ from itertools import islice
 
 from offcut.core.expr import loads
 from offcut.core.memo import memo
-from offcut.core.plain import unsynchronized
-from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonical
+from offcut.core.plain_loops import unsynchronized
+from offcut.core.program import Alloc, Buffer, If, Program, Store, Tile, canonicalize
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import format_expr, format_size
 from offcut.errors import PartitionError
-from offcut.polyhedral import accesses_outside, answered, bounded, windows_left
-from offcut.polyhedral.flow import Flows
-from offcut.polyhedral.reading import NotReadable, cases
+from offcut.polyhedral import accesses_outside, escaping_windows, request_budget, try_isl
+from offcut.polyhedral.extract_statements import NotRepresentable, cases
+from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.dataflow import DataFlow
 from offcut.proof.by_instances.differing import confirmed
 from offcut.proof.by_instances.in_bounds import (
@@ -133,7 +133,7 @@ def _proved(
 ) -> tuple[Theorem, ...]:
     """`check_equal`, which proves a pair of programs once."""
     source, emitted, through = (
-        answered(partial(underived, one), one) for one in (source, emitted, through)
+        try_isl(partial(underived, one), one) for one in (source, emitted, through)
     )
     several = min(combinations(emitted.body), _MOST_REQUESTS)
 
@@ -141,7 +141,7 @@ def _proved(
         return tried(source, emitted, dict(names), reassociate, because)
 
     otherwise = ran if most is None else None
-    with bounded(
+    with request_budget(
         *("prove", NOT_TOLD),
         at=emitted.name,
         most=most,
@@ -208,9 +208,9 @@ def _theorems(
         try:
             _by_instances(plain, whole, reassociate, users, of)
         except Differs as found:
-            flows = Flows(source.sizes, source.assumptions, users)
+            flows = ProgramSets(source.sizes, source.assumptions, users)
             raise confirmed(found, plain, whole, flows, reassociate, of) from None
-        except NotReadable as why:
+        except NotRepresentable as why:
             raise untold(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
 
@@ -223,7 +223,7 @@ def _by_instances(
     Raises PartitionError with the smallest witness, Differs where they seem to differ, NotReadable.
     """
     _check_conditions(source, emitted)
-    flows = Flows(source.sizes, source.assumptions, users)
+    flows = ProgramSets(source.sizes, source.assumptions, users)
     pair = flows.prepared(source), flows.prepared(emitted)
     for case in cases(flows, pair[1]):
         _prove(Sides(case, *pair, reassociate, of))
@@ -250,7 +250,7 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     What an array that is gone held is read where it was read: inside of it, or nothing is known.
     """
     others = [buffer.name for buffer in emitted.buffers]
-    copied = answered(lambda: forwarded(source, others), source)
+    copied = try_isl(lambda: forwarded(source, others), source)
     for form in dict.fromkeys((source, copied)):
         one, other = _shaped(form, emitted, reassociate)
         if (one, other) != (source, emitted) and is_same_shape(one, other):
@@ -264,7 +264,7 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
     Raises PartitionError for a bounded value of the source that leaves its range.
     """
     own = [buffer.name for buffer in source.buffers]
-    copied = answered(lambda: forwarded(emitted, own), emitted)
+    copied = try_isl(lambda: forwarded(emitted, own), emitted)
     for one in dict.fromkeys((emitted, copied)):
         for whole in (False, True):
             pairs = bodies(source, one, whole)
@@ -289,13 +289,13 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 def _is_equal(pair: Body, reassociate: bool) -> bool:
     """Whether the two blocks of a pair compute the same, and the second one stays in its windows."""
-    return any(answered(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
+    return any(try_isl(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
 
 
 def _holds(pair: Body, reassociate: bool) -> bool:
     try:
         _check_body(pair, reassociate)
-    except (Differs, NotReadable, NotStructural, PartitionError):
+    except (Differs, NotRepresentable, NotStructural, PartitionError):
         return False
     return True
 
@@ -306,7 +306,7 @@ def _check_body(pair: Body, reassociate: bool) -> None:
 
     Raises NotStructural, Differs, NotReadable or PartitionError where it is not shown.
     """
-    if windows_left(pair.windowed):
+    if escaping_windows(pair.windowed):
         raise NotStructural("an access outside of a window around")
     if not writes_first(pair.source, pair.hidden):
         raise NotStructural("an array whose contents go from one iteration to the next")
@@ -321,17 +321,17 @@ def _check_body(pair: Body, reassociate: bool) -> None:
 def _is_inside(program: Program, shaped: Program) -> bool:
     """Whether all that is read of the arrays that are gone lies in them."""
     gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
-    return not gone or answered(lambda: not accesses_outside(program, gone), False)
+    return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Whether `emitted` is `source` without terms that padding makes zero."""
-    ordered, other = in_order_of(emitted, source, reassociate), bare(canonical(fused(emitted)))
+    ordered, other = in_order_of(emitted, source, reassociate), bare(canonicalize(fused(emitted)))
     for rows in (True, False):
         asked = without_zeros(ordered, rows)
         if asked is ordered:
             return False
-        one = bare(canonical(answered(partial(hoisted, asked), asked)))
+        one = bare(canonicalize(try_isl(partial(hoisted, asked), asked)))
         if one.body == other.body and _arrays(one) == _arrays(other):
             return True
     return False
@@ -369,7 +369,7 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     All that they access must lie inside: a copy that is gone is not asked for its accesses.
     """
     own = [buffer.name for buffer in source.buffers]
-    emitted = answered(lambda: turned_back(forwarded(emitted, own), own), emitted)
+    emitted = try_isl(lambda: turned_back(forwarded(emitted, own), own), emitted)
     emitted = joined_parts(without_windows(turned_like(emitted, source)))
     source = without_windows(source)
     return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
@@ -377,7 +377,7 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
 
 def is_same_shape(source: Program, emitted: Program) -> bool:
     """Whether the proof side by side holds; where not, nothing is known yet."""
-    return answered(lambda: _is_same_shape(source, emitted), False)
+    return try_isl(lambda: _is_same_shape(source, emitted), False)
 
 
 def _is_same_shape(source: Program, emitted: Program) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from offcut.core import index as ix
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Const, Expr, Load, Select, Var, rewrite, variables, walk
 from offcut.core.layout import Layout, as_panels
 from offcut.core.program import Buffer, Choose, Kind, Option, Program, Stmt
@@ -379,11 +379,11 @@ class Applying:
         check_layout("pack", load.buffer, pack.layout, rank, [found.microkernel])
         value: Expr = load
         depth = axes[-2]
-        if (ix.literal(depth.extent) or 1) % multiple:
+        if (ix.literal_value(depth.extent) or 1) % multiple:
             # Terms past the last are multiplied by zeros, so they must be no NaN.
             whole = ix.mul(ix.ceildiv(depth.extent, multiple), multiple)
             inside = ix.compare("<", Var(depth.name), depth.extent)
-            value = Select(inside, load, Const(neutral("sum", load.dtype), load.dtype))
+            value = Select(inside, load, Const(reduction_start("sum", load.dtype), load.dtype))
             axes[-2] = replace(depth, extent=whole)
         shape = tuple(axis.extent for axis in axes)
         self.hold(position, Buffer(pack.name, load.dtype, shape, Kind.LOCAL, pack.layout))

@@ -13,8 +13,8 @@ import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
-from offcut.core.hashed import Hashed
 from offcut.core.layout import Layout
 from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
 from offcut.errors import trim_tracebacks
@@ -123,7 +123,7 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True)
-class Way(Hashed):
+class Way(CachedHash):
     """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
     tiles; what is neither split nor a loop lies in the tile.
 
@@ -146,11 +146,11 @@ class Way(Hashed):
     virtual: tuple[str, int] | None = None
     words: Words | None = None
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Nest(Hashed):
+class Nest(CachedHash):
     """The loops that compute `stage` and what follows it point by point, in one way or in several
     that compete at run time.
     """
@@ -158,7 +158,7 @@ class Nest(Hashed):
     stage: str
     ways: tuple[Way, ...]
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,13 +351,13 @@ Step = Scratch | Copy | Turn | Convert | Lay | Nest | Together | Cut | Separate 
 
 @trim_tracebacks
 @dataclass(frozen=True, slots=True)
-class Schedule(Hashed):
+class Schedule(CachedHash):
     """Decisions about the program `name`, in order; ``str`` is its text, which `parse` reads back."""
 
     name: str
     steps: tuple[Step, ...]
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
     @property
     def digest(self) -> str:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import IO, Any, BinaryIO
 
-from offcut.core.forks import Lock
+from offcut.core.fork_safety import ForkSafeLock
 from offcut.errors import OffcutError
 from offcut.search.child import receive, run_forked, send
 
@@ -285,7 +285,7 @@ def _once_more(run: Callable[[], Ended]) -> Ended:
     return ended
 
 
-_forking = Lock()
+_forking = ForkSafeLock()
 
 
 def run_in_fork(

@@ -91,7 +91,7 @@ def column_cuts(
     column_bytes  of one column of the operand that is read again for each row
     """
     panel = kernel.panel
-    whole = ix.literal(extent)
+    whole = ix.literal_value(extent)
     room = max(memory.bytes for memory in machine.memory) // max(column_bytes, 1)
     most = min(room, -(-whole // panel) * panel) if whole else room
     if kernel.any_columns or (own is not None and not own.by_height and own.heights is None):

@@ -16,7 +16,7 @@ from offcut.core.program import For, Form, Program
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.partition import CUT, MASK, AxisCut, LoopCut, cut_program
-from offcut.polyhedral import bounded, carried_by
+from offcut.polyhedral import carried_by, request_budget
 from offcut.schedule import Cut
 from offcut.search.cuts import plain_cuts, tile_forms
 
@@ -67,7 +67,7 @@ class LoopCuts:
         forget()
         wanted = {loop: LoopCut((2,), CUT) for loop in loops}
         try:
-            with bounded("partition", f"cannot cut {self.program.name}"):
+            with request_budget("partition", f"cannot cut {self.program.name}"):
                 cut_program(self.program, wanted, ())
         except PartitionError:
             return False

@@ -8,20 +8,20 @@ from itertools import chain, combinations
 from math import comb
 from random import Random
 
-from offcut.core.hashed import Hashed
+from offcut.core.cached_hash import CachedHash
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.schedule import Lay, Nest, Way
 from offcut.search.ways import Form, label_of
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen(Hashed):
+class Chosen(CachedHash):
     """The ways of a nest, without labels, and how the constant lies that their columns read; None: as the array does."""
 
     ways: tuple[Way, ...]
     lay: Lay | None
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True)

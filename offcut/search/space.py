@@ -19,7 +19,7 @@ from itertools import chain, combinations, islice, product
 from math import prod
 from random import Random
 
-from offcut.core.hashed import Hashed
+from offcut.core.cached_hash import CachedHash
 from offcut.core.memo import lazy_property, memoize_method
 from offcut.core.program import Program
 from offcut.costmodel import Machine
@@ -51,7 +51,7 @@ _STAGES = Scratch | Copy | Turn | Convert
 
 
 @dataclass(frozen=True, slots=True)
-class Point(Hashed):
+class Point(CachedHash):
     """What a schedule of a space decides, choice by choice.
 
     dropped  the decision about stages that is taken back, by its place; None: none is
@@ -65,7 +65,7 @@ class Point(Hashed):
     kept: frozenset[Leaves]
     nests: tuple[Chosen, ...]
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True)

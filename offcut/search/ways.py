@@ -213,7 +213,7 @@ class _Forms:
             if axis == found.rows:
                 made.append(row_cuts(axis, kernel, own.get(axis)))
             elif axis == found.columns:
-                depth = ix.literal(extents[found.depth]) or self.machine.policy.group_terms
+                depth = ix.literal_value(extents[found.depth]) or self.machine.policy.group_terms
                 bytes = depth * ITEM_BYTES[found.by_columns.dtype]
                 has_rows = found.rows is not None
                 given = (has_rows, extents[axis], bytes, self.machine, own.get(axis))

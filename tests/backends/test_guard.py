@@ -83,7 +83,7 @@ def test_a_tile_is_loops_of_its_full_extents_around_one_condition() -> None:
     kernel = oc.compile(described, inputs=inputs, strategy="guard")
     (tile,) = (stmt for stmt in walk(kernel.loops.body) if isinstance(stmt, Tile))
     assert (tile.form, tile.microkernel) == (Form.GUARD, None)
-    assert all(ix.literal(axis.extent) for axis in tile.axes)
+    assert all(ix.literal_value(axis.extent) for axis in tile.axes)
     text = kernel.source("loops")
     assert re.search(r"where i < n and j < m  @body  @guard", text)
     assert " if " not in text

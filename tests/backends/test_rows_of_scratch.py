@@ -51,7 +51,7 @@ def row_bytes(kind: Kind, columns: int) -> int | None:
     program = oc.parse(SOURCE.format(dtype="float32", one="1.0", zero="0.0"))
     lowering = Lowering(program, isa.described(load_machine("zen4")).isa, (), ix.const(0), 1)
     buffer = replace(program.buffer("T"), kind=kind, shape=(ix.const(4), ix.const(columns)))
-    return ix.literal(lowering.row_bytes(buffer))
+    return ix.literal_value(lowering.row_bytes(buffer))
 
 
 def test_only_scratch_has_lines_between_its_rows() -> None:

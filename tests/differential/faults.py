@@ -310,7 +310,7 @@ FAULTS = (
     Fault(
         "lanes are taken to lie in one block wherever it begins",
         "affine",
-        "whole = gcd(int(by), multiple_of(rest), multiple) % width == 0",
+        "whole = gcd(int(by), known_divisor(rest), multiple) % width == 0",
         "whole = int(by) % width == 0",
     ),
     Fault(
@@ -610,7 +610,7 @@ FAULTS = (
     Fault(
         "a store that reads what it writes begins",
         "private",
-        "return buffer not in read((stmt.value,))",
+        "return buffer not in read_arrays((stmt.value,))",
         "return True",
     ),
     Fault(

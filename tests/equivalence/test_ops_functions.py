@@ -13,7 +13,7 @@ from scipy import special
 
 import offcut as oc
 from offcut import Tensor, ops
-from offcut.core.interpret.values import converted
+from offcut.core.interpret.values import cast_values
 from tests.facade import FLOATS, INTEGERS, numpy_dtype
 
 Case = tuple[Callable[[Tensor], Tensor], Callable[[Array], Any], float]
@@ -109,4 +109,4 @@ def test_a_conversion_gives_what_the_interpreter_gives(dtype: str) -> None:
         with np.errstate(all="ignore"):
             for other, found in zip(others, kernel(given), strict=True):
                 assert found.dtype == numpy_dtype(other)
-                np.testing.assert_array_equal(*wide(found, converted(given, numpy_dtype(other))))
+                np.testing.assert_array_equal(*wide(found, cast_values(given, numpy_dtype(other))))

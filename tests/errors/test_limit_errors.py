@@ -49,8 +49,8 @@ def program(text: str, most: int, mark: str = "") -> oc.Program:
 @pytest.fixture
 def little(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     def set_to(request: int, single_pass: int) -> None:
-        monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", request)
-        monkeypatch.setattr("offcut.polyhedral.limit.PASS", single_pass)
+        monkeypatch.setattr("offcut.polyhedral.isl_budget.REQUEST", request)
+        monkeypatch.setattr("offcut.polyhedral.isl_budget.PASS", single_pass)
 
     return set_to
 
@@ -204,7 +204,7 @@ prove: cannot tell whether the emitted program computes what the source does
 def test_nothing_that_was_given_up_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     source = program(TEXT, 107)
     with monkeypatch.context() as patch:
-        patch.setattr("offcut.polyhedral.limit.REQUEST", 500)
+        patch.setattr("offcut.polyhedral.isl_budget.REQUEST", 500)
         refused(lambda: oc.partition(source, tile={"i": 4}))
     assert proved(oc.partition(source, tile={"i": 4})) >= EQUAL
 
@@ -214,7 +214,7 @@ def test_a_cut_is_taken_or_refused_whatever_was_asked_before(
 ) -> None:
     band = pattern("j <= i + 6 and j >= i - 6")
     cuts = [{"i": "mask", "j": "cut"}, {"i": "cut", "j": "guard"}]
-    monkeypatch.setattr("offcut.polyhedral.limit.REQUEST", 200_000)  # the first takes less
+    monkeypatch.setattr("offcut.polyhedral.isl_budget.REQUEST", 200_000)  # the first takes less
 
     def is_taken(tail: dict[str, str]) -> bool:
         try:

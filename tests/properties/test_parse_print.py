@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut import parse
-from offcut.core.dtypes import ends
+from offcut.core.dtypes import finite_range
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -74,7 +74,7 @@ def leaves(draw: st.DrawFn, dtype: str, names: tuple[str, ...], literal: bool = 
         return Const(draw(st.integers(0, 1)), "bool")
     if literal and draw(st.booleans()):
         if dtype in FLOATS:
-            least, most = map(float, ends(dtype))
+            least, most = map(float, finite_range(dtype))
             whole = st.integers(max(int(least), -(2**70)), min(int(most), 2**70))
             numbers = st.floats(least, most) | st.sampled_from([-math.inf, math.inf]) | whole
             return Const(draw(numbers), dtype)

@@ -237,7 +237,9 @@ STARTS = [ix.const(0), ix.mul(3, ix.floordiv(N, 3)), ix.sub(N, 3), ix.const(1)]
 
 
 def value(expr: Expr, names: dict[str, int]) -> int:
-    found = ix.literal(ix.simplify(substitute(expr, {k: ix.const(v) for k, v in names.items()})))
+    found = ix.literal_value(
+        ix.simplify(substitute(expr, {k: ix.const(v) for k, v in names.items()}))
+    )
     assert found is not None
     return found
 

@@ -15,7 +15,7 @@ from conftest import slow
 
 import offcut as oc
 from offcut.polyhedral import REQUEST
-from offcut.polyhedral.limit import operations
+from offcut.polyhedral.isl_budget import operations
 
 GIVEN_UP = "takes isl more than"
 

@@ -14,7 +14,7 @@ import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
-from offcut.core.program import LANE, THREAD, UNROLL, all_mapped
+from offcut.core.program import LANE, THREAD, UNROLL, map_body
 from offcut.partition import MASK, Strategy
 from offcut.schedule import (
     Bind,
@@ -534,7 +534,7 @@ def test_a_fault_in_a_stage_that_primitives_make_is_refused(
 
     def elsewhere(to: str, original: Any, source: str, names: Any) -> Any:
         made = right(to, original, source, names)
-        return all_mapped(made, lambda e: rewrite(e, shifted))
+        return map_body(made, lambda e: rewrite(e, shifted))
 
     def shifted(node: Any) -> Any:
         if isinstance(node, Load):

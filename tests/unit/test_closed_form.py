@@ -18,7 +18,7 @@ import offcut as oc
 from offcut import Cost, Program
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.ranges import Known, Range
+from offcut.core.scan import Range, ScanContext
 from offcut.costmodel import Formulas, Hardware, Level, cost, formulas
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import Exactness, HowExact
@@ -47,7 +47,7 @@ from tests.facade import evaluate, load_machine, requested, stand_ins
 
 WAYS = 8
 i, n, m = Var("i"), Var("n"), Var("m")
-SIZES = Known(tuple(Range(name, (ix.const(0),), (ix.const(99),)) for name in ("n", "m")))
+SIZES = ScanContext(tuple(Range(name, (ix.const(0),), (ix.const(99),)) for name in ("n", "m")))
 
 
 @cache

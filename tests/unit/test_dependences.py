@@ -8,8 +8,8 @@ import pytest
 
 from offcut import parse
 from offcut.core.memo import forget
-from offcut.polyhedral import at_most_operations, carried_by
-from offcut.polyhedral.limit import operations
+from offcut.polyhedral import carried_by, operation_budget
+from offcut.polyhedral.isl_budget import operations
 from tests.facade import dependences
 
 HEAD = """\
@@ -80,7 +80,7 @@ def test_nests_apart_are_not_asked_of_sets() -> None:
         f"for i in 0:n\n  S[i] = {terms}",
     ]
     program = parse(HEAD + "\n".join(nests))
-    with at_most_operations(1):
+    with operation_budget(1):
         assert not any(carried_by(program).values())
 
 

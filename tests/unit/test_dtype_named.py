@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.core.dtypes import dtype_named
+from offcut.core.dtypes import to_dtype
 from tests.facade import DTYPES, Builder, numpy_dtype
 
 
 @pytest.mark.parametrize("name", DTYPES)
 def test_a_type_goes_by_its_name_and_by_numpys(name: str) -> None:
-    assert dtype_named(name) == dtype_named(numpy_dtype(name)) == name
-    assert dtype_named(numpy_dtype(name).type) == name
+    assert to_dtype(name) == to_dtype(numpy_dtype(name)) == name
+    assert to_dtype(numpy_dtype(name).type) == name
 
 
 @pytest.mark.parametrize("other", ["float", "f4", np.dtype(">f4"), np.complex64, object, None, 4])
 def test_all_else_is_no_element_type(other: object) -> None:
-    assert dtype_named(other) is None
+    assert to_dtype(other) is None
 
 
 def test_tensors_casts_and_graphs_take_numpys_types() -> None:

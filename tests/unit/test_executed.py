@@ -13,7 +13,7 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Cost, Program
-from offcut.core.interpret.interpreter import _Machine, poisoned
+from offcut.core.interpret.interpreter import _Machine, poison_array
 from offcut.core.interpret.values import lane_of
 from offcut.core.tile_limits import limits
 from offcut.costmodel import Machine
@@ -36,7 +36,7 @@ class Counting(_Machine):
 
     def __init__(self, program: Program, sizes: Mapping[str, int]) -> None:
         memory = {
-            one.name: poisoned(tuple(int(evaluate(e, sizes)) for e in one.shape), one.dtype)
+            one.name: poison_array(tuple(int(evaluate(e, sizes)) for e in one.shape), one.dtype)
             for one in program.buffers
         }
         with np.errstate(all="ignore"):

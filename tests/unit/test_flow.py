@@ -8,9 +8,9 @@ import pytest
 from offcut import Program, parse
 from offcut.errors import PartitionError
 from offcut.ir import Load
-from offcut.polyhedral.flow import Flows, Statement
-from offcut.polyhedral.orders import last_writes, time_depth, time_text
-from offcut.polyhedral.reading import read_statements
+from offcut.polyhedral.extract_statements import extract_statements
+from offcut.polyhedral.program_sets import ProgramSets, Statement
+from offcut.polyhedral.time_relations import last_writes, time_depth, time_text
 
 HEAD = """size n in 0:10
 inout A: int32[n]
@@ -18,11 +18,11 @@ local L: int32[n]
 """
 
 
-def read(text: str) -> tuple[Flows, Program, list[Statement]]:
+def read(text: str) -> tuple[ProgramSets, Program, list[Statement]]:
     program = parse(HEAD + text)
-    flows = Flows(program.sizes, program.assumptions, {})
+    flows = ProgramSets(program.sizes, program.assumptions, {})
     program = flows.prepared(program)
-    return flows, program, read_statements(flows, program, "S")
+    return flows, program, extract_statements(flows, program, "S")
 
 
 def test_a_statement_is_its_instances_and_its_time() -> None:

@@ -12,9 +12,9 @@ import pytest
 from compiled import in_child, needs_fork
 
 from offcut.backends.cpu.machine import jit
-from offcut.core import forks
+from offcut.core import fork_safety
 from offcut.core.memo import lazy_property
-from offcut.polyhedral import limit
+from offcut.polyhedral import isl_budget
 
 pytestmark = needs_fork
 
@@ -76,7 +76,7 @@ def test_a_fork_waits_until_no_thread_is_in_llvm() -> None:
 
 def test_a_child_takes_a_lock_that_another_thread_had() -> None:
     lost: list[str] = []
-    lock = forks.Lock(lost=lambda: lost.append("lost"))
+    lock = fork_safety.ForkSafeLock(lost=lambda: lost.append("lost"))
 
     def asked() -> None:
         with lock:
@@ -88,7 +88,7 @@ def test_a_child_takes_a_lock_that_another_thread_had() -> None:
 
 
 def test_a_child_keeps_a_lock_that_it_was_forked_with() -> None:
-    lock = forks.Lock(lost=lambda: pytest.fail("nobody lost it"))
+    lock = fork_safety.ForkSafeLock(lost=lambda: pytest.fail("nobody lost it"))
     took: list[bool] = []
 
     def take() -> None:
@@ -110,20 +110,20 @@ def test_a_child_keeps_a_lock_that_it_was_forked_with() -> None:
 
 def test_a_child_asks_isl_without_the_bound_of_another_thread() -> None:
     def asked() -> None:
-        assert limit._CONTEXT.get_max_operations() == 0
-        with limit.at_most_operations(7):
-            assert limit._CONTEXT.get_max_operations() >= 7
+        assert isl_budget._CONTEXT.get_max_operations() == 0
+        with isl_budget.operation_budget(7):
+            assert isl_budget._CONTEXT.get_max_operations() >= 7
 
-    with in_thread(limit.at_most_operations(5), Event(), 60):
+    with in_thread(isl_budget.operation_budget(5), Event(), 60):
         assert in_time(asked) == 0
 
 
 def test_a_child_keeps_the_bound_that_it_was_forked_in() -> None:
-    with limit.at_most_operations(5):
-        most = limit._CONTEXT.get_max_operations()
+    with isl_budget.operation_budget(5):
+        most = isl_budget._CONTEXT.get_max_operations()
 
         def asked() -> None:
-            assert limit._CONTEXT.get_max_operations() == most
+            assert isl_budget._CONTEXT.get_max_operations() == most
 
         assert in_time(asked) == 0
 

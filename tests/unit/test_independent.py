@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offcut import parse
-from offcut.core.independent import independent
+from offcut.core.loop_independence import is_independent
 from offcut.ir import For
 
 HEAD = """\
@@ -43,7 +43,7 @@ def loop(body: str) -> bool:
     program = parse(HEAD + body)
     (stmt,) = program.body
     assert isinstance(stmt, For)
-    return independent(stmt, {buffer.name: buffer.kind for buffer in program.buffers})
+    return is_independent(stmt, {buffer.name: buffer.kind for buffer in program.buffers})
 
 
 @pytest.mark.parametrize("body", APART.values(), ids=APART)

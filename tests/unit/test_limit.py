@@ -7,8 +7,8 @@ import threading
 import islpy as isl
 import pytest
 
-from offcut.polyhedral import GaveUp, answered, at_most_operations
-from offcut.polyhedral.limit import Failed, operations
+from offcut.polyhedral import BudgetExceeded, operation_budget, try_isl
+from offcut.polyhedral.isl_budget import IslError, operations
 
 TRIANGLE = "[n] -> { [i, j] : 0 <= i < n and 0 <= j <= i }"
 
@@ -25,51 +25,51 @@ def test_what_isl_takes_is_counted() -> None:
 
 
 def test_within_the_bound_all_is_answered_and_the_bound_is_gone_afterwards() -> None:
-    with at_most_operations(10_000):
+    with operation_budget(10_000):
         assert not isl.Set(TRIANGLE).is_empty()
     work(20_000)
 
 
 @pytest.mark.parametrize("count", [1, 10, 50, 100])
 def test_beyond_it_isl_gives_up_whatever_it_calls_the_reason(count: int) -> None:
-    with pytest.raises(GaveUp), at_most_operations(count):
+    with pytest.raises(BudgetExceeded), operation_budget(count):
         isl.Set(TRIANGLE).lexmin().is_equal(isl.Set(TRIANGLE))
     assert not isl.Set(TRIANGLE).is_empty()
 
 
 def test_an_error_that_is_not_the_bounds_is_a_failure() -> None:
-    with pytest.raises(Failed, match="syntax error"), at_most_operations(10_000):
+    with pytest.raises(IslError, match="syntax error"), operation_budget(10_000):
         isl.Set("{ [i] : i >")
 
 
 def test_a_bound_inside_takes_from_the_one_around() -> None:
     def ask() -> None:
-        with at_most_operations(500):
+        with operation_budget(500):
             work(400)
 
-    with at_most_operations(1000):
+    with operation_budget(1000):
         ask()
         ask()
-        with pytest.raises(GaveUp):
+        with pytest.raises(BudgetExceeded):
             ask()
 
 
 def test_a_question_that_is_given_up_leaves_what_is_left_of_the_bound_around() -> None:
-    with at_most_operations(2000):
-        with pytest.raises(GaveUp), at_most_operations(500):
+    with operation_budget(2000):
+        with pytest.raises(BudgetExceeded), operation_budget(500):
             work(600)
         work(1000)
 
 
 def test_a_bound_inside_is_never_wider_than_the_one_around() -> None:
-    with pytest.raises(GaveUp), at_most_operations(500), at_most_operations(5000):
+    with pytest.raises(BudgetExceeded), operation_budget(500), operation_budget(5000):
         work(600)
 
 
 def test_what_is_not_known_in_bounded_work_has_another_answer() -> None:
-    assert answered(lambda: isl.Set(TRIANGLE).is_empty(), None) is False
-    with at_most_operations(100):
-        assert answered(lambda: isl.Set(TRIANGLE).is_empty(), None) is None
+    assert try_isl(lambda: isl.Set(TRIANGLE).is_empty(), None) is False
+    with operation_budget(100):
+        assert try_isl(lambda: isl.Set(TRIANGLE).is_empty(), None) is None
 
 
 def test_threads_do_not_take_from_each_other() -> None:
@@ -78,7 +78,7 @@ def test_threads_do_not_take_from_each_other() -> None:
     def ask() -> None:
         try:
             for _ in range(20):
-                with at_most_operations(1100):
+                with operation_budget(1100):
                     work(1000)
         except Exception as error:
             failed.append(error)

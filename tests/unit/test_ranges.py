@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offcut.core import index as ix
-from offcut.core.ranges import Known, Range, nest
+from offcut.core.scan import Range, ScanContext, scan_rectangle
 from offcut.core.text.printer import format_stmt
 from offcut.ir import Buffer, Compare, Expr, For, If, Kind, Logic, Stmt, Store, Var, walk
 from tests.facade import evaluate, parse_expr
 
 N, M = 6, 4
 AXES = [("i", Var("n")), ("j", Var("m"))]
-KNOWN = Known(
+KNOWN = ScanContext(
     (
         Range("n", (ix.const(0),), (ix.const(9),)),
         Range("m", (ix.const(0),), (ix.const(9),)),
@@ -25,13 +25,13 @@ KNOWN = Known(
 )
 
 
-def here(known: Known) -> tuple[Stmt, ...]:
+def here(known: ScanContext) -> tuple[Stmt, ...]:
     return (Store("B", (Var("i"), Var("j")), Var("t")),)
 
 
 def text(*conditions: str) -> str:
-    parts = [ix.folded(parse_expr(condition)) for condition in conditions]
-    return "\n".join(map(format_stmt, nest(AXES, parts, KNOWN, here)))
+    parts = [ix.fold_indices(parse_expr(condition)) for condition in conditions]
+    return "\n".join(map(format_stmt, scan_rectangle(AXES, parts, KNOWN, here)))
 
 
 def visited(body: tuple[Stmt, ...], values: dict[str, int]) -> list[tuple[int, int]]:
@@ -81,7 +81,7 @@ def test_a_comparison_becomes_a_bound_of_its_innermost_axis(
 
 def test_a_condition_on_elements_stands_around_the_instance() -> None:
     reads = parse_expr("A[i] > 0.0", buffers=(Buffer("A", "float32", (Var("n"),), Kind.INPUT),))
-    found = nest(AXES, [reads, ix.compare("<=", Var("j"), Var("i"))], KNOWN, here)
+    found = scan_rectangle(AXES, [reads, ix.compare("<=", Var("j"), Var("i"))], KNOWN, here)
     assert "\n".join(map(format_stmt, found)).splitlines()[:3] == [
         "for i in 0:n",
         "  for j in 0:min(m, i + 1)",
@@ -130,6 +130,6 @@ def test_the_loops_visit_the_points_where_all_conditions_hold_in_order(
         for i, j in product(range(n), range(m))
         if all(evaluate(c, {**sizes, "i": i, "j": j}) for c in conditions)
     ]
-    body = nest(AXES, conditions, KNOWN, here)
+    body = scan_rectangle(AXES, conditions, KNOWN, here)
     assert visited(body, sizes) == wanted
     assert sum(isinstance(stmt, Store) for stmt in walk(body)) == 1

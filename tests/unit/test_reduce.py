@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import offcut as oc
 import offcut.ir as ir
 from offcut import reduce
-from offcut.core.shrinking import reduced, simpler_programs
+from offcut.core.testcase_shrinking import shrink, simpler_programs
 from offcut.reduce import Failure, Request, failure, smaller
 from tests.facade import app, normal, simpler, simpler_cuts
 
@@ -166,9 +166,9 @@ def test_the_search_ends_after_its_checks_and_tries_nothing_twice() -> None:
         tried.append(number)
         return number % 2 == 0
 
-    assert reduced(0, lambda n: [n - 1, n - 2, n - 1], even) == -598
+    assert shrink(0, lambda n: [n - 1, n - 2, n - 1], even) == -598
     assert len(tried) == len(set(tried)) == 300
-    assert reduced(9, lambda n: [n // 2] if n else [], lambda n: True) == 0
+    assert shrink(9, lambda n: [n // 2] if n else [], lambda n: True) == 0
 
 
 def test_messages_of_one_cause_are_alike() -> None:

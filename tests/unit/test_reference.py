@@ -13,7 +13,7 @@ from compiled import Array
 
 import offcut as oc
 from offcut import Outcome
-from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.ir import Kind
 from offcut.tuning.measuring import checking, reference
 from offcut.tuning.measuring.operands import Draw, drawn, with_constants
@@ -179,7 +179,7 @@ def test_where_the_interpreter_takes_too_long_smaller_sizes_are_taken(
     def slow(program: Any, arrays: Any, sizes: Mapping[str, int], most: float) -> Any:
         asked.append(sizes["n"])
         if sizes["n"] > 1:
-            raise TooLong
+            raise StepLimitError
         return run(program, arrays, sizes, most=most)
 
     monkeypatch.setattr(reference, "run", slow)

@@ -9,7 +9,7 @@ import pytest
 
 from offcut.core import index as ix
 from offcut.ir import Binary, Compare, Const, Expr, Var
-from offcut.polyhedral.signs import Ranges, holds_by_form
+from offcut.polyhedral.syntactic_bounds import Ranges, holds_syntactically
 from tests.facade import evaluate
 
 N, M, T = (Var(name) for name in "nmt")
@@ -62,7 +62,7 @@ def test_what_is_seen_holds_at_every_point(seed: int) -> None:
             names.append(Var(name))
         a, b = drawn(draw, names, 1), drawn(draw, names, 2)
         condition = Compare(draw.choice(["<", "<="]), a, b)
-        if holds_by_form(condition, ranges, least):
+        if holds_syntactically(condition, ranges, least):
             seen += 1
             for point in points(ranges, least, 4):
                 left, right = evaluate(a, point), evaluate(b, point)
@@ -89,10 +89,10 @@ LADDER: Ranges = {
 @pytest.mark.parametrize("ranges", [TILES, BLOCKS, LADDER], ids=["tiles", "blocks", "ladder"])
 def test_tiles_are_seen_to_lie_inside(ranges: Ranges) -> None:
     for condition in (Compare("<", Var("i"), N), Compare("<=", ix.const(0), Var("i"))):
-        assert holds_by_form(condition, ranges, {"n": 0})
-    assert not holds_by_form(Compare("<", ix.add(Var("i"), 1), N), ranges, {"n": 0})
+        assert holds_syntactically(condition, ranges, {"n": 0})
+    assert not holds_syntactically(Compare("<", ix.add(Var("i"), 1), N), ranges, {"n": 0})
 
 
 def test_of_elements_nothing_is_said() -> None:
     x = Const(0.5, "float32")
-    assert not holds_by_form(Compare("<", x, Binary("+", x, x)), {}, {})
+    assert not holds_syntactically(Compare("<", x, Binary("+", x, x)), {}, {})

@@ -17,7 +17,7 @@ from staged import Staging
 import offcut as oc
 from offcut.core import index as ix
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, Program, Stmt, Store, Tile, walk, with_blocks
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, map_blocks, walk
 from offcut.errors import InternalError, OffcutError
 
 SOFTMAX = """program softmax
@@ -136,7 +136,7 @@ def _moved(buffer: str, start: int, extent: int) -> Callable[[Stmt], Stmt]:
     def rule(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, Tile) or not _stores(stmt, buffer):
             return stmt
-        where = next(k for k, axis in enumerate(stmt.axes) if ix.literal(axis.start) is None)
+        where = next(k for k, axis in enumerate(stmt.axes) if ix.literal_value(axis.start) is None)
         axes = list(stmt.axes)
         axes[where] = replace(
             axes[where],
@@ -152,7 +152,7 @@ def _window(start: int, extent: int) -> Callable[[Stmt], Stmt]:
     def rule(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, Alloc) or stmt.buffer != "A_in":
             return stmt
-        where = next(k for k, (first, _) in enumerate(stmt.axes) if ix.literal(first) is None)
+        where = next(k for k, (first, _) in enumerate(stmt.axes) if ix.literal_value(first) is None)
         axes = list(stmt.axes)
         axes[where] = ix.add(axes[where][0], start), ix.add(axes[where][1], extent)
         return replace(stmt, axes=tuple(axes))
@@ -181,7 +181,7 @@ def broken(program: Program, rule: Callable[[Stmt], Stmt]) -> Program:
     """`program` with a rule at all of its last statement, which has the last tiles."""
 
     def at(stmt: Stmt) -> Stmt:
-        return rule(with_blocks(stmt, lambda body: tuple(map(at, body))))
+        return rule(map_blocks(stmt, lambda body: tuple(map(at, body))))
 
     number = max(
         k

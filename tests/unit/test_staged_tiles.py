@@ -16,8 +16,8 @@ from staged import Staging
 import offcut as oc
 from offcut.core import index as ix
 from offcut.core.expr import Const, Load, Var, rewrite
-from offcut.core.program import Alloc, Program, Stmt, Store, Tile, mapped, walk, with_blocks
-from offcut.core.walking import rewritten
+from offcut.core.program import Alloc, Program, Stmt, Store, Tile, map_blocks, map_expressions, walk
+from offcut.core.traversal import rewrite_body
 from offcut.errors import InternalError, OffcutError
 
 T = 4
@@ -108,7 +108,9 @@ def _value(old: str, at: Callable[[Load], Load]) -> Callable[..., Any]:
         def read(node: Any) -> Any:
             return at(node) if isinstance(node, Load) and node.buffer == old else None
 
-        return mapped(stmt, lambda e: rewrite(e, read)) if isinstance(stmt, Store) else None
+        return (
+            map_expressions(stmt, lambda e: rewrite(e, read)) if isinstance(stmt, Store) else None
+        )
 
     return rule
 
@@ -160,7 +162,7 @@ def broken(program: Program, rule: Callable[..., Any], last: bool = True) -> Pro
     def at(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
         if stmt is not parent:
             return None
-        return rewritten((stmt,), rule)
+        return rewrite_body((stmt,), rule)
 
     def descend(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         made: list[Stmt] = []
@@ -169,7 +171,7 @@ def broken(program: Program, rule: Callable[..., Any], last: bool = True) -> Pro
             if isinstance(found, tuple):
                 made += found
             else:
-                made.append(with_blocks(stmt, descend))
+                made.append(map_blocks(stmt, descend))
         return tuple(made)
 
     return replace(program, body=descend(program.body))

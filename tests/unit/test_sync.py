@@ -18,7 +18,7 @@ from executor import fault_of
 
 import offcut as oc
 from offcut import parse
-from offcut.core.program import Program, Stmt, Sync, walk, with_blocks
+from offcut.core.program import Program, Stmt, Sync, map_blocks, walk
 from offcut.polyhedral.sync import (
     Agents,
     Ends,
@@ -244,7 +244,7 @@ def moved(program: Program) -> Iterator[tuple[str, Program]]:
             for at, stmt in enumerate(body):
                 count += 1
                 here = count
-                inside = with_blocks(stmt, swapped)
+                inside = map_blocks(stmt, swapped)
                 other = body[at - 1] if at else None
                 moves = here == number and other is not None and other != stmt
                 if moves and (isinstance(stmt, Sync) or isinstance(other, Sync)):

@@ -19,7 +19,7 @@ from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.simulator import Run, simulate
 from offcut.backends.accelerator.simulator.run import joined
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.accesses import stored
+from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Kind, Program, Stmt
 
@@ -162,5 +162,5 @@ class Emitted:
 
 
 def _stored(stmt: Stmt) -> str:
-    (name,) = stored((stmt,))
+    (name,) = stored_arrays((stmt,))
     return name

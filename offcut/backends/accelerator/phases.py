@@ -15,7 +15,7 @@ from offcut.backends.accelerator.lowering.host import check_copy, is_host
 from offcut.backends.accelerator.lowering.nest import Lowered, lowered
 from offcut.backends.accelerator.lowering.python import Values
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.accesses import read, stored
+from offcut.core.accesses import read_arrays, stored_arrays
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
 from offcut.core.memo import lazy_property, memoize_method
@@ -119,7 +119,7 @@ class Phases:
             host = is_host(program, stmt)
             last_host, last = found[-1] if found else (True, ())
             choice = isinstance(stmt, Choose) or isinstance(next(iter(last), None), Choose)
-            if host or last_host or choice or _reads((stmt,)) & stored(last) & main:
+            if host or last_host or choice or _reads((stmt,)) & stored_arrays(last) & main:
                 found.append((host, (stmt,)))
             else:
                 found[-1] = False, (*last, stmt)
@@ -151,4 +151,4 @@ def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]
 
 def _reads(body: tuple[Stmt, ...]) -> set[str]:
     stores = (stmt for stmt in statements(body) if isinstance(stmt, Store))
-    return set().union(*(read((store.value,)) for store in stores))
+    return set().union(*(read_arrays((store.value,)) for store in stores))

@@ -35,7 +35,7 @@ from offcut.backends.signature import crossing, signature_of
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
-from offcut.core.plain import is_synchronized
+from offcut.core.plain_loops import is_synchronized
 from offcut.core.program import Program, Sync, Tile, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
@@ -46,7 +46,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
 from offcut.partition import Users, check_windows
-from offcut.polyhedral.limit import answered
+from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import Nest, Primitive, Schedule, replayed
 from offcut.search import Points
@@ -154,7 +154,7 @@ class Accelerator(Target):
 
         Raises TargetError where it is none.
         """
-        found = answered(lambda: raised(program, {}), None)
+        found = try_isl(lambda: raised(program, {}), None)
         if found is None:
             raise TargetError(
                 "compile",

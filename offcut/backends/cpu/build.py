@@ -29,7 +29,7 @@ from offcut.backends.host.call import make_callable
 from offcut.backends.host.entry import DECLARED, fast_entry_ir
 from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
 from offcut.core import index as ix
-from offcut.core.program import Buffer, Kind, Program, canonical
+from offcut.core.program import Buffer, Kind, Program, canonicalize
 from offcut.core.text.layouts import format_layout, layout_of
 from offcut.describe.request import Array
 
@@ -95,7 +95,7 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
 
 def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
-    made = vectorized(marked(canonical(program), reassociate=True), host.isa)
+    made = vectorized(marked(canonicalize(program), reassociate=True), host.isa)
     low = lower(made.program, host.isa, families(host), ix.const(0), host.machine.loops.chains)
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 

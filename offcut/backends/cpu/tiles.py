@@ -14,7 +14,7 @@ from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.family import Family, Variant
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.host import cache
-from offcut.core.forks import Lock
+from offcut.core.fork_safety import ForkSafeLock
 
 Shape = tuple[int, int]
 """Rows and panels."""
@@ -26,7 +26,7 @@ _MAX_VARIANTS = 256
 
 _files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
 """The file of each function that there is in this process."""
-_lock = Lock()
+_lock = ForkSafeLock()
 
 
 def modules_of(low: Lowered, host: Host) -> list[str]:

@@ -13,7 +13,7 @@ from offcut.backends.host.call import python_callable
 from offcut.backends.signature import crossing
 from offcut.backends.target import Loaded, Options, Planned, Target
 from offcut.core.interpret.interpreter import run
-from offcut.core.interpret.values import Fault
+from offcut.core.interpret.values import InterpreterFault
 from offcut.core.program import Program
 from offcut.core.text.parser import parse
 from offcut.costmodel import Device, Machine, load, processor
@@ -65,7 +65,7 @@ class _Run:
         values = dict(zip((size.name for size in self.program.sizes), sizes.values(), strict=True))
         try:
             results = run(self.program, {**arrays, **self.constants}, values)
-        except Fault as fault:
+        except InterpreterFault as fault:
             raise CallError(
                 self.program.name,
                 "cannot run on these arrays",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -70,7 +70,7 @@ class Scalars:
         """What a comparison with a literal says about its other side."""
         match condition:
             case Logic("and", (first, *rest)) if holds:
-                with self.assumed(first, True), self.assumed(all_of(rest), True):
+                with self.assumed(first, True), self.assumed(conjunction(rest), True):
                     yield
             case Compare(op, a, Const(value, "index")):
                 limit = int(value)

@@ -27,7 +27,6 @@ from offcut.core.expr import (
     Expr,
     variables,
 )
-from offcut.core.independent import independent
 from offcut.core.interpret.run_arguments import (
     GIVEN,
     at_sizes,
@@ -37,6 +36,7 @@ from offcut.core.interpret.run_arguments import (
 )
 from offcut.core.interpret.strided import distinct
 from offcut.core.interpret.values import Array, Lanes, Values, Window, evaluate, lane_of
+from offcut.core.loop_independence import is_independent
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -71,7 +71,7 @@ _ENOUGH = 4 * _LANES_OF_ONE
 _REDUCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 
-class TooLong(Exception):
+class StepLimitError(Exception):
     """A run that takes more statements than it may."""
 
 
@@ -169,7 +169,7 @@ class _Machine(Values):
                     at=declaration(buffer),
                     because=f"the extent {format_expr(extent)} would be {shape[-1]}",
                 )
-        return poisoned(tuple(shape), buffer.dtype)
+        return poison_array(tuple(shape), buffer.dtype)
 
     def block(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
         for stmt in body:
@@ -177,7 +177,7 @@ class _Machine(Values):
                 return
             self.left -= 1 + math.prod(lanes.shape) // _LANES_OF_ONE
             if self.left < 0:
-                raise TooLong
+                raise StepLimitError
             self.running = stmt
             self.statement(stmt, lanes)
 
@@ -239,7 +239,7 @@ class _Machine(Values):
         if self.together is None:
             return False
         if id(stmt) not in self.together:
-            self.together[id(stmt)] = independent(stmt, self.kinds)
+            self.together[id(stmt)] = is_independent(stmt, self.kinds)
         return self.together[id(stmt)]
 
     def iterations(self, stmt: For, first: int, last: int, lanes: Lanes, inside: int) -> None:
@@ -282,7 +282,7 @@ class _Machine(Values):
         extents = tuple(self.value(extent, lanes) for _, extent in stmt.axes)
         shape = tuple(max(0, _range_of(zero, extent, lanes)[1]) for extent in extents)
         kept, around = self.memory[buffer.name], self.windows.get(buffer.name)
-        self.memory[buffer.name] = poisoned((*shape, *lanes.shape), buffer.dtype)
+        self.memory[buffer.name] = poison_array((*shape, *lanes.shape), buffer.dtype)
         self.windows[buffer.name] = Window(starts, extents, len(lanes.shape))
         self.block(stmt.body, lanes)
         self.memory[buffer.name] = kept
@@ -345,7 +345,7 @@ class _Machine(Values):
                 named = set().union(*map(variables, inner.index))
                 if buffer is not None and buffer.kind is Kind.PRIVATE and not axes <= named:
                     whole = (*shape, *self.memory[buffer.name].shape)
-                    copies[buffer.name] = poisoned(whole, buffer.dtype)
+                    copies[buffer.name] = poison_array(whole, buffer.dtype)
         return copies
 
     def store(self, stmt: Store, lanes: Lanes) -> None:
@@ -398,7 +398,7 @@ class _Machine(Values):
             self.block(option.body, lanes.where(cheapest == place))
 
 
-def poisoned(shape: tuple[int, ...], dtype: str) -> Array:
+def poison_array(shape: tuple[int, ...], dtype: str) -> Array:
     """An array of what is read where nothing was written: NaN, or for integers a pattern of bytes."""
     if dtype in FLOATS:
         return np.full(shape, np.nan, numpy_dtype(dtype))

@@ -105,7 +105,7 @@ def _solve_one(program: Program, arrays: dict[str, Array], known: dict[str, int]
     """Solve one extent that is affine in a single unknown size; False where there is none."""
     values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
     for buffer, axis, extent in _extents(program, arrays):
-        form = ix.linear(ix.simplify(substitute(extent, values)))
+        form = ix.to_linear(ix.simplify(substitute(extent, values)))
         if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
             continue
         unknown, factor = form.terms[0][0].name, form.terms[0][1]

@@ -1,4 +1,4 @@
-"""An expression, with memory and coordinates -> its value at every lane, in numpy; or a `Fault`.
+"""An expression, with memory and coordinates -> its value at every lane, in numpy; or a `InterpreterFault`.
 
 Instances that run together are lanes: a coordinate is an array over them, a condition a mask. A lane
 that is masked off reads nothing; every other access is checked against the extents of its buffer.
@@ -61,7 +61,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
 """The functions of arrays that operators, comparisons and functions are."""
 
 
-class Fault(InternalError):
+class InterpreterFault(InternalError):
     """A program that leaves a buffer or breaks a promise: a bug, where offcut wrote the program.
 
     what, at, because   what it does, the statement, and the coordinates
@@ -156,11 +156,11 @@ class Values:
         self.windows: dict[str, Window] = {}
         self.running: Stmt | None = None
 
-    def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> Fault:
+    def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> InterpreterFault:
         """The fault of a lane: what it does, at which statement and coordinates."""
         line = "" if self.running is None else format_head(self.running)
         because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
-        return Fault(self.program.name, what, line, because)
+        return InterpreterFault(self.program.name, what, line, because)
 
     def value(self, expr: Expr, lanes: Lanes) -> Array:
         """The value of `expr` at every running lane; what it is at the others is not defined."""
@@ -182,7 +182,7 @@ class Values:
                 operand = self.value(a, lanes)
                 return np.asarray(NUMPY[op](operand)).astype(operand.dtype, copy=False)
             case Cast(a, dtype):
-                return converted(self.value(a, lanes), _numpy(dtype))
+                return cast_values(self.value(a, lanes), _numpy(dtype))
             case Select(condition, then, other):
                 holds = self.value(condition, lanes)
                 if holds.ndim == 0:
@@ -290,7 +290,7 @@ def lane_of(sizes: Mapping[str, int]) -> Lanes:
     return Lanes({n: np.asarray(v, np.int64) for n, v in sizes.items()}, np.asarray(True))
 
 
-def converted(values: Array, dtype: np.dtype[Any]) -> Array:
+def cast_values(values: Array, dtype: np.dtype[Any]) -> Array:
     """`values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0; bool is what is not 0."""
     if values.dtype.kind in "biu" or dtype.kind not in "iu":
         return values.astype(dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.core.dtypes import FLOATS, INTEGERS, in_range, span
+from offcut.core.dtypes import FLOATS, INTEGERS, describe_range, in_range
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -29,7 +29,7 @@ OPEN = "untyped"
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedNode:
     """A node with its element type (`OPEN` for literals only), where it starts, and its height."""
 
     expr: Expr
@@ -38,10 +38,10 @@ class Typed:
     height: int = 1
 
 
-class ElementTypes(Tokens):
+class TypeInference(Tokens):
     """What is read of a line, with its literals on the type that is wanted."""
 
-    def typed(self, value: Typed, dtype: str, what: str) -> Expr:
+    def typed(self, value: TypedNode, dtype: str, what: str) -> Expr:
         """`value` as an expression of type `dtype`; its literals take it."""
         if value.dtype == OPEN and dtype != "bool":
             return self.of_type(value, dtype)
@@ -49,7 +49,7 @@ class ElementTypes(Tokens):
             raise self.mixed(value, dtype, what)
         return value.expr
 
-    def mixed(self, value: Typed, dtype: str, what: str) -> ParseError:
+    def mixed(self, value: TypedNode, dtype: str, what: str) -> ParseError:
         """The error that `value`, which is `what`, is not of type `dtype`."""
         own = "a number" if value.dtype == OPEN else value.dtype
         cast = value.dtype not in (OPEN, "bool") and dtype != "bool"
@@ -64,7 +64,7 @@ class ElementTypes(Tokens):
             column=value.column,
         )
 
-    def of_type(self, value: Typed, dtype: str) -> Expr:
+    def of_type(self, value: TypedNode, dtype: str) -> Expr:
         """`value`, of which nothing is typed yet, with every literal of type `dtype`."""
 
         def rule(expr: Expr) -> Expr:
@@ -81,7 +81,7 @@ class ElementTypes(Tokens):
 
         return rule(value.expr)
 
-    def settled(self, value: Typed) -> tuple[Expr, str]:
+    def settled(self, value: TypedNode) -> tuple[Expr, str]:
         """`value` and its type, where nothing around it says which."""
         if value.dtype != OPEN:
             return value.expr, value.dtype
@@ -90,7 +90,7 @@ class ElementTypes(Tokens):
 
     def check_literal(self, value: int | float, dtype: str, column: int) -> None:
         """Refuse a literal that `dtype` does not hold."""
-        because = why_no_literal(value, dtype)
+        because = literal_error(value, dtype)
         if because:
             raise self.refuse("cannot read this literal", because, column=column)
 
@@ -121,7 +121,7 @@ class ElementTypes(Tokens):
                 column=column,
             )
 
-    def unified(self, values: tuple[Typed, ...], what: str) -> tuple[tuple[Expr, ...], str]:
+    def unified(self, values: tuple[TypedNode, ...], what: str) -> tuple[tuple[Expr, ...], str]:
         """`values` on one element type, that of the first that has one."""
         dtype = next((value.dtype for value in values if value.dtype != OPEN), OPEN)
         if dtype == OPEN:
@@ -129,11 +129,11 @@ class ElementTypes(Tokens):
         return tuple(self.typed(value, dtype, what) for value in values), dtype
 
 
-def why_no_literal(value: int | float, dtype: str) -> str:
+def literal_error(value: int | float, dtype: str) -> str:
     """Why `value` is no literal of type `dtype`; empty where it is one."""
     if dtype not in FLOATS and not isinstance(value, int):
         return f"{value} is not an integer, and {dtype} is wanted here"
-    return "" if in_range(value, dtype) else span(dtype)
+    return "" if in_range(value, dtype) else describe_range(dtype)
 
 
 def has_point(expr: Expr) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.expr import (
     BITWISE,
@@ -32,10 +32,10 @@ from offcut.core.function_table import PAIRED, UNARY
 from offcut.core.program import Buffer
 from offcut.core.text.element_types import (
     OPEN,
-    ElementTypes,
-    Typed,
+    TypedNode,
+    TypeInference,
     has_point,
-    why_no_literal,
+    literal_error,
 )
 from offcut.core.text.tokens import LITERALS, Line, Token, read_lines
 from offcut.errors import ParseError
@@ -51,7 +51,7 @@ _FUNCTIONS = (*UNARY, *_PAIRED, "where")
 _MAX_BRACKETS = 80
 
 
-class Reader(ElementTypes):
+class Reader(TypeInference):
     """The tokens of one line, from left to right, and the expressions among them.
 
     buffers   what may be read
@@ -66,11 +66,11 @@ class Reader(ElementTypes):
         self.buffers, self.names, self.depth = buffers, names, 0
         self.empty = frozenset[str]()
 
-    def _node(self, expr: Expr, dtype: str, column: int, *parts: Typed) -> Typed:
+    def _node(self, expr: Expr, dtype: str, column: int, *parts: TypedNode) -> TypedNode:
         height = 1 + max((part.height for part in parts), default=0)
         if height > MAX_HEIGHT:
             raise self._too_deep(f"more than {MAX_HEIGHT} operations", column)
-        return Typed(expr, dtype, column, height)
+        return TypedNode(expr, dtype, column, height)
 
     def _too_deep(self, what: str, column: int) -> ParseError:
         return self.refuse("cannot read an expression so deep", f"{what} are nested", column=column)
@@ -83,7 +83,7 @@ class Reader(ElementTypes):
         """An expression of type bool."""
         return self.typed(self.expression(), "bool", "a condition")
 
-    def expression(self, weakest: int = _OR) -> Typed:
+    def expression(self, weakest: int = _OR) -> TypedNode:
         """An expression whose operators bind at least as strongly as `weakest`."""
         self.depth += 1
         if self.depth > _MAX_BRACKETS:
@@ -101,12 +101,12 @@ class Reader(ElementTypes):
                 self.depth -= 1
                 return left
 
-    def _arithmetic(self, left: Typed, strength: int) -> Typed:
+    def _arithmetic(self, left: TypedNode, strength: int) -> TypedNode:
         op = self.advance().text
         right = self.expression(strength + 1)
         return self._binary(op, left, right, f"an operand of `{op}`")
 
-    def _binary(self, op: str, left: Typed, right: Typed, what: str) -> Typed:
+    def _binary(self, op: str, left: TypedNode, right: TypedNode, what: str) -> TypedNode:
         for operand in (left, right):
             if operand.dtype == "bool":
                 raise self.refuse(
@@ -129,7 +129,7 @@ class Reader(ElementTypes):
             )
         return self._node(Binary(op, a, b), dtype, left.column, left, right)
 
-    def _comparison(self, left: Typed) -> Typed:
+    def _comparison(self, left: TypedNode) -> TypedNode:
         operands, ops = [left], []
         while self.token.kind == "op" and self.token.text in _COMPARISONS:
             ops.append(self.advance().text)
@@ -148,17 +148,17 @@ class Reader(ElementTypes):
                     column=left.column,
                 )
             steps.append(Compare(op, a, b))
-        whole = all_of(steps)
+        whole = conjunction(steps)
         return self._node(whole, "bool", left.column, *operands)
 
-    def _logic(self, left: Typed, op: str) -> Typed:
+    def _logic(self, left: TypedNode, op: str) -> TypedNode:
         parts = [left]
         while self.accept(op):
             parts.append(self.expression((_AND if op == "and" else _OR) + 1))
         args = tuple(self.typed(part, "bool", f"an operand of `{op}`") for part in parts)
         return self._node(Logic(op, args), "bool", left.column, *parts)
 
-    def _prefix(self, weakest: int) -> Typed:
+    def _prefix(self, weakest: int) -> TypedNode:
         column = self.token.start
         if self.at("not"):
             if weakest > _NOT:
@@ -180,11 +180,11 @@ class Reader(ElementTypes):
             raise self.mixed(arg, "a number", "the operand of `-`")
         return self._node(Unary("neg", arg.expr), arg.dtype, column, arg)
 
-    def _atom(self) -> Typed:
+    def _atom(self) -> TypedNode:
         token = self.token
         if token.kind == "number":
             self.advance()
-            return Typed(Const(self.number(token, False, token.start), OPEN), OPEN, token.start)
+            return TypedNode(Const(self.number(token, False, token.start), OPEN), OPEN, token.start)
         if self.accept("("):
             inside = self.expression()
             self.close(token, ")")
@@ -195,9 +195,9 @@ class Reader(ElementTypes):
             raise self.expected("an expression")
         if token.text in ("true", "false"):
             self.advance()
-            return Typed(Const(int(token.text == "true"), "bool"), "bool", token.start)
+            return TypedNode(Const(int(token.text == "true"), "bool"), "bool", token.start)
         if token.text in LITERALS:
-            return Typed(Const(self.named(False), OPEN), OPEN, token.start)
+            return TypedNode(Const(self.named(False), OPEN), OPEN, token.start)
         name = self.name("a name")
         if self.at("("):
             return self._call(token)
@@ -215,7 +215,7 @@ class Reader(ElementTypes):
             if name in self.empty:
                 help = [f"for {name} contains what is indented below it: indent this line", *help]
             raise self.refuse(f"cannot use `{name}` here", because, *help, column=token.start)
-        return Typed(Var(name), "index", token.start)
+        return TypedNode(Var(name), "index", token.start)
 
     def _nearest(self) -> tuple[str, ...]:
         return (f"in scope: {', '.join(sorted(self.names))}",) if self.names else ()
@@ -232,7 +232,7 @@ class Reader(ElementTypes):
             )
         return self.buffers[token.text]
 
-    def subscript(self, buffer: Buffer) -> tuple[Typed, ...]:
+    def subscript(self, buffer: Buffer) -> tuple[TypedNode, ...]:
         """``[index, …]``, one for each axis of `buffer`."""
         parts = self.listed(self.expect("["), "]")
         if len(parts) != len(buffer.shape):
@@ -244,9 +244,9 @@ class Reader(ElementTypes):
             )
         return parts
 
-    def listed(self, bracket: Token, stop: str) -> tuple[Typed, ...]:
+    def listed(self, bracket: Token, stop: str) -> tuple[TypedNode, ...]:
         """Expressions separated by commas up to `stop`; a comma may end them."""
-        parts: list[Typed] = []
+        parts: list[TypedNode] = []
         while not self.at(stop):
             parts.append(self.expression())
             if not self.accept(","):
@@ -254,7 +254,7 @@ class Reader(ElementTypes):
         self.close(bracket, stop)
         return tuple(parts)
 
-    def _lookup(self, bracket: Token) -> Typed:
+    def _lookup(self, bracket: Token) -> TypedNode:
         values: list[float] = []
         while not self.at("]"):
             column, negative = self.token.start, self.accept("-")
@@ -275,7 +275,7 @@ class Reader(ElementTypes):
         at = self.typed(position, "index", "the index of a table")
         return self._node(Lookup(tuple(values), at), "float64", bracket.start, position)
 
-    def _call(self, function: Token) -> Typed:
+    def _call(self, function: Token) -> TypedNode:
         name, column = function.text, function.start
         args = self.listed(self.expect("("), ")")
         if name in _REDUCERS and self._is_reduction(name, args):
@@ -303,7 +303,7 @@ class Reader(ElementTypes):
             (then, other), dtype = self.unified(args[1:], "a branch of where")
             return self._node(Select(condition, then, other), dtype, column, *args)
         if name == "bool" and isinstance(literal := args[0].expr, Const):
-            return Typed(Const(int(literal.value != 0), "bool"), "bool", column)
+            return TypedNode(Const(int(literal.value != 0), "bool"), "bool", column)
         if name in DTYPES or name == "index":
             return self._node(self._cast(args[0], name), name, column, *args)
         if args[0].dtype == "bool":
@@ -311,18 +311,14 @@ class Reader(ElementTypes):
         self.check_function(name, args[0].dtype, column)
         return self._node(Unary(name, args[0].expr), args[0].dtype, column, *args)
 
-    def _cast(self, value: Typed, dtype: str) -> Expr:
+    def _cast(self, value: TypedNode, dtype: str) -> Expr:
         """A literal of `dtype`, where it holds it; else `value` converted."""
         expr = value.expr
-        if (
-            isinstance(expr, Const)
-            and value.dtype == OPEN
-            and not why_no_literal(expr.value, dtype)
-        ):
+        if isinstance(expr, Const) and value.dtype == OPEN and not literal_error(expr.value, dtype):
             return Const(expr.value, dtype)
         return Cast(self.settled(value)[0], dtype)
 
-    def _is_reduction(self, name: str, args: tuple[Typed, ...]) -> bool:
+    def _is_reduction(self, name: str, args: tuple[TypedNode, ...]) -> bool:
         """``max(x, k)`` reduces over k where x is a value; where x is an index it is the larger."""
         if name == "sum" or len(args) != 2:
             return True
@@ -330,7 +326,7 @@ class Reader(ElementTypes):
         is_value = has_point(value.expr) if value.dtype == OPEN else value.dtype != "index"
         return is_value and isinstance(axis.expr, Var)
 
-    def _reduction(self, name: str, args: tuple[Typed, ...], column: int) -> Typed:
+    def _reduction(self, name: str, args: tuple[TypedNode, ...], column: int) -> TypedNode:
         axes = [arg.expr.name for arg in args[1:] if isinstance(arg.expr, Var)]
         if self.names is not None:
             raise self.refuse(

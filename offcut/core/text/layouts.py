@@ -104,7 +104,7 @@ def read_layout(reader: Tokens, shape: Sequence[Expr] | None = None, dtype: str 
         if reader.accept("swizzle"):
             layout = replace(layout, swizzle=Swizzle(*_numbers(reader, "swizzle", 3, 3)))
         if shape is not None:
-            layout.check([ix.literal(extent) for extent in shape], ITEM_BYTES[dtype])
+            layout.check([ix.literal_value(extent) for extent in shape], ITEM_BYTES[dtype])
     except DescribeError as refused:
         because, help = f"{refused.at}: {refused.because}", _FORMS[first.text]
         raise reader.refuse("cannot read a layout", because, *help, column=first.start) from None

@@ -28,7 +28,7 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
-    substituted,
+    substitute_coordinates,
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
@@ -196,7 +196,7 @@ class _Statements(Declarations):
         if step != 1:
             count = ix.ceildiv(ix.sub(hi, lo), step)
             at = ix.add(lo, ix.mul(step, Var(name)))
-            lo, hi, body = ix.const(0), count, substituted(body, {name: at})
+            lo, hi, body = ix.const(0), count, substitute_coordinates(body, {name: at})
         return For(name, lo, hi, body, role, unit)
 
     def step(self, reader: Reader) -> int:

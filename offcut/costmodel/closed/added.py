@@ -59,7 +59,9 @@ class Tables:
 
     def stands_for(self, name: str, lo: Expr, hi: Expr, term: Expr) -> Expr:
         """An expression that is the sum of `term` over ``lo <= name < hi``, wherever the iterators around are."""
-        form = ix.linear(term)  # of counts that are multiples of one another, the table is the same
+        form = ix.to_linear(
+            term
+        )  # of counts that are multiples of one another, the table is the same
         parts = [(atom, factor) for atom, factor in form.terms if name in variables(atom)]
         once = ix.sub(term, ix.add(*(ix.mul(factor, atom) for atom, factor in parts)))
         trips = ix.maximum(ix.sub(hi, lo), 0)

@@ -58,8 +58,8 @@ def held(program: Program) -> dict[str, int]:
 
 def _vectors(tile: Tile, kernel: Microkernel, lanes: int) -> int:
     """Vectors of accumulators of a tile, of every height that it may have."""
-    rows = ix.literal(tile.axes[-2].extent) if len(tile.axes) > 1 else 1
-    columns = ix.literal(tile.axes[-1].extent)
+    rows = ix.literal_value(tile.axes[-2].extent) if len(tile.axes) > 1 else 1
+    columns = ix.literal_value(tile.axes[-1].extent)
     total = 0
     for height in range(1, kernel.max_rows + 1) if rows is None else (min(rows, kernel.max_rows),):
         widest = kernel.columns_for(height)

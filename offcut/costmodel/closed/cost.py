@@ -326,7 +326,7 @@ def _at(one: Predicted, hardware: Hardware, in_loops: Mapping[str, int]) -> Piec
 
 def _count(expr: Expr) -> int:
     """A count whose sizes are known: a literal however large it is, where arithmetic of machines ends at 2**63."""
-    known = ix.literal(expr)
+    known = ix.literal_value(expr)
     return int(evaluate(expr, {})) if known is None else known
 
 

@@ -15,7 +15,7 @@ from math import ceil
 
 from offcut.core import index as ix
 from offcut.core.accesses import only_reduces
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import (
     Binary,
@@ -47,13 +47,13 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
-    all_mapped,
-    substituted,
+    map_body,
+    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
-from offcut.core.ranges import Known, Range
+from offcut.core.scan import Range, ScanContext
 from offcut.core.tile_limits import begun, limits, unlimited
-from offcut.core.walking import taken
+from offcut.core.traversal import used_names
 from offcut.costmodel.closed.added import Tables
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import (
@@ -102,7 +102,7 @@ def counted(
     piece is counted as if all conditions around it held, which is a bound.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    body = all_mapped(substituted(program.body, fixed), by_quotients)
+    body = map_body(substitute_coordinates(program.body, fixed), by_quotients)
     ways: dict[int, Sequence[Summing]] = {}
     while True:
         counter = _Counter(program, hardware, fixed, ways, options or {})
@@ -156,7 +156,7 @@ class _Scope:
     written  arrays that are written in the innermost loop, or the tile
     """
 
-    known: Known
+    known: ScanContext
     piece: int | None = None
     loop: For | None = None
     lane: str | None = None
@@ -184,7 +184,7 @@ class _Counter:
         options: Mapping[int, int],
     ) -> None:
         self.program, self.hardware, self.ways, self.options = program, hardware, ways, options
-        self.known = Known.of(size for size in program.sizes if size.name not in fixed)
+        self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
             for one in program.buffers
@@ -194,7 +194,7 @@ class _Counter:
         self.choices: list[tuple[Way, ...]] = []
         self.values: dict[str, Expr] = {}
         lets = {one.name for one in statements(program.body) if isinstance(one, Let)}
-        self.names = Names(taken(program) - lets)
+        self.names = Names(used_names(program) - lets)
         self.apart: dict[str, dict[tuple[frozenset[str], ...], str]] = {}
         self.tables = Tables()
         self.is_open = bool(self.known.ranges)
@@ -298,7 +298,7 @@ class _Counter:
         start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
-            run = ix.literal(folded(axis.extent))
+            run = ix.literal_value(folded(axis.extent))
             stop = end
             for limit in limits(tile, axis.iter):
                 stop = ix.minimum(stop, folded(limit))
@@ -333,7 +333,7 @@ class _Counter:
         """With the operations of the lanes alone at which conditions hold; the others take the time of their vectors."""
         if not conditions:
             return seen
-        some = self.where(all_of(conditions), seen, _Seen(self.traffic.nothing, {}))
+        some = self.where(conjunction(conditions), seen, _Seen(self.traffic.nothing, {}))
         counts = {
             piece: replace(some.counts[piece], cycles=one.cycles, instructions=one.instructions)
             for piece, one in seen.counts.items()
@@ -362,10 +362,10 @@ class _Counter:
         range_ = ix.const(let.lo), ix.const(let.hi - 1)
         open_ = {one.name for one in self.program.sizes} | set(self.values)
         if isinstance(value, Const) or not variables(value) <= open_:
-            return self.block(substituted(let.body, {let.name: value}), scope)
+            return self.block(substitute_coordinates(let.body, {let.name: value}), scope)
         if let.hi - let.lo == 2:
             ways = (
-                self.block(substituted(let.body, {let.name: ix.const(one)}), scope)
+                self.block(substitute_coordinates(let.body, {let.name: ix.const(one)}), scope)
                 for one in range(let.lo, let.hi)
             )
             return self.where(Compare("<=", value, ix.const(let.lo)), *ways)
@@ -374,7 +374,9 @@ class _Counter:
             name = self.names.fresh(let.name)
             self.values[name] = value
         known = scope.known.within(Range(name, (range_[0],), (range_[1],)))
-        return self.block(substituted(let.body, {let.name: Var(name)}), replace(scope, known=known))
+        return self.block(
+            substitute_coordinates(let.body, {let.name: Var(name)}), replace(scope, known=known)
+        )
 
     def opened(
         self, buffer: str, axes: Sequence[tuple[Expr, Expr]], body: Sequence[Stmt], scope: _Scope
@@ -423,7 +425,7 @@ class _Counter:
         """A cost that no size decides any more."""
         return None if variables(cost) or reads_memory(cost) else float(evaluate(cost, {}))
 
-    def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: Known) -> _Seen:
+    def loop(self, name: str, lo: Expr, hi: Expr, body: _Seen, known: ScanContext) -> _Seen:
         """Of all iterations of a loop."""
         own = {piece: one for piece, one in body.staged.items() if name in one.moves}
         each = added((body.counts, {piece: one.counts for piece, one in own.items()}))
@@ -436,7 +438,9 @@ class _Counter:
         }
         return _Seen(self.traffic.loop(name, lo, hi, body.touched, known), counts, staged)
 
-    def over(self, name: str, lo: Expr, hi: Expr, each: Counts, known: Known, piece: int) -> Counts:
+    def over(
+        self, name: str, lo: Expr, hi: Expr, each: Counts, known: ScanContext, piece: int
+    ) -> Counts:
         """Of a piece, in all iterations of a loop."""
         return each.mapped(lambda term: self.sums[piece].over(name, lo, hi, term, known))
 
@@ -447,7 +451,7 @@ class _Counter:
         hi: Expr,
         stop: Expr,
         each: Counts,
-        known: Known,
+        known: ScanContext,
         piece: int,
         guarded: bool = False,
     ) -> Counts:
@@ -519,9 +523,9 @@ class _Counter:
         inner = "" if scope.loop is None or scope.loop is scope.around else scope.loop.iter
         first = 0
         if scope.across is not None:
-            first = ix.linear(scope.across[1]).const
+            first = ix.to_linear(scope.across[1]).const
         elif scope.loop is not None and scope.loop.iter == scope.lane:
-            first = ix.linear(scope.loop.lo).const
+            first = ix.to_linear(scope.loop.lo).const
         work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
         if not is_even(stmt):
             self.exactness = worst(self.exactness, Exactness.BOUND)
@@ -568,8 +572,8 @@ class _Counter:
         turns = 0 if tile.form is Form.PAD else kernel.turns
         extents = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
         for place, extent in enumerate(reversed(extents)):
-            turned = place <= turns and ix.literal(again) == 1
-            if turned and (place == 0 or ix.literal(extent)):
+            turned = place <= turns and ix.literal_value(again) == 1
+            if turned and (place == 0 or ix.literal_value(extent)):
                 depth = ix.mul(depth, extent)
             else:
                 again = ix.mul(again, extent)
@@ -593,7 +597,7 @@ class _Counter:
             counts = counts.plus(self.copied(tile, lengths, columns))
             if padded:
                 one = self.staged(tile, found, lengths[rows], height, depth)
-                repeated = ix.literal(again) != 1
+                repeated = ix.literal_value(again) != 1
                 kind = self.program.buffer(found.by_rows.buffer).kind
                 if repeated or kind not in (Kind.INPUT, Kind.CONSTANT):
                     counts = counts.plus(one.counts.mapped(lambda count: ix.mul(again, count)))
@@ -613,7 +617,7 @@ class _Counter:
             counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
         return counts, seen.touched
 
-    def length(self, tile: Tile, axis: TileAxis, known: Known) -> Expr:
+    def length(self, tile: Tile, axis: TileAxis, known: ScanContext) -> Expr:
         """How many instances along an axis of a tile are in the domain."""
         length, limited = folded(axis.extent), False
         for limit in limits(tile, axis.iter):
@@ -628,11 +632,13 @@ class _Counter:
         """
         if kernel.lowering is not None or kernel.any_columns:
             return None
-        if ix.literal(width) is None:
+        if ix.literal_value(width) is None:
             return kernel.panel
         if not any(limits(tile, rows)) or tile.form is Form.PAD:
             return None
-        known = next(ix.literal(folded(axis.extent)) for axis in tile.axes if axis.iter == rows)
+        known = next(
+            ix.literal_value(folded(axis.extent)) for axis in tile.axes if axis.iter == rows
+        )
         most = min(known or kernel.max_rows, kernel.max_rows)
         return min(kernel.columns_for(height) for height in range(1, most + 1))
 
@@ -731,7 +737,7 @@ def _left(limit: Expr, start: Expr) -> Expr:
             return other
 
 
-def _least(a: Expr, b: Expr, known: Known) -> Expr:
+def _least(a: Expr, b: Expr, known: ScanContext) -> Expr:
     """The lesser of two, as far as it is known which that is."""
     if known.at_least_zero(ix.sub(b, a)):
         return a
@@ -751,5 +757,5 @@ def _parts(expr: Expr) -> list[Expr]:
     return [expr, *(part for child in children(expr) for part in _parts(child))]
 
 
-def _within(known: Known, name: str, lo: Expr, hi: Expr) -> Known:
+def _within(known: ScanContext, name: str, lo: Expr, hi: Expr) -> ScanContext:
     return known.within(Range(name, (lo,), (ix.sub(hi, 1),)))

@@ -26,7 +26,7 @@ def cycles(
     most  columns that one call of a function takes; None: as many as its widest tile of these rows has
     """
     taken = tile_cycles(kernel)
-    tallest, width = taken.tallest, ix.literal(columns)
+    tallest, width = taken.tallest, ix.literal_value(columns)
     if most is not None:
         width = most if width is None else min(width, most)
 
@@ -35,7 +35,7 @@ def cycles(
         once = ix.add(ix.mul(round(term * THOUSANDTHS), depth), round(start * THOUSANDTHS))
         return ix.mul(ix.ceildiv(columns, widest if most is None else min(widest, most)), once)
 
-    known = ix.literal(rows)
+    known = ix.literal_value(rows)
     if known is not None:
         whole, rest = divmod(known, tallest)
         left = of_height(rest) if rest else ix.const(0)

@@ -35,7 +35,7 @@ from offcut.core.expr import (
 )
 from offcut.core.interpret.values import evaluate
 from offcut.core.intervals import ends
-from offcut.core.ranges import Known
+from offcut.core.scan import ScanContext
 from offcut.core.text.printer import format_expr
 from offcut.errors import InternalError
 from offcut.polyhedral import coefficient
@@ -65,7 +65,7 @@ class NoClosedForm(Exception):
     """A sum is none that is written in closed form here."""
 
 
-def trips(lo: Expr, hi: Expr, known: Known) -> Expr:
+def trips(lo: Expr, hi: Expr, known: ScanContext) -> Expr:
     """``max(hi - lo, 0)``."""
     count = ix.sub(hi, lo)
     return count if known.at_least_zero(count) else ix.maximum(count, 0)
@@ -76,7 +76,7 @@ def summed(
     lo: Expr,
     hi: Expr,
     term: Expr,
-    known: Known,
+    known: ScanContext,
     splits: int = SPLITS,
     longest: int = LONGEST,
 ) -> Expr:
@@ -98,7 +98,7 @@ def summed(
             return ix.mul(factor, summed(name, lo, hi, moves, known, splits, longest))
     if not splits or is_longer(term, longest):
         raise NoClosedForm
-    form = ix.linear(term)
+    form = ix.to_linear(term)
     if len(form.terms) > 1:  # each by itself: where one changes is nothing to the others
         each = [summed(name, lo, hi, atom, known, splits, longest) for atom, _ in form.terms]
         pairs = zip(form.terms, each, strict=True)
@@ -121,7 +121,7 @@ def summed(
     powers = _powers(term, name)
     if powers is not None:
         return _of_powers(*powers, lo, end)
-    some = ix.literal(count)
+    some = ix.literal_value(count)
     if some is not None and some <= WRITTEN_OUT:
         terms = (folded(_at(term, name, ix.add(lo, step))) for step in range(some))
         return ix.add(*terms)
@@ -170,13 +170,13 @@ def asks(term: Expr, name: str) -> bool:
     return any(isinstance(one, Select) and name in variables(one.condition) for one in walk(term))
 
 
-def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
     """The middle term times the trips."""
     return ix.mul(trips(lo, hi, known), folded(_at(term, name, middle_of(lo, hi))))
 
 
 def short_sum(
-    name: str, lo: Expr, hi: Expr, term: Expr, known: Known, splits: int, longest: int
+    name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext, splits: int, longest: int
 ) -> Expr | None:
     """The sum of `term` over ``lo <= name < hi`` where that is a formula of no more parts than `longest`, of a term of as few."""
     try:
@@ -186,7 +186,7 @@ def short_sum(
     return None if is_longer(found, longest) else found
 
 
-def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
     """A bound of the sum of a count over ``lo <= name < hi``: the sum, where that is a short formula, else the trips times the
     greatest term there may be, every part of the term taken as if it moved for itself.
     """
@@ -197,7 +197,7 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     return ix.mul(trips(lo, hi, known), greatest(name, lo, hi, term, known))
 
 
-def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
     """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself."""
     between = {name: (lo, ix.sub(hi, 1))}
     found = ends(term, between, natural=lambda part: _is_count(part, known))
@@ -206,7 +206,7 @@ def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
     return ix.maximum(folded(found[1]), 0)
 
 
-def _is_count(expr: Expr, known: Known) -> bool:
+def _is_count(expr: Expr, known: ScanContext) -> bool:
     """Whether an expression is seen to be 0 or more."""
     match expr:
         case Binary("max", a, b):
@@ -332,7 +332,9 @@ def _alike(a: Expr, b: Expr, name: str) -> Expr | None:
     """What moves with a name in two expressions whose difference does not; None where that moves, or nothing does."""
     if name not in variables(a) or name in variables(ix.sub(a, b)):
         return None
-    moves = [ix.mul(factor, atom) for atom, factor in ix.linear(b).terms if name in variables(atom)]
+    moves = [
+        ix.mul(factor, atom) for atom, factor in ix.to_linear(b).terms if name in variables(atom)
+    ]
     return ix.add(*moves)
 
 
@@ -367,7 +369,7 @@ def _break_of(condition: Expr, name: str) -> tuple[Expr, bool] | None:
     }.get(condition.op)
     if margin is None:
         return None
-    factor = dict(ix.linear(margin).terms).get(Var(name), 0)
+    factor = dict(ix.to_linear(margin).terms).get(Var(name), 0)
     rest = ix.sub(margin, ix.mul(factor, Var(name)))  # factor * name + rest >= 0
     if not factor or name in variables(rest):
         return None

@@ -8,7 +8,7 @@ from enum import Enum
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr
-from offcut.core.ranges import Known
+from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.added import Tables, TooMany
 from offcut.costmodel.closed.exactness import Exactness
 from offcut.costmodel.closed.summation import (
@@ -81,7 +81,7 @@ class Sums:
         """The one in which they are taken."""
         return self.ways[0]
 
-    def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: Known) -> Expr:
+    def over(self, name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
         """The sum of a count over ``lo <= name < hi``."""
         if self.failed:
             return term

@@ -17,7 +17,7 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, reads_memory, substitute, variables
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Buffer
-from offcut.core.ranges import Known
+from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.summation import folded
 
 Ranges = Mapping[str, Ends]  # of iterators inside, in terms of what is around
@@ -60,7 +60,7 @@ class Box:
     read: bool
     written: bool
 
-    def joined(self, other: Box, known: Known) -> Box:
+    def joined(self, other: Box, known: ScanContext) -> Box:
         """The least box around two."""
         pairs = zip(self.axes, other.axes, strict=True)
         axes = tuple(_joined(a, b, known) for a, b in pairs)
@@ -152,10 +152,12 @@ def bytes_of(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level
     if buffer.layout is not None or not shape:
         return ix.mul(elements(touched, shape), item)
     run, runs, step = _runs(touched, shape)
-    size, apart = ix.mul(run, item), ix.literal(ix.mul(step, item))
+    size, apart = ix.mul(run, item), ix.literal_value(ix.mul(step, item))
     if apart is not None and apart % level.line == 0:
         whole = ix.mul(level.line, ix.ceildiv(size, level.line))
-        size = whole if ix.literal(size) is not None else ix.add(size, (level.line - item) // 2)
+        size = (
+            whole if ix.literal_value(size) is not None else ix.add(size, (level.line - item) // 2)
+        )
     elif level.line > 1:
         size = ix.add(size, level.line - item)
     return ix.mul(runs, size)
@@ -170,7 +172,7 @@ def crowding(touched: Box, buffer: Buffer, shape: tuple[Expr, ...], level: Level
         return 1
     run, runs, step = _runs(touched, shape)
     item = ITEM_BYTES[buffer.dtype]
-    side, apart = ix.literal(ix.mul(run, item)), ix.literal(ix.mul(step, item))
+    side, apart = ix.literal_value(ix.mul(run, item)), ix.literal_value(ix.mul(step, item))
     if not side or not apart or apart % level.line or runs == ix.const(1):
         return 1
     sets = max(1, level.bytes // (level.line * level.ways))
@@ -206,7 +208,7 @@ def _over(axis: Ends | Scattered, ranges: Ranges) -> Ends | Scattered:
     return _ALL if first is None or last is None else (folded(first[0]), folded(last[1]))
 
 
-def _joined(a: Ends | Scattered, b: Ends | Scattered, known: Known) -> Ends | Scattered:
+def _joined(a: Ends | Scattered, b: Ends | Scattered, known: ScanContext) -> Ends | Scattered:
     if isinstance(a, Scattered):
         return a.joined(b)
     if isinstance(b, Scattered):
@@ -218,11 +220,11 @@ def _length(ends: Ends | Scattered, extent: Expr) -> Expr:
     if isinstance(ends, Scattered):
         return ix.minimum(ends.count, extent)
     length = ix.add(ix.sub(ends[1], ends[0]), 1)
-    few, most = ix.literal(length), ix.literal(extent)
+    few, most = ix.literal_value(length), ix.literal_value(extent)
     return extent if few is not None and most is not None and few > most else length
 
 
-def _least(a: Expr, b: Expr, known: Known, last: bool = False) -> Expr:
+def _least(a: Expr, b: Expr, known: ScanContext, last: bool = False) -> Expr:
     """The least of two ends or, where `last`, the greatest."""
     if known.at_least_zero(ix.sub(b, a)):
         return b if last else a

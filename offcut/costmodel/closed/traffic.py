@@ -23,7 +23,7 @@ from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Const, Expr, substitute, variables
 from offcut.core.program import Buffer
-from offcut.core.ranges import Known
+from offcut.core.scan import ScanContext
 from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, middle_of, trips
 from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
@@ -69,7 +69,7 @@ class Traffic:
 
     held: Mapping[str, Held]
     levels: tuple[Level, ...]
-    sizes: Known
+    sizes: ScanContext
     sums: Sums
     middle: dict[str, Expr] = field(default_factory=dict)
 
@@ -110,7 +110,7 @@ class Traffic:
             moved.append(self._where_fits(boxes, first, level, apart, self.sizes))
         return Touched(boxes, first, tuple(moved), self._kept(boxes, parts, self.sizes))
 
-    def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: Known) -> Touched:
+    def loop(self, name: str, lo: Expr, hi: Expr, body: Touched, known: ScanContext) -> Touched:
         """Of all iterations of a loop."""
         count = trips(lo, hi, known)
         if not body.boxes or count == ix.const(0):
@@ -182,14 +182,14 @@ class Traffic:
         )
         return tuple({k: self.sums.at_last(size) for k, size in one.items()} for one in found)
 
-    def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: Known) -> Expr:
+    def _stays(self, name: str, lo: Expr, hi: Expr, size: Expr, known: ScanContext) -> Expr:
         """Bytes of a part that stay in an iteration of a loop: half way, or the most where a condition asks which it is."""
         if asks(size, name):
             return greatest(name, lo, hi, size, known)
         return _at(size, {name: middle_of(lo, hi)})
 
     def _kept(
-        self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: Known
+        self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: ScanContext
     ) -> tuple[Expr, ...]:
         """Of all that is touched, where that fits a level, else the most of a part."""
         found = []
@@ -231,7 +231,7 @@ class Traffic:
         first: Mapping[str, Piece],
         level: Level,
         otherwise: Mapping[Piece, Expr],
-        known: Known,
+        known: ScanContext,
     ) -> Mapping[Piece, Expr]:
         fits = self._fits(self._size(boxes, level), level, known)
         return _either(fits, self._spread(self._bytes(boxes, level), first), otherwise)
@@ -253,11 +253,11 @@ class Traffic:
                 size = folded(substitute(size, {name: middle}))
         return size
 
-    def _never(self, size: Expr, level: Level, known: Known) -> bool:
+    def _never(self, size: Expr, level: Level, known: ScanContext) -> bool:
         """Whether bytes are known not to fit a level, whatever the sizes."""
         return known.at_least_zero(ix.sub(self._here(size), level.bytes + 1))
 
-    def _fits(self, size: Expr, level: Level, known: Known) -> Expr:
+    def _fits(self, size: Expr, level: Level, known: ScanContext) -> Expr:
         """Whether bytes fit a level: a literal where all sizes tell the same."""
         size = self._here(size)
         if known.at_least_zero(ix.sub(level.bytes, size)):

@@ -108,7 +108,7 @@ def _stage(stmt: Stmt, sizes: frozenset[str]) -> Stage | None:
 
 def _iterator(index: Expr, sizes: frozenset[str]) -> str | None:
     """The iterator that an index moves with, one by one; None where it moves otherwise."""
-    form, names = ix.linear(index), variables(index) - sizes
+    form, names = ix.to_linear(index), variables(index) - sizes
     moving = [(a.name, by) for a, by in form.terms if isinstance(a, Var) and a.name in names]
     return moving[0][0] if moving == [(name, 1) for name in names] and moving else None
 

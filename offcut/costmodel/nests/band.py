@@ -56,7 +56,7 @@ class Band:
         self.own = {axis.name for axis in group[0].axes}
         axes = [axis for stage in group for axis in (*stage.axes, *stage.reduce_axes)]
         self.extents = {axis.name: calls.of(axis.extent) for axis in axes}
-        literals = {axis.name: ix.literal(axis.extent) for axis in axes}
+        literals = {axis.name: ix.literal_value(axis.extent) for axis in axes}
         self.known = {name: value for name, value in literals.items() if value is not None}
         self.moved = Moved(accesses(computation, group, around, calls), levels)
         filled = self.bytes > levels.bytes[:, 0]

@@ -173,7 +173,7 @@ def _access(
     moves: list[Moves | Anywhere] = []
     first, shape = [], []
     for part, extent in zip(index, buffer.shape, strict=True):
-        form, names = ix.linear(part), variables(part) - named - fixed
+        form, names = ix.to_linear(part), variables(part) - named - fixed
         affine = all(isinstance(atom, Var) or not variables(atom) & names for atom, _ in form.terms)
         if reads_memory(part) or not affine:
             moves.append(frozenset(names))

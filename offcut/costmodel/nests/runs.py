@@ -209,8 +209,8 @@ def _symbolic(
         whole = height if segment.on is None else segment.height
         form = Form(
             segment.role is Role.BODY,
-            guarded or ix.literal(whole) is not None,
-            ix.literal(whole) == 1 and tile > 1,
+            guarded or ix.literal_value(whole) is not None,
+            ix.literal_value(whole) == 1 and tile > 1,
             tile if guarded else 0,
         )
         if plain and segment.on is not None:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from offcut.core.hashed import Hashed
+from offcut.core.cached_hash import CachedHash
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
@@ -21,7 +21,7 @@ from offcut.schedule import Mark, Nest, Resolving, Schedule, Step, Together, Way
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Hashed):
+class Placed(CachedHash):
     """A nest where it stands.
 
     around  the loops around it
@@ -34,11 +34,11 @@ class Placed(Hashed):
     behind: Loops
     before: Earlier
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Key(Hashed):
+class Key(CachedHash):
     """What the price of a way depends on.
 
     stages     the decisions about stages
@@ -58,7 +58,7 @@ class Key(Hashed):
     competing: bool
     way: Way
 
-    __hash__ = Hashed.__hash__
+    __hash__ = CachedHash.__hash__
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ import numpy as np
 import sympy
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import (
     Binary,
@@ -263,7 +263,7 @@ class _Minimal:
         if not conditions:
             return of.data, ()
         zero = Const(0.0, of.total.dtype)
-        return Select(all_of(conditions), of.data, zero), tuple(sizes)
+        return Select(conjunction(conditions), of.data, zero), tuple(sizes)
 
     def _tensor(
         self,

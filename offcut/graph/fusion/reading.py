@@ -276,7 +276,7 @@ def _leaps(
         for load, _ in _loads(stage)
         if name in reach[load.buffer]
         for part in load.index
-        for atom, factor in ix.linear(part).terms
+        for atom, factor in ix.to_linear(part).terms
         if isinstance(atom, Var) and factor not in (-1, 1)
         for axis in through.get(stage.name, {}).get(atom.name, ())
     )
@@ -297,7 +297,7 @@ def _strided(stage: Tensor, given: dict[str, Tensor], description: Description) 
     own = {size_var(name): extent for name, extent in description.dims.extents.items()}
     offset, steps = list[Expr](), list[tuple[int, ...]]()
     for part in body.index:
-        form = ix.linear(part)
+        form = ix.to_linear(part)
         row, left = [0] * len(axes), cast("Expr", ix.const(form.const))
         for atom, factor in form.terms:
             if isinstance(atom, Var) and atom.name in axes:

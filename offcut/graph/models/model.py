@@ -14,7 +14,7 @@ from offcut import debug
 from offcut.backends.host import arrays as host
 from offcut.backends.host.call import NO_MEMORY, too_large
 from offcut.core.dtypes import ITEM_BYTES, numpy_dtype
-from offcut.core.garbage import old_objects_aside
+from offcut.core.gc_scope import freeze_gc
 from offcut.core.integers import whole
 from offcut.core.interpret.run_arguments import checked_arrays, checked_sizes
 from offcut.core.text.expressions import count
@@ -383,7 +383,7 @@ class Model:
         return made
 
 
-@old_objects_aside()
+@freeze_gc()
 @trim_traceback
 def compiled(
     bound: Bound,

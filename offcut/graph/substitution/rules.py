@@ -35,7 +35,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from offcut.core.dtypes import ends, numpy_dtype
+from offcut.core.dtypes import finite_range, numpy_dtype
 from offcut.core.expr import Const, Expr, children
 from offcut.core.program import Size
 from offcut.describe.request import Array
@@ -46,7 +46,7 @@ from offcut.graph.sizes.extents import Numbers
 from offcut.graph.substitution.described import NotDescribed, computation_of
 from offcut.graph.substitution.rounding import part_of, swing
 from offcut.graph.text import format_value, parse_graph
-from offcut.polyhedral import bounded
+from offcut.polyhedral import request_budget
 from offcut.proof.by_algebra import NotShown, show_equal
 
 SMALL = 5
@@ -164,7 +164,7 @@ def _why_unproved(candidate: Rule, exact: Rule, named: list[float]) -> str:
     """
     try:
         computed = [computation_of(graph) for graph in (candidate.before, candidate.after)]
-        with bounded("rule", f"cannot prove the rule {candidate.name}"):
+        with request_budget("rule", f"cannot prove the rule {candidate.name}"):
             show_equal(*computed)
     except NotDescribed as why:
         return str(why)
@@ -420,7 +420,7 @@ def _drawn(
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
         return _integers(dtype, named, number, generator, shape)
-    made, most = floats(generator, shape), ends(value.dtype)[1]
+    made, most = floats(generator, shape), finite_range(value.dtype)[1]
     beyond = np.isfinite(made) & (np.abs(made) > most)
     return np.where(beyond, made / HUGE, made).astype(dtype)
 

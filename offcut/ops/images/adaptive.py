@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import reduction_start
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import reduce_axis, where
 from offcut.describe.functions import sum as sum_over
@@ -127,7 +127,7 @@ class _Parts:
     ) -> Tensor:
         """The sum or the greatest of the windows along `axis`."""
         r, over = reduce_axis(self.reach, step), sum_over if kind == "sum" else max_over
-        nothing = neutral(kind, total)
+        nothing = reduction_start(kind, total)
 
         def part(at: tuple[Value, ...], i: Any) -> Value:
             start, end = self.window(i)

@@ -7,7 +7,7 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
-from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.describe.functions import max as max_over
 from offcut.describe.functions import maximum, minimum, reduce_axis, where
 from offcut.describe.functions import min as min_over
@@ -50,7 +50,7 @@ def max_pool2d(
     name = named("max_pool2d", name, [x], *_options(*given, layout))
 
     def greatest(*at: Value) -> Value:
-        value = _read(x, placed, steps, at, last, x.dtype, neutral("max", x.dtype))
+        value = _read(x, placed, steps, at, last, x.dtype, reduction_start("max", x.dtype))
         return max_over(value, axis=steps)
 
     return compute(shape, greatest, name, letters)
@@ -78,7 +78,7 @@ def max_pool2d_with_places(
     check_dtype(op, "x", x, NUMBERS)
     name = named(op, name, [x], *_options(*given, layout))
     values, called = max_pool2d(x, *given, layout, name=name), f"{name}_places"
-    most = int(neutral("min", "int64"))
+    most = int(reduction_start("min", "int64"))
 
     def first(*at: Value) -> Value:
         rows, columns = _positions(placed, steps, at, last)

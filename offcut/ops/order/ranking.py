@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.integers import whole
 from offcut.describe.functions import index, reduce_axis, where
 from offcut.describe.functions import max as max_over
@@ -112,7 +112,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
     """The greatest elements, each the greatest of those that come after the one before."""
     shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
     letters = axis_letters(len(shape))
-    nothing, nan = neutral("max", x.dtype), x.dtype in FLOATS
+    nothing, nan = reduction_start("max", x.dtype), x.dtype in FLOATS
     values, places = list[Tensor](), list[Tensor]()
 
     def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
@@ -183,7 +183,7 @@ def _by_rank(
         f"{name}_first",
         letters,
     )
-    nothing = neutral("max" if largest else "min", x.dtype)
+    nothing = reduction_start("max" if largest else "min", x.dtype)
 
     def value(*at: Value) -> Value:
         there = places[at] < 2**31 - 1

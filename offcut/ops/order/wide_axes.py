@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.expr import Compare, Load, Var
 from offcut.core.integers import whole
 from offcut.core.program import Program
@@ -59,7 +59,7 @@ def leading(
     first, at = text.local("first", x.dtype, (count,)), text.local("at", "int32", (count,))
     over, nothing = (
         ("max" if largest else "min"),
-        str(neutral("max" if largest else "min", x.dtype)),
+        str(reduction_start("max" if largest else "min", x.dtype)),
     )
     shown, many = text.shown(extent), text.shown(blocks)
     given = text.given["x"]
@@ -192,7 +192,7 @@ def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) ->
     blocks, shown = (extent + BLOCK - 1) // BLOCK, text.shown(extent)
     keys = text.local("keys", key, (blocks, BLOCK))
     ranks = text.local("ranks", "int32", (blocks, BLOCK))
-    after_all = str(neutral("min" if order.ascending else "max", key))
+    after_all = str(reduction_start("min" if order.ascending else "max", key))
     if dtype == "float64" and order.ascending:
         after_all = "nan"
     at, own_key = f"{BLOCK}*$q + $c", f"{keys}[$q, $c]"

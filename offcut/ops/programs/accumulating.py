@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from offcut.core.dtypes import FLOATS, NUMBERS, neutral
+from offcut.core.dtypes import FLOATS, NUMBERS, reduction_start
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError
@@ -66,7 +66,7 @@ def accumulated(
     nothing: int | float
     if reduction in ("max", "min"):
         check_dtype(op, "x", x, NUMBERS)
-        nothing = neutral(reduction, x.dtype)
+        nothing = reduction_start(reduction, x.dtype)
     else:
         if reduction == "logaddexp":
             check_dtype(op, "x", x, FLOATS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from offcut.core.dtypes import NUMBERS, neutral
+from offcut.core.dtypes import NUMBERS, reduction_start
 from offcut.describe.functions import maximum, minimum, where
 from offcut.describe.tensor import Tensor, compute
 from offcut.describe.value import Value, cast
@@ -101,7 +101,7 @@ def _extremes(op: str, x: Tensor, axis: int, end: str, name: str | None) -> Tens
     check_dtype(op, "x", x, NUMBERS)
     position = axis_number(op, x, axis)
     name = named(op, name, [x], ("axis", position, None))
-    join = _Join(maximum if end == "max" else minimum, neutral(end, x.dtype))
+    join = _Join(maximum if end == "max" else minimum, reduction_start(end, x.dtype))
     return _scanned(x, position, _most(x.shape[position]), join, name, name)
 
 

@@ -22,7 +22,7 @@ from offcut.core.program import (
     Store,
     Tile,
 )
-from offcut.core.walking import around as paths
+from offcut.core.traversal import walk_with_parents as paths
 from offcut.partition.judge.match import Match
 
 MAIN = "main memory"

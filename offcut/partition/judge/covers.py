@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core.program import Cover, Program, Stmt, Tile
-from offcut.core.walking import around as paths
-from offcut.core.walking import rewrite
+from offcut.core.traversal import rewrite
+from offcut.core.traversal import walk_with_parents as paths
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition.judge.coverage import Coverage, Covered, Surroundings, interval

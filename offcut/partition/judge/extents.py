@@ -61,7 +61,7 @@ def _no_extent(
 ) -> str:
     """Why an axis of a microkernel cannot be as long as the extent of an iterator; "" where it can."""
     allowed, (low, high) = kernel.extents_of(name), ends
-    divisor = int(low) if low == high else ix.multiple_of(extent)
+    divisor = int(low) if low == high else ix.known_divisor(extent)
     shown = str(int(low)) if low == high else f"from {int(low)} to {high}"
     if name in kernel.repeats:
         step = allowed.only or allowed.multiple_of

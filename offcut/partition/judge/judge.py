@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import copysign
 
 from offcut.core import index as ix
-from offcut.core.dtypes import ANY_ORDER, FLOATS, identity, neutral
+from offcut.core.dtypes import ANY_ORDER, FLOATS, identity, reduction_start
 from offcut.core.expr import (
     Binary,
     Const,
@@ -30,7 +30,7 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    substituted,
+    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr, format_stmt
@@ -186,7 +186,7 @@ class _Judge:
         for loop in nest:
             lo, hi = (substitute(bound, values) for bound in (loop.lo, loop.hi))
             moving: Expr = ix.const(0)
-            for atom, factor in ix.linear(lo).terms:
+            for atom, factor in ix.to_linear(lo).terms:
                 if variables(atom) & self.axes.keys():
                     moving = ix.add(moving, ix.mul(factor, atom))
             lo, hi = ix.sub(lo, moving), ix.sub(hi, moving)
@@ -194,7 +194,7 @@ class _Judge:
             loops.append(replace(loop, lo=lo, hi=hi))
         moved = {name: value for name, value in values.items() if value != Var(name)}
         if moved:
-            inner = substituted(inner, moved)
+            inner = substitute_coordinates(inner, moved)
         (moved_store,) = inner
         assert isinstance(moved_store, Store)
         return moved_store, loops
@@ -495,19 +495,19 @@ def _is_start(value: Expr, kernel: Microkernel) -> bool:
     """Whether a value is what a microkernel starts its reduction from: +0 of a sum."""
     if not isinstance(value, Const) or kernel.reducer is None:
         return False
-    wanted = neutral(kernel.reducer, kernel.computes.dtype)
+    wanted = reduction_start(kernel.reducer, kernel.computes.dtype)
     return value.value == wanted and copysign(1.0, value.value) == copysign(1.0, wanted)
 
 
 def _neutral(store: Store, kernel: Microkernel) -> str:
     return format_expr(
-        Const(neutral(store.reduce or "sum", kernel.computes.dtype), kernel.computes.dtype)
+        Const(reduction_start(store.reduce or "sum", kernel.computes.dtype), kernel.computes.dtype)
     )
 
 
 def is_run(loop: For) -> bool:
     """Whether a loop has an iteration, as its text shows."""
-    times = ix.literal(ix.sub(loop.hi, loop.lo))
+    times = ix.literal_value(ix.sub(loop.hi, loop.lo))
     return times is not None and times > 0
 
 

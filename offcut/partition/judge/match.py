@@ -68,7 +68,7 @@ class Match:
         others = [axis for axis in lead.reduce_axes if axis.name != self.depth]
         inside: list[str] = []
         for axis in others[::-1][: self.microkernel.turns]:
-            if not ix.literal(axis.extent):
+            if not ix.literal_value(axis.extent):
                 break
             inside.insert(0, axis.name)
         return tuple(inside)

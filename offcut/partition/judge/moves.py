@@ -105,8 +105,10 @@ def is_linear(movements: Sequence[Movement], mapping: Mapping[str, str | None]) 
             continue
         if of.buffer != theirs.buffer or known != steps:
             return False
-        apart = [ix.literal(ix.sub(a, b)) for a, b in zip(mine.index, own.index, strict=True)]
-        there = [ix.literal(ix.sub(a, b)) for a, b in zip(theirs.index, of.index, strict=True)]
+        apart = [ix.literal_value(ix.sub(a, b)) for a, b in zip(mine.index, own.index, strict=True)]
+        there = [
+            ix.literal_value(ix.sub(a, b)) for a, b in zip(theirs.index, of.index, strict=True)
+        ]
         moved = [
             sum((n or 0) * u[d] for n, u in zip(apart, steps, strict=True))
             for d in range(len(there))

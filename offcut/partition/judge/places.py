@@ -165,7 +165,7 @@ class Places:
 
 def is_multiple(value: Expr, of: int) -> bool:
     """Return whether the form of an index expression shows that `of` divides it."""
-    form = ix.linear(value)
+    form = ix.to_linear(value)
     return all(step % of == 0 for step in (form.const, *(factor for _, factor in form.terms)))
 
 

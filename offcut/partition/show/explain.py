@@ -11,7 +11,7 @@ from offcut.core.expr import Expr, Load, Select
 from offcut.core.expr import walk as walk_expr
 from offcut.core.program import For, If, Program, Stmt, Store, Tile, blocks
 from offcut.core.text.printer import format_expr
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Facts, Space
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _kept(source: Program, emitted: Program) -> Iterator[_Kept]:
     """What an instance of `emitted`, or a lane of a tile, asks before it runs or in its value."""
     given = set(_asked(source.body, False))
     space = Space(emitted.sizes, emitted.assumptions)
-    names = tuple(sorted(bound_in(emitted)))
+    names = tuple(sorted(all_bound_names(emitted)))
     at = Facts(space, names)
     for condition in _asked(emitted.body, False):
         text = format_expr(condition)

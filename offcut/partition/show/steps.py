@@ -9,7 +9,7 @@ from typing import TypeAlias
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Logic, Select, Var, reads_memory, variables
 from offcut.core.program import Choose, For, Form, If, Let, Stmt, Store, Tile
-from offcut.core.walking import around, bound
+from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.partition.pieces import Piece
 
 
@@ -81,7 +81,7 @@ def steps_of(piece: Piece, plane: Sequence[str]) -> list[list[Step]]:
     """
     outside = tuple(piece.entered)
     places: dict[tuple[int, ...], tuple[list[Step], list[tuple[Step, ...]]]] = {}
-    for store, below in around(piece.path[-1]):
+    for store, below in walk_with_parents(piece.path[-1]):
         if not isinstance(store, Store):
             continue
         path = (*outside, *below)
@@ -111,7 +111,7 @@ def padded(steps: Sequence[Step]) -> list[Step]:
 def _depth(path: Sequence[tuple[Stmt, int]], missing: set[str]) -> int | None:
     """How many of the statements of `path` bind all names; None where they do not."""
     for depth, (stmt, _) in enumerate(path, 1):
-        missing = missing - set(bound(stmt))
+        missing = missing - set(bound_names(stmt))
         if not missing:
             return depth
     return None if missing else 0

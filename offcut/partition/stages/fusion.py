@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.expr import Expr, Load, Var, substitute, walk
 from offcut.core.program import Alloc, Buffer, For, If, Kind, Stmt
@@ -188,7 +188,7 @@ def _least(computation: Computation) -> dict[str, int]:
 def _at(values: Sequence[Expr], sizes: Mapping[str, int]) -> list[int]:
     """Sums of products of sizes at these."""
     at = {name: ix.const(size) for name, size in sizes.items()}
-    found = [ix.literal(ix.folded(substitute(value, at))) for value in values]
+    found = [ix.literal_value(ix.fold_indices(substitute(value, at))) for value in values]
     assert None not in found
     return [size for size in found if size is not None]
 
@@ -205,7 +205,7 @@ def _taken(computation: Computation, shared: Shared, around: int, many: int) -> 
     for lead in (computation.groups[position][0] for position in shared.groups):
         item = ITEM_BYTES[computation.buffer(lead.buffer).dtype]
         sizes += (ix.mul(axis.extent, many * item) for axis in lead.reduce_axes)
-    longest = [size for size in sizes if (ix.literal(ix.sub(total, size)) or -1) < 0]
+    longest = [size for size in sizes if (ix.literal_value(ix.sub(total, size)) or -1) < 0]
     return list(dict.fromkeys((total, *longest)))
 
 
@@ -224,7 +224,7 @@ def _has_room(computation: Computation, shared: Shared, block: Block, around: in
     greatest = _at(taken, {size.name: size.max for size in computation.sizes})
     pairs = zip(taken, greatest, strict=True)
     asked = [ix.compare("<=", size, block.room) for size, most in pairs if most > block.room]
-    return all_of(asked) if asked else True
+    return conjunction(asked) if asked else True
 
 
 def _in_blocks(

@@ -143,7 +143,7 @@ def _copy(lead: Stage, factor: Expr, names: Names, depth: str = "") -> tuple[Sta
     own = Names(names.taken)
     axes: list[_Axis] = []
     for position, part in enumerate(load.index):
-        form = ix.linear(part)
+        form = ix.to_linear(part)
         moving = [(atom, factor) for atom, factor in form.terms if variables(atom) & extents.keys()]
         if not all(isinstance(atom, Var) for atom, _ in moving):
             return None
@@ -204,7 +204,7 @@ def _by(value: Expr, axes: Sequence[_Axis], extents: Mapping[str, Expr]) -> Expr
     """An index by the axes of the scratch, as far as these determine it."""
     for axis in axes:
         name, step = axis.pivot
-        times, rest = divmod(dict(ix.linear(value).terms).get(Var(name), 0), step)
+        times, rest = divmod(dict(ix.to_linear(value).terms).get(Var(name), 0), step)
         if times and not rest:
             part = ix.mul(axis.part.expr(), times)
             here = ix.mul(ix.add(Var(axis.name), axis.low), times)

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Binary, Compare, Const, Expr, Var
 from offcut.core.memo import memo
 from offcut.core.program import Form, Role
 from offcut.partition.strategies.tiled_axis import EXTENT, NotTaken, Take, Takes, at
-from offcut.polyhedral import Space, smallest
+from offcut.polyhedral import Space, smallest_point
 
 ITER = Var("#t")  # the number of a tile; no user can name a size so, nor q below
 
@@ -105,8 +105,8 @@ def placed(takes: Takes, extent: Expr, tile: int) -> tuple[Segment, ...]:
 def _is_empty(segment: Segment) -> bool:
     if segment.when == Const(0, "bool"):
         return True
-    count = None if segment.count is None else ix.literal(segment.count)
-    height = ix.literal(segment.height)
+    count = None if segment.count is None else ix.literal_value(segment.count)
+    height = ix.literal_value(segment.height)
     return (count is not None and count <= 0) or (height is not None and height <= 0)
 
 
@@ -143,7 +143,7 @@ class _Place:
         least, most = _heights(ix.simplify(always), self.take.when, self.tile)
         none = Const(0, "bool")
         some = () if least >= 1 else (none if most < 1 else ix.compare(">", height, 0),)
-        known = ix.literal(height)
+        known = ix.literal_value(height)
         end = self.extent if height == self.left else ix.add(self.start, height)
         return Segment(
             role=Role.TAIL,
@@ -204,7 +204,7 @@ class _Place:
         """
         left, tile = self.left, self.tile
         tiles = ix.ceildiv(left, tile)
-        size = ix.literal(left)
+        size = ix.literal_value(left)
         known = None if size is None else size // max(-(-size // tile), 1)
         q: Expr = Var("#q") if known is None else ix.const(known)
         value = Binary("//", left, tiles)
@@ -240,7 +240,7 @@ class _Place:
 
 
 def _literal(height: Expr) -> int:
-    known = ix.literal(height)
+    known = ix.literal_value(height)
     assert known is not None
     return known
 
@@ -259,7 +259,7 @@ def _heights(height: Expr, when: tuple[Expr, ...], tile: int) -> tuple[int, int]
         return 0, 0
     above = extents & space.set(("e", "h"), [f"x1 > {tile}"])
     if not above.is_empty():
-        found = smallest(above)
+        found = smallest_point(above)
         assert found is not None
         extent, high = found[1]
         raise NotTaken(f"with an extent of {extent}, a tile has {high} instances")
@@ -279,4 +279,4 @@ def both(*conditions: Expr | None) -> Expr | None:
             return folded
         if folded != Const(1, "bool"):
             parts.append(folded)
-    return all_of(parts) if parts else None
+    return conjunction(parts) if parts else None

@@ -26,7 +26,7 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
     def named(expr: Expr) -> Expr:
         return substitute(expr, values)
 
-    once = segment.count is None or ix.literal(segment.count) == 1
+    once = segment.count is None or ix.literal_value(segment.count) == 1
     counter = "" if once else names.fresh(f"{axis}_tile")
     values[ITER.name] = Var(counter) if counter else ix.const(0)
     start = ix.simplify(named(segment.start))
@@ -40,7 +40,7 @@ def loops(segment: Segment, axis: str, names: Names, inside: Inside) -> tuple[St
         names.release(name.name)
     if counter:
         names.release(counter)
-    if segment.when is not None and ix.literal(segment.when) is None:
+    if segment.when is not None and ix.literal_value(segment.when) is None:
         body = (If(segment.when, body),)
     return body
 
@@ -74,7 +74,7 @@ def of_all(outer: Segment, inner: Segment, extent: Expr) -> Segment:
         start, owned = ix.add(outer.start, inner.start), (outer.start, outer.start)
         owned = ix.add(owned[0], lo), ix.add(owned[1], hi)
         return replace(inner, start=start, owned=owned, when=both(inner.when, outer.when))
-    if (ix.literal(lo), hi) != (0, extent):
+    if (ix.literal_value(lo), hi) != (0, extent):
         return inner
     count = ix.floordiv(outer.owned[1], inner.height)
     return replace(inner, count=count, owned=outer.owned, when=both(inner.when, outer.when))

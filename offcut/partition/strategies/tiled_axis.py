@@ -251,7 +251,7 @@ def _is_quasi_affine(node: Expr) -> bool:
 
 def at(extent: Expr, given: Expr) -> Expr:
     """An expression or a condition in `EXTENT`, of this extent."""
-    return ix.folded(substitute(given, {EXTENT.name: extent}))
+    return ix.fold_indices(substitute(given, {EXTENT.name: extent}))
 
 
 def _shown(expr: Expr) -> str:

@@ -42,7 +42,7 @@ from offcut.ir import (
 from offcut.plugins.mlir.nest import DTYPES, Nest, refused
 from offcut.plugins.mlir.outside import UNKNOWN, Outside, literal_of, names_in
 from offcut.plugins.mlir.scalars import expression
-from offcut.polyhedral import answered, sizes_inside
+from offcut.polyhedral import in_bounds_sizes, try_isl
 
 _REDUCED = {op: reducer for reducer, op in COMBINED.items()}
 
@@ -84,7 +84,7 @@ class _Reader(Outside):
         program = Program(self.called("nest"), sizes, (), buffers, body)
         self.check_apart(op, stored)
         program = self.opened(
-            replace(program, assumptions=answered(lambda: sizes_inside(program), ()))
+            replace(program, assumptions=try_isl(lambda: in_bounds_sizes(program), ()))
         )
         named = {buffer.name: value for value, buffer in self.buffers.items()}
         found = {b.name: named[b.name] for b in arrays if b.kind is not Kind.LOCAL}

@@ -79,7 +79,7 @@ def _folded(expr: Expr) -> Expr:
 
 
 def _literal(expr: Expr) -> int | None:
-    return ix.literal(expr)
+    return ix.literal_value(expr)
 
 
 def _compared(op: arith.CmpiOp, args: Sequence[Expr], natural: IsNatural) -> Expr:

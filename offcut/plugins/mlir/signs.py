@@ -13,7 +13,7 @@ def is_natural(expr: Expr, known: Container[str]) -> bool:
 
     known  coordinates and sizes that are never negative
     """
-    form = ix.linear(expr)
+    form = ix.to_linear(expr)
     return form.const >= 0 and all(
         factor > 0 and _is_natural_atom(atom, known) for atom, factor in form.terms
     )

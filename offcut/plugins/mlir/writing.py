@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import COMBINED
 from offcut.errors import InternalError
 from offcut.ir import (
@@ -81,7 +81,7 @@ class _Writer:
         freed: list[Operation] = []
         for buffer in program.buffers:
             if buffer.kind is Kind.LOCAL and buffer.name not in self.nest.held:
-                shape = [ix.literal(extent) for extent in buffer.shape]
+                shape = [ix.literal_value(extent) for extent in buffer.shape]
                 kind = MemRefType(
                     TYPES[buffer.dtype], [DYNAMIC_INDEX if n is None else n for n in shape]
                 )
@@ -157,8 +157,8 @@ class _Writer:
 
     def loop(self, stmt: For, scope: _Scope, found: list[Operation]) -> None:
         scalars = self.scalars(scope, found)
-        count = ix.literal(ix.sub(stmt.hi, stmt.lo))
-        tiled = count is not None and ix.literal(stmt.lo) is None
+        count = ix.literal_value(ix.sub(stmt.hi, stmt.lo))
+        tiled = count is not None and ix.literal_value(stmt.lo) is None
         if count == 1:
             self.once(stmt, scope, found)
             return
@@ -231,8 +231,8 @@ def _outside(stmt: Stmt) -> Stmt | None:
             before = [part for part in parts if part not in inside]
             if not before:
                 return None
-            body = (If(all_of(inside), then),) if inside else then
-            return If(all_of(before), (replace(stmt, body=body),))
+            body = (If(conjunction(inside), then),) if inside else then
+            return If(conjunction(before), (replace(stmt, body=body),))
     return None
 
 

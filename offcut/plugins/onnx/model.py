@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.extras import check_installed
-from offcut.core.garbage import old_objects_aside
+from offcut.core.gc_scope import freeze_gc
 from offcut.core.program import Size
 from offcut.describe.request import Array, lent
 from offcut.errors import DescribeError, trim_traceback
@@ -71,7 +71,7 @@ class OnnxModel:
         return self.model.cost(**sizes)
 
 
-@old_objects_aside()
+@freeze_gc()
 @trim_traceback
 def from_onnx(
     source: Any,

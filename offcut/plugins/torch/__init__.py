@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from offcut.core.extras import check_installed
-from offcut.core.garbage import old_objects_aside
+from offcut.core.gc_scope import freeze_gc
 from offcut.errors import trim_traceback
 from offcut.plugins.torch.report import programs, report
 
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     return dynamo.backend
 
 
-@old_objects_aside()
+@freeze_gc()
 @trim_traceback
 def from_torch(
     model: Any,

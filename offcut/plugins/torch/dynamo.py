@@ -17,7 +17,7 @@ from torch._dynamo.exc import TensorifyScalarRestartAnalysis, UnspecializeRestar
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
-from offcut.core.garbage import old_objects_aside
+from offcut.core.gc_scope import freeze_gc
 from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.beginning import watched
 from offcut.plugins.torch.facts import Facts, facts_in
@@ -34,7 +34,7 @@ SETS = 64
 """So many sets of constants, of layers that are alike, have programs of their own at once."""
 
 
-@old_objects_aside()
+@freeze_gc()
 def backend(
     module: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None, **others: Any
 ) -> Callable[..., Any]:

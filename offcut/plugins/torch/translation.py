@@ -159,9 +159,9 @@ class Translation:
             raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
         shape = list(value.shape)
         for axis, (own, said) in enumerate(zip(value.shape, fake.shape, strict=True)):
-            wanted = ix.literal(self.extent(said))
+            wanted = ix.literal_value(self.extent(said))
             if wanted is not None and own != ix.const(wanted):
-                if ix.literal(own) is not None:
+                if ix.literal_value(own) is not None:
                     raise Left(f"it gives an extent of {format_expr(own)}, torch one of {said}")
                 shape[axis] = ix.const(wanted)
         return one if shape == [*value.shape] else self.restated(one, shape)
@@ -286,7 +286,7 @@ class Translation:
         """Raise the least value of the size in an extent, so that the extent is `least` or more: torch refuses what is less. Nothing
         is changed where an extent has several sizes.
         """
-        form = ix.linear(extent)
+        form = ix.to_linear(extent)
         if len(form.terms) == 1:
             ((atom, factor),) = form.terms
             low = -(-(least - form.const) // factor)
@@ -295,7 +295,7 @@ class Translation:
                 if size.min < low <= size.max:
                     self.builder.sizes[atom.name] = replace(size, min=low)
             elif isinstance(atom, Binary) and atom.op == "//" and factor > 0:
-                by = ix.literal(atom.b)
+                by = ix.literal_value(atom.b)
                 if by is not None and by > 0:
                     self.at_least(atom.a, low * by)
 
@@ -459,7 +459,7 @@ def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
 
 def plain(extent: Expr) -> Expr | int:
     """An extent that is a number as one."""
-    found = ix.literal(extent)
+    found = ix.literal_value(extent)
     return extent if found is None else found
 
 

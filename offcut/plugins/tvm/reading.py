@@ -198,7 +198,7 @@ class _Reader:
         return self.names[buffer]
 
     def index(self, value: Any) -> ir.Expr:
-        return ix.folded(self.element(value, "index"))
+        return ix.fold_indices(self.element(value, "index"))
 
     def element(self, value: Any, dtype: str) -> ir.Expr:
         """A value as one of `dtype`: integers in coordinates and sizes are converted where that is said."""
@@ -259,7 +259,7 @@ class _Reader:
         a, b = self.expr(value.a), self.expr(value.b)
         have = {ir.dtype_of(a), ir.dtype_of(b)} - {"index"}
         if not have:
-            return ix.folded(made(a, b))
+            return ix.fold_indices(made(a, b))
         (dtype,) = have
         return made(self.element(value.a, dtype), self.element(value.b, dtype))
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.core.accesses import statuses, stored
+from offcut.core.accesses import status_buffers, stored_arrays
 from offcut.core.program import Action, Alloc, For, Program, Stmt, Sync, blocks, walk
 from offcut.core.text.printer import format_head
-from offcut.core.walking import Place, with_numbered_blocks
+from offcut.core.traversal import Place, with_numbered_blocks
 from offcut.polyhedral.sync.events import refused
 from offcut.polyhedral.units.footprints import Conflicts
 from offcut.polyhedral.units.independence import Independence
@@ -44,7 +44,12 @@ def own_of(program: Program, unit: str) -> frozenset[str]:
     """The buffers of which each iteration of loops that are bound to a unit has its own, and each tile."""
     independence = Independence(program)
     loops = [stmt for stmt in walk(program) if isinstance(stmt, For) and stmt.unit == unit]
-    own = {name for loop in loops for name in stored(loop.body) if independence.keeps(name, loop)}
+    own = {
+        name
+        for loop in loops
+        for name in stored_arrays(loop.body)
+        if independence.keeps(name, loop)
+    }
     return frozenset((own | independence.tiled) - windows_in_step(program.body, unit))
 
 
@@ -162,7 +167,7 @@ def check_barriers(program: Program, unit: str, own: frozenset[str]) -> None:
 
 
 def _boundaries(program: Program, unit: str, own: frozenset[str]) -> Boundaries:
-    conflicts = Conflicts(program, own | statuses(program))
+    conflicts = Conflicts(program, own | status_buffers(program))
 
     def conflict(_: Place, one: Stmt, __: Place, other: Stmt) -> bool:
         return conflicts.between(one, other)

@@ -19,8 +19,8 @@ from math import prod
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.accesses import statuses
-from offcut.core.conditions import negated
+from offcut.core.accesses import status_buffers
+from offcut.core.conditions import negate
 from offcut.core.expr import Expr, Var, all_loads, reads_memory, substitute, variables
 from offcut.core.program import (
     Action,
@@ -38,7 +38,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.core.text.printer import format_head
-from offcut.core.walking import Place
+from offcut.core.traversal import Place
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Agents, Ends, Unit
 from offcut.polyhedral.units.private import tile_buffers
@@ -174,14 +174,14 @@ class _Reader:
     def __init__(self, program: Program, agents: Agents) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - statuses(program)
+        self.shared = written - tile_buffers(program) - status_buffers(program)
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []
         self.derived: dict[str, tuple[int, int]] = {}
         self.parts: dict[str, int | None] = {}
         for buffer in program.buffers:
-            extents = [ix.literal(extent) for extent in buffer.shape]
+            extents = [ix.literal_value(extent) for extent in buffer.shape]
             known = [extent for extent in extents if extent is not None]
             self.parts[buffer.name] = prod(known) if len(known) == len(extents) else None
 
@@ -214,7 +214,7 @@ class _Reader:
                 raise self.refuse(stmt, "it is a value of what changes while units run")
             case If(condition, then, other):
                 yes = replace(scope, where=(*scope.where, condition))
-                no = replace(scope, where=(*scope.where, negated(condition)))
+                no = replace(scope, where=(*scope.where, negate(condition)))
                 self.block(then, (*place, 0), yes, at)
                 self.block(other, (*place, 1), no, at)
             case For(name, lo, hi, body) if not self.is_leaf(stmt):
@@ -247,7 +247,7 @@ class _Reader:
         """Return the scope inside of a window."""
         starts = tuple(start for start, _ in alloc.axes)
         outer = None if alloc.inplace is None else scope.windows.get(alloc.inplace)
-        literal = [ix.literal(extent) for _, extent in alloc.axes]
+        literal = [ix.literal_value(extent) for _, extent in alloc.axes]
         known = tuple(
             all(one is not None for one in literal[axis + 1 :]) for axis in range(len(literal))
         )
@@ -352,7 +352,7 @@ class _Inner:
 
     def expr(self, expr: Expr) -> Expr:
         """Return an expression over counters."""
-        return ix.folded(substitute(expr, self.values)) if self.values else expr
+        return ix.fold_indices(substitute(expr, self.values)) if self.values else expr
 
     def over(self, name: str, start: Expr, extent: Expr) -> _Inner:
         """Return the same in one more loop: its iterator is the start and a counter from 0 on."""
@@ -398,7 +398,7 @@ class _Inside:
             case If(condition, then, other):
                 holds = at.expr(condition)
                 yield from self.block(then, at.under(holds))
-                yield from self.block(other, at.under(negated(holds)))
+                yield from self.block(other, at.under(negate(holds)))
             case Let(name, _, _, value, body):
                 values = {**at.values, name: at.expr(value)}
                 yield from self.block(body, replace(at, values=values))

@@ -29,7 +29,7 @@ def check_multicast(relations: Relations) -> None:
 
 def _check(relations: Relations, event: Event, key: Key) -> None:
     loop = event.keys[key]
-    lo, hi = ix.literal(loop.lo), ix.literal(loop.hi)
+    lo, hi = ix.literal_value(loop.lo), ix.literal_value(loop.hi)
     if lo is None or hi is None:
         raise refused(
             relations.program,

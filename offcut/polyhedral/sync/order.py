@@ -304,7 +304,7 @@ class Order:
             if key in theirs and key not in spans:
                 continue
             loops = {
-                (ix.literal(one.keys[key].lo), ix.literal(one.keys[key].hi))
+                (ix.literal_value(one.keys[key].lo), ix.literal_value(one.keys[key].hi))
                 for one in (*self.events.leaves, *self.events.syncs)
                 if one.unit == source and key in one.keys
             }

@@ -13,7 +13,7 @@ from functools import reduce
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -31,7 +31,7 @@ from offcut.core.expr import (
 from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Size, Sync, Tile
 from offcut.core.sizes import MAX_SIZE
-from offcut.core.walking import Place
+from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
 
@@ -247,8 +247,8 @@ class Relations:
         if not used & self.names:
             return expr
         if not used <= self.names or dtype_of(expr) != "index":
-            return ix.folded(rebuild(expr, tuple(map(self.bound, children(expr)))))
-        form = ix.linear(expr)
+            return ix.fold_indices(rebuild(expr, tuple(map(self.bound, children(expr)))))
+        form = ix.to_linear(expr)
         parts = (ix.mul(factor, self.parameter(atom)) for atom, factor in form.terms)
         return ix.add(*parts, form.const)
 
@@ -278,7 +278,7 @@ class Relations:
             names = [iterators.get(axis) for axis in self.dims]
             shorter = part.coalesce().gist(self.of(event)).coalesce()
             condition = _condition(shorter, names, list(self.bounds))
-            condition = ix.folded(substitute(condition, self.bounds))
+            condition = ix.fold_indices(substitute(condition, self.bounds))
             result[event.number] = None if condition == _TRUE else condition
         return result
 
@@ -347,7 +347,7 @@ def _condition(points: isl.Set, names: Sequence[str | None], sizes: Sequence[str
             conditions.append(Compare(sign, value, ix.const(0)))
         if not conditions:
             return _TRUE
-        options.append(all_of(conditions))
+        options.append(conjunction(conditions))
     return options[0] if len(options) == 1 else Logic("or", tuple(options))
 
 

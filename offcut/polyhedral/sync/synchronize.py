@@ -27,12 +27,12 @@ from itertools import product
 import islpy as isl
 
 from offcut.core.memo import memo
-from offcut.core.plain import unsynchronized
+from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import Action, Alloc, For, Let, Program, Stmt, Sync, Token, walk
 from offcut.core.text.printer import format_head, shown
-from offcut.core.walking import Place, numbered, taken, with_numbered_blocks
+from offcut.core.traversal import Place, used_names, walk_with_paths, with_numbered_blocks
 from offcut.errors import DescribeError, PartitionError
-from offcut.polyhedral.limit import bounded
+from offcut.polyhedral.isl_budget import request_budget
 from offcut.polyhedral.sync.agents import Agents, Ends
 from offcut.polyhedral.sync.boundaries import (
     Boundaries,
@@ -154,7 +154,7 @@ def _check_independent(program: Program, unit: str) -> None:
     Raises PartitionError with the loop for which that is not shown.
     """
     independence = Independence(program)
-    for place, stmt in numbered(program.body):
+    for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
             independence.entered(stmt)
         if isinstance(stmt, For) and stmt.unit == unit and not independence.of(stmt, place):
@@ -168,7 +168,7 @@ def _order(program: Program, agents: Agents) -> Order:
 
 
 def _bounded(program: Program) -> AbstractContextManager[None]:
-    return bounded("sync", UNORDERED.format(program.name), requests=REQUESTS)
+    return request_budget("sync", UNORDERED.format(program.name), requests=REQUESTS)
 
 
 def _without(body: tuple[Stmt, ...], place: Place, around: Place = ()) -> tuple[Stmt, ...]:
@@ -222,7 +222,7 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
     independence = Independence(program)
     shared = [loop for key, loop in one.keys.items() if other.keys.get(key) == loop]
     independent = True
-    for place, stmt in numbered(program.body):
+    for place, stmt in walk_with_paths(program.body):
         if isinstance(stmt, Let):
             independence.entered(stmt)
         if isinstance(stmt, For) and any(loop.at == place for loop in shared):
@@ -412,7 +412,7 @@ class _Finder:
 
     def token_name(self, source: str, target: str) -> str:
         """Return a name for a token that nothing else has."""
-        names = taken(self.program) | {token.name for token in self.tokens}
+        names = used_names(self.program) | {token.name for token in self.tokens}
         name = f"{source}_to_{target}"
         while name in names:
             name += "_"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.accesses import owned, statuses, stored
+from offcut.core.accesses import status_buffers, stored_arrays, windowed_arrays
 from offcut.core.program import Alloc, For, Kind, Let, Program, Store, Tile
 from offcut.core.program import walk as statements
 from offcut.polyhedral.dependences import Dependence, carried_by
-from offcut.polyhedral.limit import answered
+from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.units.footprints import Access, Conflicts
 from offcut.polyhedral.units.private import tile_buffers, written_first
 
@@ -29,15 +29,15 @@ class Independence:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.tiled = tile_buffers(program)
-        self.conflicts = Conflicts(program, self.tiled | statuses(program))
+        self.conflicts = Conflicts(program, self.tiled | status_buffers(program))
         self.footprints = self.conflicts.footprints
         self.carried: dict[int, dict[Path, list[Dependence]] | None] = {}
         self.open: dict[str, None] = {}
 
     def of(self, loop: For, path: Path) -> bool:
         """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
-        shared = {name for name in stored(loop.body) if not self.keeps(name, loop)}
-        shared -= statuses(self.program)
+        shared = {name for name in stored_arrays(loop.body) if not self.keeps(name, loop)}
+        shared -= status_buffers(self.program)
         if not shared:
             return True
         by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
@@ -69,7 +69,7 @@ class Independence:
             elif cut:
                 self.open["tiles of microkernels are not compared in pairs"] = None
             else:
-                self.carried[position] = answered(lambda: carried_by(alone), None)
+                self.carried[position] = try_isl(lambda: carried_by(alone), None)
                 if self.carried[position] is None:
                     self.open["comparing statements in pairs takes isl too long"] = None
             self.carried.setdefault(position, None)
@@ -84,6 +84,6 @@ class Independence:
         if name in self.tiled:
             return True
         if any(isinstance(stmt, Alloc) and stmt.buffer == name for stmt in statements(loop.body)):
-            return name in owned(self.program.body)
+            return name in windowed_arrays(self.program.body)
         scalar = buffer.kind is Kind.PRIVATE and not buffer.shape
         return scalar and written_first(name, loop.body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.core.accesses import accessed, read, touched
+from offcut.core.accesses import accessed_arrays, read_arrays, statement_arrays
 from offcut.core.program import Alloc, Choose, Kind, Program, Stmt, Store, Tile, blocks
 
 
@@ -15,7 +15,7 @@ def tile_buffers(program: Program) -> frozenset[str]:
     def look(body: Sequence[Stmt]) -> None:
         for stmt in body:
             if not isinstance(stmt, Tile):
-                outside.update(accessed(stmt))
+                outside.update(statement_arrays(stmt))
                 for block in blocks(stmt):
                     look(block)
 
@@ -28,8 +28,8 @@ def begins_with_store(buffer: str, body: Sequence[Stmt]) -> bool:
     """Whether the first access of a buffer is a direct statement of `body` that overwrites it."""
     for stmt in body:
         if isinstance(stmt, Store) and stmt.buffer == buffer and stmt.reduce is None:
-            return buffer not in read((stmt.value,))
-        if buffer in touched((stmt,)):
+            return buffer not in read_arrays((stmt.value,))
+        if buffer in accessed_arrays((stmt,)):
             return False
     return False
 
@@ -39,11 +39,11 @@ def written_first(name: str, body: Sequence[Stmt]) -> bool:
     if begins_with_store(name, body):
         return True
     for stmt in body:
-        if name not in touched((stmt,)):
+        if name not in accessed_arrays((stmt,)):
             continue
-        if name in accessed(stmt) or isinstance(stmt, Tile | Choose | Alloc):
+        if name in statement_arrays(stmt) or isinstance(stmt, Tile | Choose | Alloc):
             return False
-        inside = (block for block in blocks(stmt) if name in touched(block))
+        inside = (block for block in blocks(stmt) if name in accessed_arrays(block))
         if not all(written_first(name, block) for block in inside):
             return False
     return True

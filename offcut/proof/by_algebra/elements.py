@@ -15,8 +15,8 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
-from offcut.core.dtypes import FLOATS, INTEGERS, ends
+from offcut.core.conditions import negate
+from offcut.core.dtypes import FLOATS, INTEGERS, finite_range
 from offcut.core.expr import (
     Binary,
     Cast,
@@ -267,7 +267,7 @@ class Elements:
     def furthest(self, op: str, values: Sequence[Expr], at: Facts) -> Expr:
         """Return the least or the greatest of index expressions, a literal one where it is one of several."""
         no_less = ">=" if op == "max" else "<="
-        for one in sorted(values, key=lambda value: ix.literal(value) is None):
+        for one in sorted(values, key=lambda value: ix.literal_value(value) is None):
             if all(at.holds(Compare(no_less, one, other)) for other in values if other != one):
                 return one
         if not self.cuts_extremes:
@@ -481,7 +481,7 @@ def identity(op: str, dtype: str) -> Polynomial:
         return tm.ZERO
     if dtype in FLOATS:
         return tm.atom("const", "-inf" if op == "max" else "inf", dtype)
-    return tm.number(int(ends(dtype)[op == "min"]), modulus)
+    return tm.number(int(finite_range(dtype)[op == "min"]), modulus)
 
 
 def _linear(sizes: Mapping[str, Expr]) -> dict[str, tm.Atom]:
@@ -508,7 +508,7 @@ def _in_sizes(stage: Stage, sizes: Mapping[str, Expr]) -> Stage:
 
 
 def _cases(condition: Expr) -> tuple[Expr, Expr]:
-    return condition, negated(condition)
+    return condition, negate(condition)
 
 
 def _as_index(expr: Expr) -> Expr | None:
@@ -524,7 +524,7 @@ def _as_index(expr: Expr) -> Expr | None:
 
 def _divided(a: Expr, b: Expr, at: Facts) -> tuple[Expr, Expr] | None:
     """Return quotient and remainder of ``a // b``, where `a` is a multiple of `b` and a rest in 0…b - 1; None where that is not seen."""
-    form, by = ix.linear(a), ix.literal(b)
+    form, by = ix.to_linear(a), ix.literal_value(b)
     whole, rest = list[Expr | int](), list[Expr | int]()
     for one, coefficient in form.terms:
         if by is not None and coefficient % by == 0:
@@ -546,7 +546,7 @@ def end_of(condition: Expr, names: Any) -> tuple[str, Expr | None, Expr | None] 
     """Return the coordinate that a condition bounds, the first value that it allows, and the first beyond; None for any other condition."""
     if not isinstance(condition, Compare) or condition.op == "!=":
         return None
-    form = ix.linear(ix.sub(condition.a, condition.b))
+    form = ix.to_linear(ix.sub(condition.a, condition.b))
     mine = [(one.name, c) for one, c in form.terms if isinstance(one, Var) and one.name in names]
     if len(mine) != 1 or abs(mine[0][1]) != 1:
         return None

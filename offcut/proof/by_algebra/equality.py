@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import Compare, Expr, Var, dtype_of
 from offcut.core.program import Kind
@@ -95,7 +95,7 @@ class _Result:
                 side.of(name, point, at) for side, name in zip(self.sides, self.names, strict=True)
             )
         except Undecided as undecided:
-            for condition in (undecided.condition, negated(undecided.condition)):
+            for condition in (undecided.condition, negate(undecided.condition)):
                 self.show(at.where(condition), (*where, condition))
             return
         if one == other:
@@ -134,5 +134,5 @@ def _only_value(place: Expr, at: Facts, where: Sequence[Expr]) -> Expr:
         for value in (end[1], None if end[2] is None else ix.simplify(ix.sub(end[2], 1)))
         if value is not None
     ]
-    values.sort(key=lambda value: ix.literal(value) is None)
+    values.sort(key=lambda value: ix.literal_value(value) is None)
     return next((v for v in values if at.holds(Compare("==", place, v))), place)

@@ -152,7 +152,7 @@ def logarithm(a: Polynomial) -> Polynomial:
 
 def linear(expr: Expr) -> Atom:
     """Return an index expression in a form that does not depend on how it is written."""
-    form = ix.linear(expr)
+    form = ix.to_linear(expr)
     terms = dict[Any, int]()
     for one, coefficient in form.terms:
         key = _index_atom(one)

@@ -89,7 +89,7 @@ def _least(space: Space, extent: Expr) -> int:
 
 def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | None:
     """`strips` over `_EXTENT` and their own names alone; None where sizes are left, or it is one."""
-    form = ix.linear(extent)
+    form = ix.to_linear(extent)
     local = {X.name, _EXTENT.name}
     for strip in strips:
         local |= strip.bound
@@ -100,7 +100,7 @@ def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | N
         same = ix.mul(factor, ix.sub(_EXTENT, rest))
 
         def by_extent(expr: Expr, atom: Expr = atom, same: Expr = same) -> Expr:
-            made = ix.folded(rewrite(expr, lambda node: same if node == atom else None))
+            made = ix.fold_indices(rewrite(expr, lambda node: same if node == atom else None))
             if isinstance(made, Compare) and dtype_of(made.a) == "index":
                 return ix.compare(made.op, ix.sub(made.a, made.b), 0)
             return made

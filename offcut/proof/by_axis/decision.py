@@ -13,7 +13,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
-from offcut.polyhedral import Map, Set, Space, over_sizes, smallest
+from offcut.polyhedral import Map, Set, Space, project_onto_sizes, smallest_point
 from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
@@ -45,7 +45,7 @@ def decide(
     ordered: bool,
 ) -> Broken | None:
     """None where the strips are ``0 <= X < extent``, in their order if `ordered`, at all sizes with these `facts`."""
-    if not strips and ix.literal(extent) == 0:
+    if not strips and ix.literal_value(extent) == 0:
         return None
     return _Line(extent, sizes, facts, ordered).decide(strips)
 
@@ -277,7 +277,7 @@ class _Line:
         return None if found.is_empty() else self.witness(what, found)
 
     def witness(self, what: str, found: Set) -> Broken:
-        least = smallest(over_sizes(found, len(self.sizes)))
+        least = smallest_point(project_onto_sizes(found, len(self.sizes)))
         assert least is not None
         sizes, point = least
         names = (size.name for size in self.sizes)

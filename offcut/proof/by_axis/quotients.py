@@ -26,7 +26,7 @@ class Quotients:
 
     def named(self, expr: Expr) -> Expr:
         """`expr` without divisions of sizes by literals."""
-        return ix.folded(rewrite(expr, self._quotient))
+        return ix.fold_indices(rewrite(expr, self._quotient))
 
     def _quotient(self, node: Expr) -> Expr | None:
         match node:
@@ -43,7 +43,7 @@ class Quotients:
             number = len(self.known)
             q, r = Var(f"q{number}"), Var(f"r{number}")
             self.known[a, divisor] = q, r
-            form = ix.linear(a)
+            form = ix.to_linear(a)
             positive = form.const >= 0 and all(
                 factor > 0 and isinstance(atom, Var) and self.least[atom.name] >= 0
                 for atom, factor in form.terms

@@ -123,7 +123,7 @@ class Strip:
                 if step != 1:
                     break
                 number = {name: ix.sub(X, start)}
-                holds = [ix.folded(substitute(condition, number)) for condition in holds]
+                holds = [ix.fold_indices(substitute(condition, number)) for condition in holds]
             lower = ix.simplify(ix.add(start, ix.mul(step, lo)))
             upper = ix.simplify(ix.add(start, ix.mul(step, hi)))
             loops.pop()
@@ -148,4 +148,4 @@ def _least(expr: Expr) -> Iterator[Expr]:
 
 
 def _step(upper: Expr, lower: Expr) -> int | None:
-    return ix.literal(ix.sub(upper, lower))
+    return ix.literal_value(ix.sub(upper, lower))

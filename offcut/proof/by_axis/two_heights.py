@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute, variables
 from offcut.core.polynomial import Polynomial, constant, polynomial, variable
 
@@ -94,7 +94,7 @@ def is_shared_out(
         for condition in _of_sizes(interval, name) - common:
             if not _is_empty_without(interval, condition, common, literals, refuted):
                 return False
-    return all(refuted([negated(c), ix.compare(">", extent, 0)]) for c in common)
+    return all(refuted([negate(c), ix.compare(">", extent, 0)]) for c in common)
 
 
 def _parts(name: str, value: Expr) -> dict[str, Polynomial] | None:
@@ -144,7 +144,7 @@ def _alternate(spans: Sequence[Span], name: str, literals: Iterable[int]) -> boo
 
 
 def _decided(condition: Expr, name: str, literal: int) -> bool | None:
-    fixed = ix.folded(substitute(condition, {name: ix.const(literal)}))
+    fixed = ix.fold_indices(substitute(condition, {name: ix.const(literal)}))
     if isinstance(fixed, Compare):
         fixed = ix.compare(fixed.op, fixed.a, fixed.b)
     return bool(fixed.value) if isinstance(fixed, Const) else None
@@ -160,7 +160,7 @@ def _is_empty_without(
     """Whether the span's interval is empty wherever `condition` fails."""
     assert isinstance(span.value, Binary)
     a, b = span.value.a, span.value.b
-    failing = [*sorted(common, key=repr), negated(condition)]
+    failing = [*sorted(common, key=repr), negate(condition)]
     last = literals[-1]
     if refuted([*failing, ix.compare("<", a, ix.mul(last, b))]):
         literals = [last]

@@ -9,7 +9,7 @@ from offcut.core import index as ix
 from offcut.core.expr import substitute
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import Set
-from offcut.polyhedral.orders import (
+from offcut.polyhedral.time_relations import (
     UnionMap,
     in_name,
     len_in,
@@ -108,7 +108,7 @@ class DataFlow:
         statement = read.part.statement
         who = self.run(read.part, sizes, point)
         at = self.all.values(statement, sizes, point)
-        index = ", ".join(format_expr(ix.folded(substitute(i, at))) for i in read.load.index)
+        index = ", ".join(format_expr(ix.fold_indices(substitute(i, at))) for i in read.load.index)
         element = f"{read.load.buffer}[{index}]"
         if expected is not None and not self.is_memory(expected):
             runs = self.runs_of(expected, sizes)
@@ -137,7 +137,7 @@ class DataFlow:
         if part.match is None:
             return self.all.instance(part.statement, sizes, point)
         at = self.all.values(part.statement, sizes, point)
-        there = [ix.literal(ix.folded(substitute(x, at))) for x in part.match.point]
+        there = [ix.literal_value(ix.fold_indices(substitute(x, at))) for x in part.match.point]
         assert all(x is not None for x in there)
         return self.all.instance(part.match.source, sizes, [x or 0 for x in there])
 

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Load, Select, rewrite
-from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import Array, evaluate
-from offcut.core.program import Kind, Program, Stmt, Store, all_mapped, with_blocks
+from offcut.core.program import Kind, Program, Stmt, Store, map_blocks, map_body
 from offcut.errors import CallError, InternalError, PartitionError
-from offcut.polyhedral.flow import Flows
+from offcut.polyhedral.program_sets import ProgramSets
 from offcut.proof.by_instances.pairing import Differs, refused, untold
 
 _MOST_SIZES = 6  # beside those that sets give
@@ -60,7 +60,12 @@ class Difference:
 
 
 def confirmed(
-    found: Differs, source: Program, emitted: Program, flows: Flows, reassociate: bool, of: str
+    found: Differs,
+    source: Program,
+    emitted: Program,
+    flows: ProgramSets,
+    reassociate: bool,
+    of: str,
 ) -> PartitionError:
     """The error of programs that differ, where running both shows it at some of those sizes, or at the
     smallest ones; else of programs of which nothing is known.
@@ -114,7 +119,7 @@ def difference(
                 where = _where(one, other, sizes, given, free, most)
                 if where is None or any(here.any() for here in where.values()):
                     return Difference(where or {}, what)
-    except TooLong:
+    except StepLimitError:
         return None
     return False
 
@@ -187,7 +192,7 @@ def _wide(program: Program) -> Program:
             return replace(node, dtype="float64")
         return None
 
-    body = all_mapped(program.body, lambda expr: rewrite(expr, rule))
+    body = map_body(program.body, lambda expr: rewrite(expr, rule))
     buffers = (replace(b, dtype="float64") if b.dtype in FLOATS else b for b in program.buffers)
     return replace(program, buffers=tuple(buffers), body=body)
 
@@ -201,7 +206,7 @@ def _ordered(program: Program) -> Program:
 
     def told(stmt: Stmt) -> Stmt:
         if not (isinstance(stmt, Store) and stmt.reduce == "sum" and stmt.buffer in floats):
-            return with_blocks(stmt, change)
+            return map_blocks(stmt, change)
         dtype, term = floats[stmt.buffer], stmt.value
         before = Load(stmt.buffer, stmt.index, dtype)
         after = Binary("+", Binary("*", before, Const(1 + 1 / 64, dtype)), term)

@@ -10,7 +10,7 @@ from offcut.core.expr import Expr, substitute
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import accesses_outside
-from offcut.polyhedral.flow import Statement, bounds_of
+from offcut.polyhedral.program_sets import Statement, bounds_of
 from offcut.proof.by_instances.pairing import Part, Side, Sides, reads_of, refused, shown
 
 
@@ -85,7 +85,7 @@ def _check_access(
             continue
         sizes, point = found
         at = both.values(statement, sizes, point)
-        element = ", ".join(format_expr(ix.folded(substitute(part, at))) for part in index)
+        element = ", ".join(format_expr(ix.fold_indices(substitute(part, at))) for part in index)
         whose = "the source: " if source else ""
         raise refused(
             both.of,

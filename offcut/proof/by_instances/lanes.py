@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import product
 
 from offcut.core.expr import Const, Expr, Var
-from offcut.polyhedral.flow import Statement
-from offcut.polyhedral.orders import cross_lanes
+from offcut.polyhedral.program_sets import Statement
+from offcut.polyhedral.time_relations import cross_lane_pairs
 from offcut.proof.by_instances.pairing import Sides, reads_of, refused, timing, untold
 
 
@@ -37,7 +37,7 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
                 if first is None or second is None:
                     raise untold(both.of, f"cannot bound {both.text(one)}: not quasi-affine")
                 pairs = first.apply_range(second.reverse())
-                wrong = cross_lanes(pairs, timing(one), timing(other))
+                wrong = cross_lane_pairs(pairs, timing(one), timing(other))
                 for each in wrong:
                     found = flows.smallest(each.wrap())
                     if found is not None:

@@ -16,7 +16,7 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Store, expressions
 from offcut.core.program import walk as statements_of
 from offcut.polyhedral import Set
-from offcut.polyhedral.flow import Statement
+from offcut.polyhedral.program_sets import Statement
 from offcut.proof.by_instances.pairing import Case, Differs, Match, Part, Sides, unprimed
 from offcut.proof.by_instances.substitution import Unified, solutions, unify
 
@@ -155,11 +155,11 @@ class _Matching:
             return bool(domain.is_empty())
 
         for a, b, path in found.equal:
-            a, b = match.of(a), ix.folded(b)
+            a, b = match.of(a), ix.fold_indices(b)
             if a != b and not never([ix.compare("!=", a, b)], path):
                 return False
         for a, b, path in found.alike:
-            a, b = match.of(a), ix.folded(b)
+            a, b = match.of(a), ix.fold_indices(b)
             if a != b and not (
                 never([a, Logic("not", (b,))], path) and never([b, Logic("not", (a,))], path)
             ):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read
+from offcut.core.accesses import read_arrays
 from offcut.core.dtypes import ANY_ORDER, is_identity
 from offcut.core.expr import (
     Const,
@@ -20,13 +20,13 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.program import Kind, Program, Store, mapped
+from offcut.core.program import Kind, Program, Store, map_expressions
 from offcut.core.program import walk as statements_of
 from offcut.core.text.printer import ASSIGN, format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import Set
-from offcut.polyhedral.flow import Flows, Statement
-from offcut.polyhedral.reading import read_statements
+from offcut.polyhedral.extract_statements import extract_statements
+from offcut.polyhedral.program_sets import ProgramSets, Statement
 from offcut.polyhedral.witness import holds_at
 from offcut.proof.by_instances.substitution import Pair, primed
 
@@ -105,7 +105,7 @@ class Match:
 
     def of(self, expr: Expr) -> Expr:
         """A source expression over the emitted iterators."""
-        return ix.folded(substitute(expr, self.at))
+        return ix.fold_indices(substitute(expr, self.at))
 
     @property
     def point(self) -> list[Expr]:
@@ -130,7 +130,7 @@ class Sides:
     """
 
     def __init__(
-        self, flows: Flows, source: Program, emitted: Program, reassociate: bool, of: str
+        self, flows: ProgramSets, source: Program, emitted: Program, reassociate: bool, of: str
     ) -> None:
         self.flows, self.of, self.reassociate = flows, of, reassociate
         self.source = self.side(source, "S")
@@ -141,7 +141,7 @@ class Sides:
 
     def side(self, program: Program, letter: str) -> Side:
         """The statements of a program; those of the source with primed iterators."""
-        found = read_statements(self.flows, program, letter)
+        found = extract_statements(self.flows, program, letter)
         if letter == "S":
             found = [_primed(statement) for statement in found]
         zero = _zero_sums(program)
@@ -185,15 +185,15 @@ class Sides:
 
     def text(self, statement: Statement) -> str:
         """``C[i, j] += A[i, k] * B[k, j]``, sizes as the user wrote them."""
-        store = mapped(statement.store, self.flows.unnamed)
+        store = map_expressions(statement.store, self.flows.unnamed)
         assert isinstance(store, Store)
         return text_of(replace(statement, store=store))
 
     def at(self, statement: Statement, sizes: Sequence[int], point: Sequence[int]) -> Store:
         """What an instance stores, over the elements that it reads."""
         values = self.values(statement, sizes, point)
-        store = mapped(
-            statement.store, lambda expr: ix.folded(rewrite(substitute(expr, values), _taken))
+        store = map_expressions(
+            statement.store, lambda expr: ix.fold_indices(rewrite(substitute(expr, values), _taken))
         )
         assert isinstance(store, Store)
         return store
@@ -289,7 +289,7 @@ def _copies(statements: Sequence[Statement]) -> frozenset[str]:
         (s, s.store.value)
         for s in statements
         if isinstance(s.store.value, Load) and s.store.reduce is None and not s.predicates
-        if not read(s.store.value.index)
+        if not read_arrays(s.store.value.index)
     ]
     edges: dict[str, set[str]] = {}
     for statement, load in found:

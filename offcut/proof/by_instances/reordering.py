@@ -8,8 +8,8 @@ from itertools import product
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.polyhedral import Map
-from offcut.polyhedral.flow import Statement
-from offcut.polyhedral.orders import before, late
+from offcut.polyhedral.program_sets import Statement
+from offcut.polyhedral.time_relations import misordered_pairs, ordered_pairs
 from offcut.proof.by_instances.pairing import Part, Sides, free_of, reads_of, timing, untold
 
 
@@ -42,7 +42,7 @@ class Order:
                 return False
             accesses.append((pair.source.index, pair.emitted.index))
         return all(
-            self.agree(part, match.of(a), ix.folded(b))
+            self.agree(part, match.of(a), ix.fold_indices(b))
             for theirs_, mine_ in accesses
             for a, b in zip(theirs_, mine_, strict=True)
         )
@@ -114,7 +114,7 @@ class Order:
                 here = self.together(first, second, pairs)
                 if here.is_empty():
                     continue
-                if any(not wrong.is_empty() for wrong in late(here, ours, theirs)):
+                if any(not wrong.is_empty() for wrong in misordered_pairs(here, ours, theirs)):
                     return False
         return True
 
@@ -141,7 +141,7 @@ class Order:
                 pairs = first.apply_range(second.reverse())
                 yield from (
                     (one.name, other.name, level)
-                    for level in before(pairs, timing(one), timing(other))
+                    for level in ordered_pairs(pairs, timing(one), timing(other))
                 )
 
     def accesses(self, statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bool]]:

@@ -278,7 +278,7 @@ def _one(
     alone: bool,
 ) -> tuple[str, Expr] | None:
     """An unknown that an equation gives; `alone`: it mentions no other unknown."""
-    form = ix.linear(ix.sub(ix.simplify(substitute(source, known)), emitted))
+    form = ix.to_linear(ix.sub(ix.simplify(substitute(source, known)), emitted))
     here = {n for atom, _ in form.terms for n in variables(atom) if n in unknown}
     if not here or (alone and len(here) > 1):
         return None

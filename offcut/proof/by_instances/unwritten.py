@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from offcut.core.accesses import indices, read, touched
+from offcut.core.accesses import accessed_arrays, indices, read_arrays
 from offcut.core.expr import Load, dtype_of, variables
 from offcut.core.program import Choose, Program, Stmt, Store, blocks, expressions, walk
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral.affine import Map
-from offcut.polyhedral.flow import Flows, Statement
-from offcut.polyhedral.orders import UnionMap, last_writes, renamed, time_depth, time_text
-from offcut.polyhedral.reading import NotReadable, read_statements
+from offcut.polyhedral.extract_statements import NotRepresentable, extract_statements
+from offcut.polyhedral.program_sets import ProgramSets, Statement
+from offcut.polyhedral.time_relations import UnionMap, last_writes, renamed, time_depth, time_text
 from offcut.proof.by_instances.pairing import reads_of
 
 
@@ -26,12 +26,12 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
     if not asked:
         return True
     heads = (stmt for stmt in walk(program.body) if not isinstance(stmt, Store))
-    if any(asked & read(expressions(stmt)) for stmt in heads):
+    if any(asked & read_arrays(expressions(stmt)) for stmt in heads):
         return False
-    flows = Flows(program.sizes, program.assumptions, {})
+    flows = ProgramSets(program.sizes, program.assumptions, {})
     try:
-        statements = read_statements(flows, flows.prepared(program), "s")
-    except NotReadable:
+        statements = extract_statements(flows, flows.prepared(program), "s")
+    except NotRepresentable:
         return False
     writes: list[Map] = []
     reads: list[Map] = []
@@ -64,7 +64,7 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
 
 def _begins(body: Sequence[Stmt], name: str) -> bool:
     """Whether the text says so: each block that touches the array stores an element first, and touches no other one."""
-    touching = [stmt for stmt in body if name in touched((stmt,))]
+    touching = [stmt for stmt in body if name in accessed_arrays((stmt,))]
     if not touching:
         return True
     first = touching[0]
@@ -72,17 +72,19 @@ def _begins(body: Sequence[Stmt], name: str) -> bool:
         inside = blocks(first)
         alone = len(touching) == 1 and not isinstance(first, Choose)
         return (
-            alone and name not in read(expressions(first)) and all(_begins(b, name) for b in inside)
+            alone
+            and name not in read_arrays(expressions(first))
+            and all(_begins(b, name) for b in inside)
         )
     if (
         first.buffer != name
         or first.reduce is not None
-        or name in read((first.value, *first.index))
+        or name in read_arrays((first.value, *first.index))
     ):
         return False
     fixed = frozenset().union(*map(variables, first.index))
     return (
-        not read(first.index)
-        and not fixed & bound_in(tuple(touching))
+        not read_arrays(first.index)
+        and not fixed & all_bound_names(tuple(touching))
         and all(index == first.index for index in indices(tuple(touching), name))
     )

@@ -11,8 +11,8 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Kind
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import Map, Set
-from offcut.polyhedral.flow import Statement, memory_name
-from offcut.polyhedral.orders import (
+from offcut.polyhedral.program_sets import Statement, memory_name
+from offcut.polyhedral.time_relations import (
     UnionMap,
     last_writes,
     map_pieces,
@@ -109,7 +109,7 @@ class Values:
         if a.buffer != b.buffer or a.buffer in self.all.source.written | self.all.emitted.written:
             return False
         match = part.match
-        return all(match.of(x) == ix.folded(y) for x, y in zip(a.index, b.index, strict=True))
+        return all(match.of(x) == ix.fold_indices(y) for x, y in zip(a.index, b.index, strict=True))
 
     def source_read(self, statement: Statement, load: Load, path: tuple[Expr, ...]) -> str:
         """The name of a read of the source; one name per read."""

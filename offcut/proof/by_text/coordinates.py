@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.expr import Compare, Expr, Load, Logic, Var, substitute, variables, walk
 from offcut.core.program import For, Form, Let, Size, Stmt, Store, expressions
 from offcut.core.program import walk as statements
@@ -91,7 +91,7 @@ def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) 
         outside = Logic("or", (Compare("<", x, loop.lo), Compare(">=", x, loop.hi)))
         if not mine.where(outside).empty:
             raise NotStructural(f"{loop.iter} leaves its bounds")
-        away = (Compare("<", x, lo), Compare(">=", x, hi), *map(negated, holds))
+        away = (Compare("<", x, lo), Compare(">=", x, hi), *map(negate, holds))
         left = left.where(Logic("or", away))
         for later in places[position + 1 :]:
             (_, start, end), others = later.axes[0], (*later.conditions, *later.where)
@@ -151,7 +151,7 @@ def _from(strip: Strip, lo: Expr) -> Strip:
         strip,
         lower=ix.sub(strip.lower, lo),
         upper=ix.sub(strip.upper, lo),
-        holds=tuple(ix.folded(substitute(condition, to_x)) for condition in strip.holds),
+        holds=tuple(ix.fold_indices(substitute(condition, to_x)) for condition in strip.holds),
     )
 
 

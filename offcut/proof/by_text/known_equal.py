@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import (
     Binary,
@@ -102,7 +102,7 @@ def settled(expr: Expr, at: Facts) -> Expr:
             asked = settled(condition, at)
             if isinstance(asked, Const):
                 return settled(then if asked.value else other, at)
-            if at.expresses(asked) and at.holds(negated(asked)):
+            if at.expresses(asked) and at.holds(negate(asked)):
                 return settled(other, at)
             return Select(asked, then, other)
         case Cast(arg, dtype):
@@ -144,7 +144,7 @@ def idle(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
             case If(condition, then, other):
                 if not at.expresses(condition):
                     return idle(then, at, starts) and idle(other, at, starts)
-                no = at.where(negated(condition))
+                no = at.where(negate(condition))
                 if not (idle(then, at.where(condition), starts) and idle(other, no, starts)):
                     return False
             case _:
@@ -163,7 +163,7 @@ def adds_nothing(store: Store, value: Expr, at: Facts, starts: Starts) -> bool:
             return nothing or (from_zero and number == 0.0)
         case Select(condition, then, other) if at.expresses(condition):
             return adds_nothing(store, then, at.where(condition), starts) and adds_nothing(
-                store, other, at.where(negated(condition)), starts
+                store, other, at.where(negate(condition)), starts
             )
         case _:
             return False
@@ -173,7 +173,7 @@ def _cases(expr: Expr) -> list[tuple[Expr, Expr]]:
     """(condition, value) of a choice by indices; none for anything else."""
     match expr:
         case Select(condition, then, other) if not reads_memory(condition):
-            return [(condition, then), (negated(condition), other)]
+            return [(condition, then), (negate(condition), other)]
         case Binary("min", a, b) if dtype_of(a) == "index":
             return [(Compare("<=", a, b), a), (Compare(">", a, b), b)]
         case Binary("max", a, b) if dtype_of(a) == "index":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import is_identity
 from offcut.core.expr import (
     Binary,
@@ -21,9 +21,9 @@ from offcut.core.expr import (
 )
 from offcut.core.program import For, Form, If, Let, Stmt, Store, Tile, TileAxis, blocks, expressions
 from offcut.core.program import walk as statements
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Facts
-from offcut.polyhedral.around import equal
+from offcut.polyhedral.enclosing_scope import equal
 from offcut.proof.by_axis.product import Leaf
 
 _MOST_STEPS = 8
@@ -54,7 +54,7 @@ class Place:
     def leaf(self) -> Leaf:
         """The same as a tile of a product."""
         axes = tuple(TileAxis(name, lo, ix.sub(hi, lo)) for name, lo, hi in self.axes)
-        where = all_of(self.where) if self.where else None
+        where = conjunction(self.where) if self.where else None
         return Leaf(self.path, Tile(axes, self.body, where, self.form))
 
     @property
@@ -81,7 +81,7 @@ class Place:
         """What is known in its body, with these bounded values fixed."""
 
         def fixed(expr: Expr) -> Expr:
-            return ix.folded(substitute(expr, values)) if values else expr
+            return ix.fold_indices(substitute(expr, values)) if values else expr
 
         for entry in self.path:
             match entry:
@@ -112,7 +112,7 @@ def tile_at(tile: Tile, path: tuple[For | Let | Expr, ...]) -> Place:
 def tiles_of(stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]) -> Iterator[Place]:
     """The innermost nodes that bind any of `names`, with the loops over others of them around."""
     match stmt:
-        case For() if stmt.iter in names and names.isdisjoint(bound_in(stmt) - {stmt.iter}):
+        case For() if stmt.iter in names and names.isdisjoint(all_bound_names(stmt) - {stmt.iter}):
             axes = ((stmt.iter, stmt.lo, stmt.hi),)
             yield Place(path, axes, (), stmt.body, Form.FULL, False)
         case For() | Let():
@@ -184,7 +184,7 @@ class Steps:
         exprs = (expr for stmt in statements(self.loop.body) for expr in expressions(stmt))
         for node in (node for expr in exprs for node in walk(expr)):
             if isinstance(node, Binary) and node.op in ("//", "%"):
-                divisor = ix.literal(node.b)
+                divisor = ix.literal_value(node.b)
                 if divisor is not None and 1 < divisor <= _MOST_STEPS:
                     found[divisor] = None
         return tuple(found)
@@ -207,17 +207,17 @@ def _ranges(
     for stmt in body:
         match stmt:
             case For(one, lo, hi) if one == name:
-                yield ix.folded(substitute(lo, first)), ix.folded(substitute(hi, last))
+                yield ix.fold_indices(substitute(lo, first)), ix.fold_indices(substitute(hi, last))
             case For(one, lo, hi, inner):
-                low = ix.folded(substitute(lo, first))
-                high = ix.folded(substitute(ix.sub(hi, 1), last))
+                low = ix.fold_indices(substitute(lo, first))
+                high = ix.fold_indices(substitute(ix.sub(hi, 1), last))
                 yield from _ranges(inner, name, {**first, one: low}, {**last, one: high})
             case Tile(axes):
                 for axis in axes:
                     if axis.iter == name:
                         end = ix.add(axis.start, axis.extent)
-                        start = ix.folded(substitute(axis.start, first))
-                        yield start, ix.folded(substitute(end, last))
+                        start = ix.fold_indices(substitute(axis.start, first))
+                        yield start, ix.fold_indices(substitute(end, last))
             case _:
                 for inside in blocks(stmt):
                     yield from _ranges(inside, name, first, last)

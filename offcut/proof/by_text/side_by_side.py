@@ -24,9 +24,9 @@ from itertools import product, takewhile
 from typing import assert_never
 
 from offcut.core import index as ix
-from offcut.core.accesses import touched
+from offcut.core.accesses import accessed_arrays
 from offcut.core.analysis import analysis
-from offcut.core.conditions import conjuncts, negated
+from offcut.core.conditions import conjuncts, negate
 from offcut.core.expr import Compare, Const, Expr, Var, loads, reads_memory
 from offcut.core.memo import lazy_property, memo
 from offcut.core.program import (
@@ -42,12 +42,12 @@ from offcut.core.program import (
     Sync,
     Tile,
     blocks,
-    substituted,
-    with_blocks,
+    map_blocks,
+    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
@@ -90,7 +90,9 @@ class _SideBySide:
 
     def carries(self, loop: For) -> bool:
         """Whether a loop of the source carries a dependence: it accesses the array, and is named so."""
-        return any((self.nest, loop.iter, name) in self.carried for name in touched((loop,)))
+        return any(
+            (self.nest, loop.iter, name) in self.carried for name in accessed_arrays((loop,))
+        )
 
     def block(self, source: Sequence[Stmt], emitted: Sequence[Stmt], at: Facts) -> None:
         """Whether `emitted` runs what `source` does, in its order."""
@@ -130,8 +132,8 @@ class _SideBySide:
                 asked = settled(condition, at)
                 if isinstance(asked, Const):
                     return self.inline(then if asked.value else other, left, at)
-                for holds, branch in ((condition, then), (negated(condition), other)):
-                    if at.expresses(condition) and at.where(negated(holds)).empty:
+                for holds, branch in ((condition, then), (negate(condition), other)):
+                    if at.expresses(condition) and at.where(negate(holds)).empty:
                         return self.inline(branch, left, at)
                 first = left[0] if left else None
                 if not isinstance(first, If) or not alike(condition, first.condition, at):
@@ -139,7 +141,7 @@ class _SideBySide:
                         return left
                     raise NotStructural(f"no {format_expr(condition)} here")
                 self.block(then, first.then, at.where(condition))
-                self.block(other, first.other, at.where(negated(condition)))
+                self.block(other, first.other, at.where(negate(condition)))
                 return left[1:]
             case For():
                 return self.loop(stmt, after, left, at)
@@ -218,7 +220,7 @@ class _SideBySide:
             one = left[len(mine)]
             if isinstance(one, Choose):
                 break
-            runs_it = stmt.iter in bound_in(one) or self.steps_in(one, stmt)
+            runs_it = stmt.iter in all_bound_names(one) or self.steps_in(one, stmt)
             if not (_written((one,)) <= written and runs_it):
                 break
             mine.append(one)
@@ -285,7 +287,7 @@ class _SideBySide:
         match stmt:
             case For() if stmt.iter == names[0]:
                 yield Place(path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False)
-            case For() if stmt.iter not in self.iterators and names[0] not in bound_in(stmt):
+            case For() if stmt.iter not in self.iterators and names[0] not in all_bound_names(stmt):
                 yield self.stepped(stmt, path, steps)
             case For() if stmt.iter not in self.iterators:
                 for inner in stmt.body:
@@ -307,7 +309,7 @@ class _SideBySide:
 
     def steps_in(self, stmt: Stmt, loop: For) -> bool:
         """Whether `stmt` holds a loop that the source has not, and is none over what only others of its loops run."""
-        if isinstance(stmt, For) and stmt.iter in self.iterators - bound_in(loop):
+        if isinstance(stmt, For) and stmt.iter in self.iterators - all_bound_names(loop):
             return False
         return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
 
@@ -326,7 +328,8 @@ class _SideBySide:
                 if at.empty:
                     continue
                 bodies = (
-                    substituted(loop.body, {loop.iter: ix.add(first, k)}) for k in range(count)
+                    substitute_coordinates(loop.body, {loop.iter: ix.add(first, k)})
+                    for k in range(count)
                 )
                 try:
                     self.block([one for body in bodies for one in body], stmt.body, at)
@@ -360,8 +363,8 @@ class _SideBySide:
         pinned: dict[str, Expr] = {
             name: first for name, first, end in place.axes if _is_one(name, first, end, inside)
         }
-        body = substituted(chain[-1].body, pinned) if pinned else chain[-1].body
-        found = substituted(place.body, pinned) if pinned else place.body
+        body = substitute_coordinates(chain[-1].body, pinned) if pinned else chain[-1].body
+        found = substitute_coordinates(place.body, pinned) if pinned else place.body
         try:
             self.block(body, found, inside)
             return
@@ -372,7 +375,9 @@ class _SideBySide:
             values: dict[str, Expr] = {
                 let.name: ix.const(q) for let, q in zip(place.lets, literals, strict=True)
             }
-            self.block(body, substituted(found, values), self.within(place, chain, at, values))
+            self.block(
+                body, substitute_coordinates(found, values), self.within(place, chain, at, values)
+            )
 
     def within(
         self, place: Place, chain: Sequence[For], at: Facts, values: Mapping[str, Expr]
@@ -412,7 +417,7 @@ def _says_the_same(one: Dependence) -> bool:
 
 def _alone(stmt: Stmt) -> Stmt:
     """A statement with nothing inside."""
-    return with_blocks(stmt, lambda _: ())
+    return map_blocks(stmt, lambda _: ())
 
 
 def _chain(loop: For) -> list[For]:
@@ -433,7 +438,7 @@ def _around(chain: Sequence[For], stmt: Stmt) -> For:
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
     """Whether a range is one literal number, or nothing."""
-    if ix.literal(first) is None:
+    if ix.literal_value(first) is None:
         return False
     return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
 

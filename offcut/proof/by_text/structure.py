@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.core.program import Alloc, For, Program, Stmt, Sync, Tile, canonical, with_blocks
-from offcut.core.walking import around, bound
+from offcut.core.program import Alloc, For, Program, Stmt, Sync, Tile, canonicalize, map_blocks
+from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
 from offcut.proof.by_text.places import NotStructural
@@ -19,7 +19,7 @@ from offcut.proof.by_text.side_by_side import check_side_by_side
 def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
     given = source
-    source, emitted = (bare(canonical(program)) for program in (source, emitted))
+    source, emitted = (bare(canonicalize(program)) for program in (source, emitted))
     if _declared(source) != _declared(emitted):
         raise NotStructural("other declarations")
     if any(one.sizes is not None for one in accesses_outside(given)):
@@ -53,7 +53,7 @@ def bare(program: Program) -> Program:
                 stmt = Alloc(stmt.buffer, stmt.axes, stmt.body)
             case _:
                 pass
-        return with_blocks(stmt, block)
+        return map_blocks(stmt, block)
 
     return replace(program, body=block(program.body), tokens=())
 
@@ -67,8 +67,12 @@ def _declared(program: Program) -> tuple[object, ...]:
 def _rebinds(program: Program) -> bool:
     """Whether a loop, a tile or a value takes a name that is bound around it."""
     sizes = [size.name for size in program.sizes]
-    for stmt, path in around(program):
-        names = [*sizes, *(name for outer, _ in path for name in bound(outer)), *bound(stmt)]
-        if bound(stmt) and len(set(names)) < len(names):
+    for stmt, path in walk_with_parents(program):
+        names = [
+            *sizes,
+            *(name for outer, _ in path for name in bound_names(outer)),
+            *bound_names(stmt),
+        ]
+        if bound_names(stmt) and len(set(names)) < len(names):
             return True
     return False

@@ -16,7 +16,7 @@ from itertools import pairwise
 from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import For, Program, Stmt
-from offcut.polyhedral import Facts, Space, answered
+from offcut.polyhedral import Facts, Space, try_isl
 from offcut.proof.by_text.structure import bare
 
 
@@ -32,7 +32,7 @@ def consecutive(program: Program) -> Program:
         if not all(variables(bound) <= sizes for bound in bounds):
             return False
         ordered = [ix.compare("<=", low, high) for low, high in pairwise(bounds)]
-        return answered(lambda: all(map(facts.holds, ordered)), False)
+        return try_isl(lambda: all(map(facts.holds, ordered)), False)
 
     def joined(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         found: list[Stmt] = []

@@ -19,9 +19,19 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, reads_memory, variables, walk
 from offcut.core.interpret.values import evaluate
-from offcut.core.program import Alloc, For, If, Let, Program, Size, Stmt, substituted, with_blocks
+from offcut.core.program import (
+    Alloc,
+    For,
+    If,
+    Let,
+    Program,
+    Size,
+    Stmt,
+    map_blocks,
+    substitute_coordinates,
+)
 from offcut.core.program import walk as statements
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Facts, Space
 from offcut.proof.forms.fixed import Entry, Fixed, Rebound
 
@@ -45,7 +55,7 @@ def _block(program: Program, body: tuple[Stmt, ...], path: tuple[Entry, ...]) ->
         match stmt:
             case Let(name, _, _, value) if _is_plain(value) and _is_in_range(program, stmt, path):
                 inner = (*path, replace(stmt, body=()))
-                made += substituted(_block(program, stmt.body, inner), {name: value})
+                made += substitute_coordinates(_block(program, stmt.body, inner), {name: value})
             case Let() | For() | Alloc():
                 inner = (*path, replace(stmt, body=()))
                 made.append(replace(stmt, body=_block(program, stmt.body, inner)))
@@ -54,7 +64,7 @@ def _block(program: Program, body: tuple[Stmt, ...], path: tuple[Entry, ...]) ->
                 first = _block(program, then, (*path, *holds))
                 made.append(If(condition, first, _block(program, other, (*path, *fails))))
             case _:
-                made.append(with_blocks(stmt, lambda inside: _block(program, inside, path)))
+                made.append(map_blocks(stmt, lambda inside: _block(program, inside, path)))
     return tuple(made)
 
 
@@ -67,7 +77,7 @@ def _is_plain(value: Expr) -> bool:
 
 def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
     """Whether what is around shows that a bounded value is in its range, and nothing inside takes a name that is in it."""
-    if bound_in(let.body) & (variables(let.value) | {let.name}):
+    if all_bound_names(let.body) & (variables(let.value) | {let.name}):
         return False
     try:
         fixed = Fixed(program, path, (let.name,))

@@ -20,7 +20,7 @@ from math import gcd
 from typing import TypeAlias
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts, negated
+from offcut.core.conditions import conjunction, conjuncts, negate
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -48,15 +48,15 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
-    all_mapped,
     expressions,
+    map_blocks,
+    map_body,
+    map_own_expressions,
     walk,
-    with_blocks,
-    with_expressions,
 )
-from offcut.core.walking import bound
+from offcut.core.traversal import bound_names
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space, coefficient
-from offcut.polyhedral.around import equal
+from offcut.polyhedral.enclosing_scope import equal
 
 Entry: TypeAlias = For | Let | Alloc | Expr
 """A statement around a body, without its own body, or a condition."""
@@ -85,12 +85,12 @@ class Fixed:
         self.known = sizes
         facts: list[Expr] = list(program.assumptions)
         for entry in path:
-            for name in () if isinstance(entry, Expr) else bound(entry):
+            for name in () if isinstance(entry, Expr) else bound_names(entry):
                 if name in sizes:
                     raise Rebound
             match entry:
                 case For(name, lo, hi):
-                    least = ix.literal(lo)
+                    least = ix.literal_value(lo)
                     sizes[name] = Size(name, -INDEX_LIMIT if least is None else least, INDEX_LIMIT)
                     facts += [Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)]
                 case Let(name, lo, hi, value):
@@ -117,7 +117,7 @@ class Fixed:
 
     def block(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """Return statements over these sizes."""
-        return all_mapped(body, self.named)
+        return map_body(body, self.named)
 
     def axes(self, axes: Sequence[tuple[Expr, Expr]]) -> tuple[tuple[Expr, Expr], ...]:
         """Return the axes of a window over these sizes."""
@@ -235,16 +235,16 @@ def _corners(
         point: dict[str, Expr] = {}
         runs: list[Expr] = []
         for name, lo, hi in loops:
-            first, end = (ix.folded(substitute(bound, point)) for bound in (lo, hi))
+            first, end = (ix.fold_indices(substitute(bound, point)) for bound in (lo, hi))
             up = (coefficient(part, name) or 0) > 0
             point[name] = ix.sub(end, 1) if up == high and name in variables(part) else first
             runs.append(ix.compare("<", first, end))
-        runs += [ix.folded(substitute(condition, point)) for condition in conditions]
-        here = ix.folded(substitute(part, point))
+        runs += [ix.fold_indices(substitute(condition, point)) for condition in conditions]
+        here = ix.fold_indices(substitute(part, point))
         fact = ix.compare("<", here, extent) if high else ix.compare("<=", ix.const(0), here)
-        if reads_memory(all_of([fact, *runs])) or at.holds(fact):
+        if reads_memory(conjunction([fact, *runs])) or at.holds(fact):
             continue
-        unknown = [negated(one) for one in runs if not at.holds(one)]
+        unknown = [negate(one) for one in runs if not at.holds(one)]
         fact = Logic("or", (*unknown, fact)) if unknown else fact
         if at.expresses(fact):
             yield fact
@@ -279,7 +279,7 @@ class _Ranges:
 
     def key(self, expr: Expr) -> tuple[Expr, Expr]:
         """Return the sum of the fixed terms of an index, without constants, and the rest of it."""
-        form = ix.linear(expr)
+        form = ix.to_linear(expr)
         terms = [(a, f) for a, f in form.terms if variables(a) and variables(a) <= self.fixed]
         key = ix.add(*(ix.mul(factor, atom) for atom, factor in terms)) if terms else ix.const(0)
         return key, ix.sub(expr, key)
@@ -289,7 +289,7 @@ class _Ranges:
         for stmt in walk(program.body):
             for begin, length in _ranges(stmt):
                 key, rest = self.key(begin)
-                known = ix.literal(rest) is not None and variables(length) <= self.fixed
+                known = ix.literal_value(rest) is not None and variables(length) <= self.fixed
                 simple = isinstance(key, Var) and key.name in self.own
                 if known and variables(key) and not simple and key not in self.by_key:
                     number = len(self.by_key)
@@ -320,7 +320,7 @@ class _Ranges:
 
     def statement(self, stmt: Stmt) -> Stmt:
         """Return a statement over begins and lengths."""
-        inside = with_blocks(stmt, lambda body: tuple(map(self.statement, body)))
+        inside = map_blocks(stmt, lambda body: tuple(map(self.statement, body)))
         match inside:
             case For(lo=lo, hi=hi):
                 start, count = self.pair(lo, ix.sub(hi, lo))
@@ -331,12 +331,12 @@ class _Ranges:
                 return replace(inside, axes=tuple(TileAxis(*p) for p in pairs), where=condition)
             case Alloc(_, axes):
                 return replace(inside, axes=tuple(self.pair(*axis) for axis in axes))
-        return with_expressions(inside, self.named)
+        return map_own_expressions(inside, self.named)
 
     def pair(self, begin: Expr, length: Expr) -> tuple[Expr, Expr]:
         """Return a begin and a length over begins and lengths."""
         known = self.by_key.get(self.key(begin)[0])
-        more = None if known is None else ix.literal(ix.sub(length, known.length))
+        more = None if known is None else ix.literal_value(ix.sub(length, known.length))
         if known is not None and more is not None:
             return self.named(begin), ix.add(known.count, more)
         return self.named(begin), self.named(length)
@@ -349,7 +349,7 @@ class _Ranges:
         known = self.by_key.get(key)
         if known is not None:
             return ix.add(known.start, ix.sub(self.named(rest), ix.sub(known.begin, key)))
-        return ix.folded(rebuild(expr, tuple(map(self.named, children(expr)))))
+        return ix.fold_indices(rebuild(expr, tuple(map(self.named, children(expr)))))
 
     def known(self, program: Program) -> tuple[list[Size], list[Expr]]:
         """Return the sizes for begins and lengths, and the facts that say how these lie in the arrays."""

@@ -21,13 +21,24 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import owned, read, stored, touched
-from offcut.core.conditions import negated
+from offcut.core.accesses import accessed_arrays, read_arrays, stored_arrays, windowed_arrays
+from offcut.core.conditions import negate
 from offcut.core.expr import Expr, Load, Var, dtype_of, rewrite, substitute, variables, walk
-from offcut.core.program import Alloc, Buffer, Choose, For, If, Kind, Program, Stmt, Store, mapped
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Choose,
+    For,
+    If,
+    Kind,
+    Program,
+    Stmt,
+    Store,
+    map_expressions,
+)
 from offcut.core.program import walk as statements
-from offcut.core.walking import bound
-from offcut.polyhedral import windows_left
+from offcut.core.traversal import bound_names
+from offcut.polyhedral import escaping_windows
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import check_structure
 
@@ -48,7 +59,7 @@ def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
             whole = (None,) * len(buffer.shape)
             body = _Copy(program, buffer).without(program.body, (), whole)
             windows = {stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)}
-            if buffer.name not in touched(body) | windows:
+            if buffer.name not in accessed_arrays(body) | windows:
                 left = tuple(other for other in program.buffers if other != buffer)
                 program = replace(program, buffers=left, body=body)
     return program
@@ -70,7 +81,7 @@ class Part:
 
     def names(self, index: Expr) -> bool:
         """Whether there is one, and an index is written as it is."""
-        return ix.literal(self.count) == 1 and index == self.start
+        return ix.literal_value(self.count) == 1 and index == self.start
 
 
 Held = tuple[Part | None, ...]
@@ -92,25 +103,25 @@ class _Copy:
         held     what there is of the array
         """
         name = self.buffer.name
-        storing = [p for p, stmt in enumerate(body) if name in stored((stmt,))]
+        storing = [p for p, stmt in enumerate(body) if name in stored_arrays((stmt,))]
         if not storing:
             return body
         first, last = storing[0], storing[-1] + 1
         before, nest, after = body[:first], body[first:last], body[last:]
-        if name not in touched(after):
+        if name not in accessed_arrays(after):
             if len(nest) > 1:
                 return body
             return (*before, *self.inside(nest[0], around, held), *after)
         if any(isinstance(s, Alloc) and s.buffer == name for s in statements((*nest, *after))):
             return body  # what another window holds is no element of this one
         copied = self.copied(nest, around, held)
-        if copied is None or stored(after) & read((copied.value,)):
+        if copied is None or stored_arrays(after) & read_arrays((copied.value,)):
             return body
-        if _has_parts(copied, held) and windows_left(self.program, frozenset((name,))):
+        if _has_parts(copied, held) and escaping_windows(self.program, frozenset((name,))):
             return body
         return (
             *before,
-            *(mapped(one, lambda e: self.read(e, held, copied, around)) for one in after),
+            *(map_expressions(one, lambda e: self.read(e, held, copied, around)) for one in after),
         )
 
     def inside(self, stmt: Stmt, around: tuple[For | If, ...], held: Held) -> tuple[Stmt, ...]:
@@ -122,14 +133,14 @@ class _Copy:
             case Alloc(name, axes, body) if name == self.buffer.name:
                 window = self.held(axes)
                 left = body if window is None else self.without(body, around, window)
-                return (stmt,) if name in touched(left) else left
+                return (stmt,) if name in accessed_arrays(left) else left
             case Alloc():
                 return (replace(stmt, body=self.without(stmt.body, around, held)),)
             case For() if self.is_of_an_iteration(stmt):
                 further = (*around, replace(stmt, body=()))
                 return (replace(stmt, body=self.without(stmt.body, further, held)),)
             case If(condition, then, other):
-                holds, fails = If(condition, ()), If(negated(condition), ())
+                holds, fails = If(condition, ()), If(negate(condition), ())
                 then = self.without(then, (*around, holds), held)
                 return (If(condition, then, self.without(other, (*around, fails), held)),)
             case Choose(options):
@@ -140,16 +151,16 @@ class _Copy:
 
     def held(self, axes: Sequence[tuple[Expr, Expr]]) -> Held | None:
         """What a window holds; None of one that memory says."""
-        if any(read(pair) for pair in axes):
+        if any(read_arrays(pair) for pair in axes):
             return None
         return tuple(
-            None if ix.literal(start) == 0 and count == extent else Part(start, count)
+            None if ix.literal_value(start) == 0 and count == extent else Part(start, count)
             for extent, (start, count) in zip(self.buffer.shape, axes, strict=True)
         )
 
     def is_of_an_iteration(self, loop: For) -> bool:
         """Whether iterations run in turn, or each has the array to itself."""
-        return loop.unit is None or self.buffer.name in owned(loop.body)
+        return loop.unit is None or self.buffer.name in windowed_arrays(loop.body)
 
     def copied(
         self, nest: tuple[Stmt, ...], around: Sequence[For | If], held: Held
@@ -162,7 +173,7 @@ class _Copy:
             return None
         if any(dtype_of(form.value) != self.buffer.dtype for form in forms):
             return None
-        order = [name for stmt in statements(nest) for name in bound(stmt)]
+        order = [name for stmt in statements(nest) for name in bound_names(stmt)]
         for form in list(dict.fromkeys(forms))[:_MOST_FORMS]:
             plain = self.plain(form, around, held, order)
             if plain is None:
@@ -199,14 +210,14 @@ class _Copy:
 
     def names_around(self, around: Sequence[For | If]) -> set[str]:
         """What is fixed where a copy stands: sizes, and the iterators of the loops around."""
-        loops = {name for stmt in around for name in bound(stmt)}
+        loops = {name for stmt in around for name in bound_names(stmt)}
         return loops | {size.name for size in self.program.sizes}
 
     def alone(self, body: tuple[Stmt, ...], around: Sequence[For | If]) -> Program:
         """The program that runs `body` wherever `around` does, and gives back the array."""
         for stmt in reversed(around):
             body = _around(stmt, body)
-        names = touched(body)
+        names = accessed_arrays(body)
         buffers = (buffer for buffer in self.program.buffers if buffer.name in names)
         kinds = {self.buffer.name: Kind.OUTPUT}
         plain = tuple(replace(b, kind=kinds.get(b.name, Kind.INPUT), layout=None) for b in buffers)
@@ -228,7 +239,7 @@ class _Copy:
                 found = _counted(own, names)
                 assert found is not None
                 at[found[0]] = ix.sub(asked, found[1])
-            return ix.folded(substitute(copied.value, at))
+            return ix.fold_indices(substitute(copied.value, at))
 
         return rewrite(expr, rule)
 

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices, stored
+from offcut.core.accesses import indices, stored_arrays
 from offcut.core.expr import Var, variables
-from offcut.core.program import For, Form, If, Program, Stmt, Tile, with_blocks
+from offcut.core.program import For, Form, If, Program, Stmt, Tile, map_blocks
 
 
 def fused(program: Program) -> Program:
@@ -30,7 +30,7 @@ def fused(program: Program) -> Program:
 def _fused(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     found: list[Stmt] = []
     for stmt in body:
-        stmt = with_blocks(stmt, _fused)
+        stmt = map_blocks(stmt, _fused)
         last = found[-1] if found else None
         joined = _joined(last, stmt) if isinstance(last, Tile) else None
         if joined is None:
@@ -72,7 +72,7 @@ def _is_bound_anew(tile: Tile, loops: Sequence[For]) -> bool:
 
 def _is_apart(tile: Tile, body: tuple[Stmt, ...]) -> bool:
     """Whether what an instance writes is no other's."""
-    for name in stored(body):
+    for name in stored_arrays(body):
         points = {tuple(map(ix.simplify, point)) for point in indices(body, name)}
         if len(points) != 1 or not {Var(axis.iter) for axis in tile.axes} <= set(*points):
             return False

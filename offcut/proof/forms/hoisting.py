@@ -17,9 +17,9 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Var, dtype_of, reads_memory, variables
-from offcut.core.program import For, If, Program, Stmt, Tile, with_blocks
+from offcut.core.program import For, If, Program, Stmt, Tile, map_blocks
 from offcut.polyhedral import Facts, Space, coefficient
 
 
@@ -53,7 +53,7 @@ class _Hoisting:
                     self.axes.add(axis.iter)
                 return replace(stmt, body=self.block(stmt.body, at))
             case _:
-                return with_blocks(stmt, lambda inner: self.block(inner, at))
+                return map_blocks(stmt, lambda inner: self.block(inner, at))
 
     def loop(self, loop: For, at: Facts) -> Stmt:
         """A loop, or a condition around it."""
@@ -73,8 +73,8 @@ class _Hoisting:
                 inside.append(atom)
             else:
                 loop = limited
-        made: Stmt = replace(loop, body=(If(all_of(inside), then),) if inside else then)
-        return If(all_of(out), (made,)) if out else made
+        made: Stmt = replace(loop, body=(If(conjunction(inside), then),) if inside else then)
+        return If(conjunction(out), (made,)) if out else made
 
 
 def _limited(loop: For, atom: Expr, at: Facts) -> For | None:

@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offcut.core.accesses import accessed, stored, touched
+from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.conditions import conjuncts
 from offcut.core.program import (
     Alloc,
@@ -59,11 +59,11 @@ from offcut.core.program import (
     Store,
     Tile,
     blocks,
-    canonical,
+    canonicalize,
+    map_blocks,
     walk,
-    with_blocks,
 )
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Space
 from offcut.proof.by_text.structure import bare
 from offcut.proof.forms.fixed import Entry, Fixed, Rebound, inside_facts, opened
@@ -99,7 +99,7 @@ def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body
     source, emitted  programs with the same sizes, assumptions and arrays of the caller's
     whole            whether a pair is two whole blocks that differ, else the statements that differ in them
     """
-    source, emitted = bare(canonical(source)), bare(canonical(emitted))
+    source, emitted = bare(canonicalize(source)), bare(canonicalize(emitted))
     walker = _Walk(whole)
     walker.block(source.body, emitted.body, ())
     if not walker.pairs or any(not pair.path for pair in walker.pairs):
@@ -137,23 +137,23 @@ class _Walk:
     ) -> None:
         """Walk two blocks at the same place."""
         if source == emitted:
-            self.visible |= touched(source)
+            self.visible |= accessed_arrays(source)
             return
         if len(source) == len(emitted) and all(map(_is_like, source, emitted)):
             for one, other in zip(source, emitted, strict=True):
                 self.inside(one, other, path)
             return
         first, end = (0, 0) if self.whole else _common_ends(source, emitted)
-        self.visible |= touched((*source[:first], *source[len(source) - end :]))
+        self.visible |= accessed_arrays((*source[:first], *source[len(source) - end :]))
         pair = source[first : len(source) - end], emitted[first : len(emitted) - end]
         self.pairs.append(_Pair(path, *pair))
 
     def inside(self, source: Stmt, emitted: Stmt, path: tuple[Entry, ...]) -> None:
         """Walk two statements that are equal but for the blocks in them."""
         if source == emitted:
-            self.visible |= touched((source,))
+            self.visible |= accessed_arrays((source,))
             return
-        self.visible |= accessed(source)
+        self.visible |= statement_arrays(source)
         match source:
             case For() | Let() | Alloc():
                 entries: tuple[tuple[Entry, ...], ...] = ((replace(source, body=()),),)
@@ -171,7 +171,7 @@ def _is_like(source: Stmt, emitted: Stmt) -> bool:
     """Return whether two statements are equal, or equal but for the blocks in them."""
     if source == emitted or isinstance(source, Tile | Store):
         return source == emitted
-    one, other = (with_blocks(stmt, lambda _: ()) for stmt in (source, emitted))
+    one, other = (map_blocks(stmt, lambda _: ()) for stmt in (source, emitted))
     return one == other
 
 
@@ -190,7 +190,7 @@ def _kinds(source: Program, emitted: Program, walker: _Walk) -> dict[str, Kind |
     """
     mine = {b.name: b for b in source.buffers}
     theirs = {b.name: b for b in emitted.buffers}
-    written = stored(source.body) | stored(emitted.body)
+    written = stored_arrays(source.body) | stored_arrays(emitted.body)
     kinds: dict[str, Kind | None] = {}
     for name in mine | theirs:
         one, other = mine.get(name), theirs.get(name)
@@ -215,11 +215,13 @@ def _declared(buffer: Buffer) -> Buffer:
 
 def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Kind | None]) -> Body:
     try:
-        fixed = Fixed(source, pair.path, bound_in(pair.source) | bound_in(pair.emitted))
+        fixed = Fixed(
+            source, pair.path, all_bound_names(pair.source) | all_bound_names(pair.emitted)
+        )
     except Rebound:
         raise _Unfit from None
     one, other = fixed.block(pair.source), fixed.block(pair.emitted)
-    mine = touched(one) | touched(other)
+    mine = accessed_arrays(one) | accessed_arrays(other)
 
     def program(of: Program, body: tuple[Stmt, ...]) -> Program:
         buffers = (b for b in of.buffers if b.name in mine)
@@ -235,7 +237,7 @@ def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Ki
     windows = {s.buffer for s in walk((*one, *other)) if isinstance(s, Alloc)}
     if any(kinds[name] is not None for name in windows):
         raise _Unfit  # the window is other memory than the visible array
-    hidden = frozenset(name for name in touched(one) if kinds[name] is None)
+    hidden = frozenset(name for name in accessed_arrays(one) if kinds[name] is None)
     return Body(
         program(source, one), program(emitted, other), program(emitted, windowed), hidden, source
     )

@@ -15,21 +15,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import indices, read, stored, touched
+from offcut.core.accesses import accessed_arrays, indices, read_arrays, stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import For, Program, Stmt, expressions, substituted, with_blocks
+from offcut.core.program import For, Program, Stmt, expressions, map_blocks, substitute_coordinates
 from offcut.core.program import walk as statements
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 
 
 def joined_like(emitted: Program, source: Program) -> Program:
     """`source` with loops joined that are one in `emitted`, where they may be."""
     there = [stmt for stmt in statements(emitted.body) if isinstance(stmt, For)]
-    together = [(loop, stored(loop.body)) for loop in there]
+    together = [(loop, stored_arrays(loop.body)) for loop in there]
 
     def as_one(first: For, second: For) -> For | None:
-        both = stored((first, second))
+        both = stored_arrays((first, second))
         holding = [loop for loop, held in together if both <= held]
         alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
         for name in dict.fromkeys(loop.iter for loop in (*alike, *reversed(holding))):
@@ -72,7 +72,7 @@ def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) ->
             made[-1] = joined
         else:
             made.append(stmt)
-    return tuple(with_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in made)
+    return tuple(map_blocks(stmt, lambda inner: _joined(inner, as_one)) for stmt in made)
 
 
 def _called(loop: For, name: str) -> For | None:
@@ -80,9 +80,9 @@ def _called(loop: For, name: str) -> For | None:
     if loop.iter == name:
         return loop
     inside = [expr for stmt in statements((loop,)) for expr in expressions(stmt)]
-    if name in bound_in(loop.body) or any(name in variables(expr) for expr in inside):
+    if name in all_bound_names(loop.body) or any(name in variables(expr) for expr in inside):
         return None
-    body = substituted(loop.body, {loop.iter: Var(name)})
+    body = substitute_coordinates(loop.body, {loop.iter: Var(name)})
     return replace(loop, iter=name, body=body)
 
 
@@ -90,10 +90,14 @@ def _may_join(first: For, second: For) -> bool:
     """Whether two loops in turn have one range, and their iterations meet in what is theirs alone."""
     if (first.iter, first.lo, first.hi) != (second.iter, second.lo, second.hi):
         return False
-    if read((first.lo, first.hi)) or first.iter in bound_in((*first.body, *second.body)):
+    if read_arrays((first.lo, first.hi)) or first.iter in all_bound_names(
+        (*first.body, *second.body)
+    ):
         return False
     one, other = first.body, second.body
-    shared = stored(one) & touched(other) | touched(one) & stored(other)
+    shared = stored_arrays(one) & accessed_arrays(other) | accessed_arrays(one) & stored_arrays(
+        other
+    )
     return all(_is_by_iteration(first.iter, indices((*one, *other), name)) for name in shared)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices, read
+from offcut.core.accesses import indices, read_arrays
 from offcut.core.dtypes import FLOATS, is_identity
 from offcut.core.expr import Binary, Const, Expr, Load, Var, rewrite
 from offcut.core.program import (
@@ -27,9 +27,9 @@ from offcut.core.program import (
     Stmt,
     Store,
     expressions,
-    mapped,
+    map_blocks,
+    map_expressions,
     walk,
-    with_blocks,
 )
 
 
@@ -54,7 +54,7 @@ def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     position = 0
     while position < len(body):
         here = _sum(body[position : position + 3], name)
-        made += here or [with_blocks(body[position], lambda inner: _started(inner, name))]
+        made += here or [map_blocks(body[position], lambda inner: _started(inner, name))]
         position += 3 if here else 1
     return tuple(made)
 
@@ -75,15 +75,15 @@ def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:
         return []
     start = value.a if value.b == whole else value.b
     inside = [stmt for stmt in walk((terms,)) if isinstance(stmt, Store)]
-    reads = read(expr for stmt in walk((terms,)) for expr in expressions(stmt))
+    reads = read_arrays(expr for stmt in walk((terms,)) for expr in expressions(stmt))
     mine = all((s.buffer, s.index, s.reduce) == (name, at, "sum") for s in inside)
-    if not mine or last.buffer in reads | {name} or name in reads | read((start, *index)):
+    if not mine or last.buffer in reads | {name} or name in reads | read_arrays((start, *index)):
         return []
 
     def added(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store):
             return replace(stmt, buffer=last.buffer, index=index)
-        return with_blocks(stmt, lambda inner: tuple(map(added, inner)))
+        return map_blocks(stmt, lambda inner: tuple(map(added, inner)))
 
     return [replace(last, value=start), added(terms)]
 
@@ -96,7 +96,7 @@ def with_floats(program: Program) -> Program:
             return None
         return Const(float(node.value), node.dtype)
 
-    body = tuple(mapped(stmt, lambda expr: rewrite(expr, rule)) for stmt in program.body)
+    body = tuple(map_expressions(stmt, lambda expr: rewrite(expr, rule)) for stmt in program.body)
     shapes = (tuple(map(ix.simplify, buffer.shape)) for buffer in program.buffers)
     pairs = zip(program.buffers, shapes, strict=True)
     return replace(program, buffers=tuple(replace(b, shape=s) for b, s in pairs), body=body)
@@ -126,14 +126,16 @@ def _split(program: Program, name: str, result: str) -> Program:
     def moved(stmt: Stmt) -> Stmt:
         if isinstance(stmt, Store) and stmt.buffer == name:
             return replace(stmt, buffer=result)
-        return with_blocks(stmt, lambda inner: tuple(map(moved, inner)))
+        return map_blocks(stmt, lambda inner: tuple(map(moved, inner)))
 
     whole = program.buffer(name)
     point = tuple(Var(f"{name}_axis{k}") for k in range(len(whole.shape)))
     copy: Stmt = Store(result, point, Load(name, point, whole.dtype))
     for axis, extent in zip(reversed(point), reversed(whole.shape), strict=True):
         copy = For(axis.name, ix.const(0), extent, (copy,))
-    body = tuple(moved(mapped(stmt, lambda expr: rewrite(expr, rule))) for stmt in program.body)
+    body = tuple(
+        moved(map_expressions(stmt, lambda expr: rewrite(expr, rule))) for stmt in program.body
+    )
     buffers = [replace(b, kind=Kind.INPUT) if b == whole else b for b in program.buffers]
     buffers.append(replace(whole, name=result, kind=Kind.OUTPUT))
     return replace(program, buffers=tuple(buffers), body=(copy, *body))

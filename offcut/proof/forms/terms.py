@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from offcut.core.dtypes import INTEGERS
 from offcut.core.expr import loads, variables
-from offcut.core.program import For, Program, Stmt, Store, with_blocks
-from offcut.core.walking import around, bound
+from offcut.core.program import For, Program, Stmt, Store, map_blocks
+from offcut.core.traversal import bound_names, walk_with_parents
 
 Orders = dict[tuple[str, str], list[str]]  # (buffer, reducer) -> iterators, outermost first
 
@@ -23,9 +23,9 @@ def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program
     reassociate   whether float sums may; those of integers, greatest and least elements always may
     """
     orders: Orders = {}
-    for stmt, path in around(emitted):
+    for stmt, path in walk_with_parents(emitted):
         if isinstance(stmt, Store) and stmt.reduce is not None:
-            names = [name for outer, _ in path for name in bound(outer)]
+            names = [name for outer, _ in path for name in bound_names(outer)]
             orders.setdefault((stmt.buffer, stmt.reduce), names)
 
     def change(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -38,7 +38,7 @@ def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program
             chain.append(inner)
             inner = inner.body[0]
         if not isinstance(inner, Store) or inner.reduce is None or not may_turn(chain, inner):
-            return with_blocks(stmt, change)
+            return map_blocks(stmt, change)
         held = set[str]().union(*map(variables, inner.index))
         return _nested(_sorted(chain, held, orders.get((inner.buffer, inner.reduce), [])), inner)
 

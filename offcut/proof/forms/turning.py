@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from offcut.core.accesses import stored, touched
+from offcut.core.accesses import accessed_arrays, stored_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Load, Var, rewrite
-from offcut.core.program import Alloc, Kind, Program, Stmt, Store, mapped, with_blocks
+from offcut.core.program import Alloc, Kind, Program, Stmt, Store, map_blocks, map_expressions
 from offcut.core.program import walk as statements
 from offcut.describe.computation import Names
 from offcut.proof.by_instances.pairing import SCRATCH
@@ -40,7 +40,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
     staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in kept]
     held = analysis(program).windows
     for result in (*program.results, *(one for one in staying if one.name not in held)):
-        storing = [k for k, s in enumerate(program.body) if result.name in stored((s,))]
+        storing = [k for k, s in enumerate(program.body) if result.name in stored_arrays((s,))]
         if not storing:
             continue
         first, last = storing[0], storing[-1] + 1
@@ -49,7 +49,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
             program.body[first:last],
             program.body[last:],
         )
-        if result.name in touched(before):
+        if result.name in accessed_arrays(before):
             continue
         form = copied_whole(program, result, copy)
         if form is None or not isinstance(form.value, Load) or form.value.buffer in kept:
@@ -59,7 +59,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
         read = [part.name for part in form.value.index if isinstance(part, Var)]
         places = [read.index(name) for name in names if name in read]
         whole = len(places) == len(names) == len(form.index) == len(form.value.index) == len(read)
-        if not whole or source.kind is not Kind.LOCAL or source.name in touched(after):
+        if not whole or source.kind is not Kind.LOCAL or source.name in accessed_arrays(after):
             continue
         shape = tuple(source.shape[place] for place in places)
         windows = {stmt.buffer for stmt in statements(before) if isinstance(stmt, Alloc)}
@@ -130,6 +130,6 @@ def _renamed(stmt: Stmt, old: str, new: str, places: list[int]) -> Stmt:
             inner = replace(inner, buffer=new, axes=tuple(inner.axes[p] for p in places))
         if isinstance(inner, Store) and inner.buffer == old:
             return replace(inner, buffer=new, index=tuple(inner.index[p] for p in places))
-        return with_blocks(inner, lambda body: tuple(map(stores, body)))
+        return map_blocks(inner, lambda body: tuple(map(stores, body)))
 
-    return stores(mapped(stmt, lambda expr: rewrite(expr, rule)))
+    return stores(map_expressions(stmt, lambda expr: rewrite(expr, rule)))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import read, touched
+from offcut.core.accesses import accessed_arrays, read_arrays
 from offcut.core.expr import Expr, Load, Var, rewrite, substitute, variables
 from offcut.core.program import (
     Alloc,
@@ -25,12 +25,12 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    all_mapped,
     blocks,
+    map_blocks,
+    map_body,
     walk,
-    with_blocks,
 )
-from offcut.core.walking import rewritten, with_buffer_renamed
+from offcut.core.traversal import rewrite_body, with_buffer_renamed
 
 
 def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
@@ -38,13 +38,15 @@ def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
     that `source` has not: with tiles over the same rows as they are, and as one.
     """
     kept = {buffer.name: buffer for buffer in source.buffers}
-    body = rewritten(program.body, lambda s: s.body if isinstance(s, Alloc) else None)
+    body = rewrite_body(program.body, lambda s: s.body if isinstance(s, Alloc) else None)
     for buffer in program.buffers:
         if buffer.name not in kept:
             body = _without(body, buffer.name)
-    body = rewritten(body, lambda s: () if _is_idle(s) else None)
+    body = rewrite_body(body, lambda s: () if _is_idle(s) else None)
     left = tuple(
-        kept.get(b.name, b) for b in program.buffers if b.name in kept or b.name in touched(body)
+        kept.get(b.name, b)
+        for b in program.buffers
+        if b.name in kept or b.name in accessed_arrays(body)
     )
     bodies = dict.fromkeys(_joined(body, shared) for shared in (False, True))
     return tuple(replace(program, buffers=left, body=one) for one in bodies)
@@ -54,12 +56,14 @@ def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     stores = [s for s in walk(body) if isinstance(s, Store)]
     mine = list(dict.fromkeys(s for s in stores if s.buffer == name))
     copies = {s.buffer for s in stores if _is_copy(s, name)}
-    readers = [s for s in stores if name in read((s.value, *s.index))]
+    readers = [s for s in stores if name in read_arrays((s.value, *s.index))]
     if len(mine) == 1 and mine[0].reduce is None and _names(mine[0]) is not None:
         return _forwarded(body, mine[0])
     if len(copies) == 1 and mine and all(_is_copy(s, name) or s.buffer == name for s in readers):
         (other,) = copies
-        body = rewritten(body, lambda s: () if isinstance(s, Store) and _is_copy(s, name) else None)
+        body = rewrite_body(
+            body, lambda s: () if isinstance(s, Store) and _is_copy(s, name) else None
+        )
         return with_buffer_renamed(body, name, other)
     return body
 
@@ -87,8 +91,8 @@ def _forwarded(body: tuple[Stmt, ...], store: Store) -> tuple[Stmt, ...]:
             return None
         return substitute(store.value, dict(zip(names, node.index, strict=True)))
 
-    left = rewritten(body, lambda s: () if s == store else None)
-    return all_mapped(left, lambda expr: rewrite(expr, rule))
+    left = rewrite_body(body, lambda s: () if s == store else None)
+    return map_body(left, lambda expr: rewrite(expr, rule))
 
 
 def _is_idle(stmt: Stmt) -> bool:
@@ -106,7 +110,7 @@ def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
         if one is not None:
             made[-1] = one
         else:
-            made.append(with_blocks(stmt, lambda inside: _joined(inside, shared)))
+            made.append(map_blocks(stmt, lambda inside: _joined(inside, shared)))
     return tuple(made)
 
 

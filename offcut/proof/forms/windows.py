@@ -15,12 +15,12 @@ from functools import partial
 from itertools import combinations, product
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, elements, indices
+from offcut.core.accesses import element_accesses, indices, statement_arrays
 from offcut.core.analysis import analysis
 from offcut.core.expr import Var
-from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, walk, with_blocks
-from offcut.core.walking import bound, bound_in, rewritten
-from offcut.polyhedral import windows_left
+from offcut.core.program import Alloc, For, If, Let, Program, Stmt, Tile, blocks, map_blocks, walk
+from offcut.core.traversal import all_bound_names, bound_names, rewrite_body
+from offcut.polyhedral import escaping_windows
 from offcut.polyhedral.units.footprints import Footprints
 
 
@@ -29,13 +29,15 @@ def without_windows(program: Program) -> Program:
 
     program   all that it accesses lies inside of its buffers
     """
-    accesses = Counter(name for stmt in analysis(program).statements for name, _ in elements(stmt))
+    accesses = Counter(
+        name for stmt in analysis(program).statements for name, _ in element_accesses(stmt)
+    )
     body = _without(program, program.body, frozenset(), accesses)
     boxes = frozenset(stmt.buffer for stmt in walk(body) if isinstance(stmt, Alloc))
     apart = frozenset(name for name in boxes if _is_apart(program, name))
     if not apart:
         return replace(program, body=body)
-    apart -= frozenset(windows_left(program, apart))
+    apart -= frozenset(escaping_windows(program, apart))
     return replace(program, body=_without_boxes(body, apart))
 
 
@@ -45,7 +47,7 @@ def _without_boxes(body: tuple[Stmt, ...], apart: frozenset[str]) -> tuple[Stmt,
     def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
         return stmt.body if isinstance(stmt, Alloc) and stmt.buffer in apart else None
 
-    return rewritten(body, rule)
+    return rewrite_body(body, rule)
 
 
 def _is_apart(program: Program, name: str) -> bool:
@@ -90,9 +92,9 @@ def _about(program: Program, name: str) -> Program:
     def rule(stmt: Stmt) -> tuple[Stmt, ...] | None:
         if isinstance(stmt, Alloc) and stmt.buffer == name:
             return None
-        return None if any(blocks(stmt)) or name in accessed(stmt) else ()
+        return None if any(blocks(stmt)) or name in statement_arrays(stmt) else ()
 
-    return replace(program, body=rewritten(program.body, rule))
+    return replace(program, body=rewrite_body(program.body, rule))
 
 
 def _has_window(stmt: Stmt, name: str) -> bool:
@@ -114,7 +116,7 @@ def _without(
             continue
         inner = around | _iterators(stmt)
         inside = partial(_without, program, around=inner, accesses=accesses)
-        changed = with_blocks(stmt, inside)
+        changed = map_blocks(stmt, inside)
         match changed:
             case Alloc(name) if not accesses[name]:
                 made += changed.body
@@ -128,7 +130,7 @@ def _without(
 
 
 def _iterators(stmt: Stmt) -> frozenset[str]:
-    return frozenset() if isinstance(stmt, Let) else frozenset(bound(stmt))
+    return frozenset() if isinstance(stmt, Let) else frozenset(bound_names(stmt))
 
 
 def _is_rows(program: Program, block: Alloc, around: frozenset[str], accesses: int) -> bool:
@@ -142,10 +144,10 @@ def _is_rows(program: Program, block: Alloc, around: frozenset[str], accesses: i
     rows: set[str] = set()
     shape = program.buffer(block.buffer).shape
     for axis, ((start, count), extent) in enumerate(zip(block.axes, shape, strict=True)):
-        if ix.literal(count) == 1 and isinstance(start, Var):
+        if ix.literal_value(count) == 1 and isinstance(start, Var):
             rows.add(start.name)
             if any(index[axis] != start for index in inside):
                 return False
-        elif ix.literal(start) != 0 or count != extent:
+        elif ix.literal_value(start) != 0 or count != extent:
             return False
-    return around <= rows and not rows & bound_in(block.body)
+    return around <= rows and not rows & all_bound_names(block.body)

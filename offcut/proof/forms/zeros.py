@@ -20,7 +20,7 @@ from dataclasses import replace
 from math import copysign
 
 from offcut.core.analysis import analysis
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
@@ -40,9 +40,9 @@ from offcut.core.program import (
     Stmt,
     Store,
     Tile,
-    with_blocks,
+    map_blocks,
 )
-from offcut.polyhedral import answered
+from offcut.polyhedral import try_isl
 from offcut.proof.forms.forwarding import forwarded
 
 
@@ -57,10 +57,10 @@ def without_zeros(program: Program, rows: bool = True) -> Program:
         if isinstance(stmt, Tile) and not rows:
             axes |= {axis.iter for axis in stmt.axes}
         if not isinstance(stmt, Store):
-            return with_blocks(stmt, lambda inner: tuple(rule(one, axes) for one in inner))
+            return map_blocks(stmt, lambda inner: tuple(rule(one, axes) for one in inner))
         held = conjuncts(asked[stmt]) if stmt in asked else ()
         held = tuple(one for one in held if not variables(one) & axes)
-        return If(all_of(held), (stmt,)) if held else stmt
+        return If(conjunction(held), (stmt,)) if held else stmt
 
     return (
         replace(program, body=tuple(rule(stmt, frozenset()) for stmt in program.body))
@@ -79,7 +79,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     padded = _padded(program)
     if not any(_may_be_padded(stmt.value, padded) for stmt in _sums(program)):
         return {}
-    plain = answered(lambda: forwarded(program), program)
+    plain = try_isl(lambda: forwarded(program), program)
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}

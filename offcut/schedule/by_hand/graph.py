@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.dtypes import identity, neutral
+from offcut.core.dtypes import identity, reduction_start
 from offcut.core.expr import (
     Compare,
     Const,
@@ -22,7 +22,7 @@ from offcut.core.expr import (
     substitute,
     walk,
 )
-from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, mapped
+from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
 from offcut.core.text.printer import format_stmt
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target, check_new, stage_named
@@ -219,9 +219,9 @@ def with_expressions(nest: Nest, change: Callable[[Expr], Expr]) -> Nest:
     """`nest` with `change` applied to the expressions of its statements."""
     return replace(
         nest,
-        plain=tuple(mapped(stmt, change) for stmt in nest.plain),
+        plain=tuple(map_expressions(stmt, change) for stmt in nest.plain),
         parts=tuple(
-            replace(part, body=tuple(mapped(stmt, change) for stmt in part.body))
+            replace(part, body=tuple(map_expressions(stmt, change) for stmt in part.body))
             for part in nest.parts
         ),
     )
@@ -305,7 +305,7 @@ def build_compute_inline(target: Target) -> Nests:
         match node:
             case Load(found, index, _) if found == buffer:
                 values: Mapping[str, Expr] = dict(zip(names, index, strict=True))
-                return ix.folded(substitute(store.value, values))
+                return ix.fold_indices(substitute(store.value, values))
             case _:
                 return None
 
@@ -402,8 +402,8 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
         length = ix.sub(root.hi, root.lo)
         blocks = ix.ceildiv(length, made.factor)
         offset = ix.add(ix.mul(made.factor, Var(made.outer)), Var(made.inner))
-        value = ix.folded(substitute(value, {root.name: ix.add(root.lo, offset)}))
-        if ix.literal(ix.mod(length, made.factor)) != 0:
+        value = ix.fold_indices(substitute(value, {root.name: ix.add(root.lo, offset)}))
+        if ix.literal_value(ix.mod(length, made.factor)) != 0:
             dtype = dtype_of(value)
             nothing = Const(identity(str(update.reduce), dtype), dtype)
             value = Select(Compare("<", offset, length), value, nothing)
@@ -416,7 +416,7 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     point_vars = tuple(Var(p) for p in point)
     wide = (Var(axis), *point_vars)
     dtype = original.dtype
-    begin = Const(neutral(str(update.reduce), dtype), dtype)
+    begin = Const(reduction_start(str(update.reduce), dtype), dtype)
     body: tuple[Stmt, ...] = (Store(name, wide, value, update.reduce),)
     for loop in reversed(loops):
         body = (For(loop.name, loop.lo, loop.hi, body),)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
 from offcut.describe.computation import Names
@@ -166,7 +166,7 @@ class _Nest(Tiles):
         known = replace(known, facts=facts, role=Role.WHOLE)
         body = self.block(parts, known)
         body = self.lowering.computed_inside(self.nest, axis, body, facts)
-        return (If(all_of(guards), body),) if guards and body else body
+        return (If(conjunction(guards), body),) if guards and body else body
 
     def segmented(self, split: Split, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
@@ -254,7 +254,7 @@ class _Nest(Tiles):
         )
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
-        if segment.count is None or ix.literal(segment.count) == 1:
+        if segment.count is None or ix.literal_value(segment.count) == 1:
             begin = _started(start, ix.const(0))
             once = replace(inner, starts={**at.starts, split.inner: begin})
             value = ix.floordiv(begin, split.factor)

@@ -284,7 +284,7 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
     """How many values `axis` has, where that is one number at all sizes."""
     root = nest.root(axis)
     if root is not None:
-        return ix.literal(ix.sub(root.hi, root.lo))
+        return ix.literal_value(ix.sub(root.hi, root.lo))
     match nest.made_by(axis):
         case None:
             return None

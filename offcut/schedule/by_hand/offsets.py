@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
 from offcut.core.intervals import ends
-from offcut.core.program import Form, Role, Stmt, substituted
+from offcut.core.program import Form, Role, Stmt, substitute_coordinates
 from offcut.polyhedral import Facts
 from offcut.schedule.by_hand.nests import Nest, Part, depends_on
 from offcut.schedule.decisions import Fuse, Split
@@ -55,7 +55,7 @@ class Offsets:
         """The statements of `part`, with the values of the roots that are known."""
         roots = (root.name for root in self.nest.roots)
         values = {name: self.coordinate(name, at) for name in roots if name in at.offsets}
-        return substituted(part.body, values)
+        return substitute_coordinates(part.body, values)
 
     def coordinate(self, root: str, at: At) -> Expr:
         """The value of a root whose offset is known."""

@@ -14,9 +14,9 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
-    canonical,
+    canonicalize,
     expressions,
-    substituted,
+    substitute_coordinates,
     walk,
 )
 from offcut.core.text.printer import format_head
@@ -45,7 +45,7 @@ def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nes
 
 def nests_of_program(program: Program) -> Nests:
     """One nest for each stage of `program`; several of one buffer are C_0, C_1, … in order."""
-    program = canonical(program)
+    program = canonicalize(program)
     bodies = [body for run in _runs(program.body) for body in _apart(run) if _stores(body)]
     firsts = [_stores(body)[0].buffer for body in bodies]
     nests = []
@@ -192,7 +192,7 @@ class _Reader:
         body, known = stmt.body, conditions
         if name != stmt.iter:
             renamed: dict[str, Expr] = {stmt.iter: Var(name)}
-            body = substituted(body, renamed)
+            body = substitute_coordinates(body, renamed)
         return self.block(body, (*loops, name), known)
 
 

@@ -242,7 +242,7 @@ def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refus
         return
     loop = nest.root(root)
     assert loop is not None
-    whole = ix.literal(ix.sub(loop.hi, loop.lo))
+    whole = ix.literal_value(ix.sub(loop.hi, loop.lo))
     if nest.at is None and whole != declared:
         shown = format_expr(ix.sub(loop.hi, loop.lo))
         raise refuse(

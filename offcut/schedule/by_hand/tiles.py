@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
 from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
 from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
@@ -128,13 +128,13 @@ class Tiles(Offsets):
             stmts = self.leaf(part, inner)
             if part.stores[0].reduce is not None:
                 if terms:
-                    stmts = _masked(stmts, all_of(terms))
+                    stmts = _masked(stmts, conjunction(terms))
                 for name, lo, hi in reversed(reductions):
                     stmts = (For(name, lo, hi, stmts),)
             body += stmts
         for name in names:
             self.names.release(name)
-        only = all_of(where) if where else None
+        only = conjunction(where) if where else None
         cover = None if microkernel is None else Cover(microkernel)
         if only is None and terms:
             form = Form.FULL

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
-from offcut.core.plain import unsynchronized
+from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Kind, Program
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
@@ -16,7 +16,7 @@ from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
 from offcut.partition import StrategyLike, strategy_named
-from offcut.polyhedral import bounded
+from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
@@ -262,7 +262,7 @@ class HandSchedule:
         if made is None or made[0] is not self._nests or made[1] != reassociate:
             forget()
             help = 'fewer splits, or tail="cut"'
-            with bounded("lower", "cannot lower the schedule", help=(help,)):
+            with request_budget("lower", "cannot lower the schedule", help=(help,)):
                 program = lower(self._nests)
                 certificate = prove(self._nests, program, reassociate)
             made = self._lowered = self._nests, reassociate, program, certificate

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.interpret.interpreter import poisoned
+from offcut.core.interpret.interpreter import poison_array
 from offcut.describe.request import Array
 from offcut.errors import OffcutError
 from offcut.experiment.reference import Reference
@@ -77,7 +77,7 @@ _BYTE = 0xA5
 
 def _guarded(shape: tuple[int, ...], dtype: str) -> tuple[tuple[Array, Array], Array]:
     """An array full of poison, and the margins around it."""
-    filled = poisoned(shape, dtype)
+    filled = poison_array(shape, dtype)
     whole = np.full(filled.nbytes + 2 * _MARGIN, _BYTE, np.uint8)
     inner = whole[_MARGIN : _MARGIN + filled.nbytes]
     out = inner.view(numpy_dtype(dtype)).reshape(shape)

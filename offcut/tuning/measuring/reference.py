@@ -43,7 +43,7 @@ from offcut.core.expr import (
     variables,
     walk,
 )
-from offcut.core.interpret.interpreter import TooLong, run
+from offcut.core.interpret.interpreter import StepLimitError, run
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
     Buffer,
@@ -53,9 +53,9 @@ from offcut.core.program import (
     Program,
     Stmt,
     Store,
-    all_mapped,
     blocks,
     expressions,
+    map_body,
 )
 from offcut.core.program import walk as statements
 from offcut.core.unpickle import unpickle
@@ -171,7 +171,7 @@ def results(
     """
     try:
         return [run(program, arrays, sizes, most=_QUICK) for arrays in several]
-    except TooLong:
+    except StepLimitError:
         loops = _compiled(program)
         return [loops(arrays, sizes) for arrays in several]
 
@@ -193,7 +193,7 @@ def _compiled(program: Program) -> _Loops:
             wanted = run(program, arrays, sizes, most=_PATIENT)
         except (CallError, InternalError):  # these sizes are not allowed together
             continue
-        except TooLong:
+        except StepLimitError:
             longest = value
             continue
         found = loops(arrays, sizes)
@@ -249,7 +249,7 @@ def promoted(program: Program) -> Program:
             )
             for buffer in program.buffers
         ),
-        body=all_mapped(program.body, lambda expr: rewrite(expr, widen)),
+        body=map_body(program.body, lambda expr: rewrite(expr, widen)),
     )
 
 

@@ -27,7 +27,7 @@ from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, substitute
-from offcut.core.ranges import Known, Range
+from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.summation import decided, folded
 from offcut.costmodel.closed.sums import Amount, Sums, of_counts, settled
@@ -74,7 +74,7 @@ class _Leaves:
         self.of_rows = worst(*(one for _, one in made))
         self.exactness = Exactness.EXACT
         self.found = [Issued() for _ in nest.work]
-        self.known = Known.of(nest.program.sizes)
+        self.known = ScanContext.of(nest.program.sizes)
 
     def made(self) -> list[Issued]:
         """The counts of each leaf."""
@@ -133,7 +133,7 @@ def _whole(
             continue
         match inner.hi:
             case Binary("min", Const(threads), rest) | Binary("min", rest, Const(threads)):
-                form = ix.linear(rest)
+                form = ix.to_linear(rest)
                 head = next(
                     (
                         n
@@ -173,7 +173,7 @@ def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, 
     zeros = ix.sub(whole, words)
     row = _product([count for axis, count in enumerate(there) if axis not in one.across])
     place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
-    size = _bytes(spec, place, rows, words, ix.literal(row))
+    size = _bytes(spec, place, rows, words, ix.literal_value(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
     fill = work.does.fill if isinstance(work.does, Copy) else 0
     if not fill:

@@ -22,7 +22,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Select, real, substitute
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import For, If, Program, Stmt, Store
-from offcut.core.ranges import Known, Range
+from offcut.core.scan import Range, ScanContext
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.costmodel.closed.cost import PieceCost
 from offcut.costmodel.closed.counts import Counts, Piece, Way
@@ -213,9 +213,9 @@ def _kept(filled: Sequence[Mapping[str, int]], machine: Device) -> dict[str, int
 def flop(program: Program, sizes: Mapping[str, int]) -> Amount:
     """Operations on elements that a program of plain loops means, over the sizes that are not given."""
     fixed = {name: ix.const(value) for name, value in sizes.items()}
-    known = Known.of(size for size in program.sizes if size.name not in fixed)
+    known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
 
-    def block(body: Sequence[Stmt], known: Known, sums: Sums) -> Expr:
+    def block(body: Sequence[Stmt], known: ScanContext, sums: Sums) -> Expr:
         total: Expr = ix.const(0)
         for stmt in body:
             match stmt:

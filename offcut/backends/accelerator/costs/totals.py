@@ -13,7 +13,7 @@ from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
-from offcut.core.ranges import Known
+from offcut.core.scan import ScanContext
 
 _PICO = 1e-12
 ZERO = ix.const(0)
@@ -114,7 +114,7 @@ def totals(nest: Lowered, leaves: Sequence[Issued], overhead: Issued) -> Totals:
     ]
     arrays = len({buffer for buffer, _ in results})
     made.runs = ix.floordiv(ix.add(*(runs for _, runs in results)), max(arrays, 1))
-    known = Known.of(nest.program.sizes)
+    known = ScanContext.of(nest.program.sizes)
     often = ix.const(1) if known.at_least_zero(ix.sub(made.runs, 1)) else ix.minimum(made.runs, 1)
 
     def where_any(count: Expr) -> Expr:

@@ -26,7 +26,7 @@ from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Leaf, tile_of
 from offcut.backends.accelerator.microkernels import instructions_of, load_of, store_of
 from offcut.core.expr import Cast, Var
-from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, walk, with_blocks
+from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, map_blocks, walk
 from offcut.core.text.printer import format_head, format_stmt
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
@@ -81,7 +81,7 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
         return body if changed == body else changed
 
     def statement(stmt: Stmt) -> Stmt:
-        new = with_blocks(stmt, block)
+        new = map_blocks(stmt, block)
         match stmt, new:
             case Tile() as tile, Tile() if tile in tiles and tile_of(stmt) is stmt:
                 return replace(tiles[tile], body=new.body)

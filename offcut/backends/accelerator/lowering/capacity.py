@@ -14,7 +14,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.program import Program
 from offcut.errors import TargetError
-from offcut.polyhedral import greatest
+from offcut.polyhedral import maximum
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
 Operand = tuple[Side, str, str | None]
@@ -108,6 +108,6 @@ class _Windows:
     def greatest(self, extent: Expr, loops: Loops) -> int:
         """The greatest value of an extent, or more than any memory has."""
         if extent not in self.known:
-            found = greatest(extent, self.program.sizes, self.program.assumptions, loops)
+            found = maximum(extent, self.program.sizes, self.program.assumptions, loops)
             self.known[extent] = 2**40 if found is None else found
         return self.known[extent]

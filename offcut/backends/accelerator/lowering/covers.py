@@ -383,7 +383,7 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
 
     def is_whole(axis: int) -> bool:
         start, count = window.axes[axis]
-        return ix.literal(start) == 0 and count == buffer.shape[axis]
+        return ix.literal_value(start) == 0 and count == buffer.shape[axis]
 
     return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))
 
@@ -400,7 +400,7 @@ def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
     """A comparison as a bound of one axis."""
     if not isinstance(condition, Compare) or dtype_of(condition.a) != "index":
         return None
-    form = ix.linear(ix.sub(condition.a, condition.b))
+    form = ix.to_linear(ix.sub(condition.a, condition.b))
     moving = [(a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in names]
     if len(moving) != 1 or abs(moving[0][1]) != 1 or condition.op not in _OPPOSITE:
         return None

@@ -18,8 +18,18 @@ from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.lowering.python import check_promise, evaluated
 from offcut.core.expr import Expr, Var, reads_memory, substitute, variables
-from offcut.core.program import For, If, Let, Program, Size, Stmt, substituted, walk, with_blocks
-from offcut.core.walking import bound, taken
+from offcut.core.program import (
+    For,
+    If,
+    Let,
+    Program,
+    Size,
+    Stmt,
+    map_blocks,
+    substitute_coordinates,
+    walk,
+)
+from offcut.core.traversal import bound_names, used_names
 from offcut.describe.computation import Names
 
 
@@ -72,8 +82,8 @@ class DerivedSizes:
 def derive_sizes(program: Program) -> tuple[Program, DerivedSizes]:
     """Return the program with derived sizes as sizes, and their definitions; the program itself if it has none."""
     known = {size.name for size in program.sizes}
-    names = Names(taken(program))
-    bindings = Counter(name for stmt in walk(program.body) for name in bound(stmt))
+    names = Names(used_names(program))
+    bindings = Counter(name for stmt in walk(program.body) for name in bound_names(stmt))
     lets: dict[str, Let] = {}
     lazy: set[str] = set()
 
@@ -84,11 +94,11 @@ def derive_sizes(program: Program) -> tuple[Program, DerivedSizes]:
         runs = runs and not isinstance(stmt, For | If)
         of_sizes = isinstance(stmt, Let) and variables(stmt.value) <= known | lets.keys()
         if not isinstance(stmt, Let) or not of_sizes or reads_memory(stmt.value):
-            return (with_blocks(stmt, lambda body: block(body, runs)),)
+            return (map_blocks(stmt, lambda body: block(body, runs)),)
         name, body = stmt.name, stmt.body
         if bindings[name] > 1 or not runs:
             name = names.fresh(name)
-            body = substituted(body, {stmt.name: Var(name)})
+            body = substitute_coordinates(body, {stmt.name: Var(name)})
         lets[name] = replace(stmt, name=name, body=())
         if runs:
             return block(body)

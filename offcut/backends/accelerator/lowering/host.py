@@ -12,7 +12,7 @@ import numpy as np
 
 from offcut.backends.accelerator.lowering.python import Values
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.accesses import touched
+from offcut.core.accesses import accessed_arrays
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -39,7 +39,7 @@ def is_host(program: Program, stmt: Stmt) -> bool:
     scoped = {buffer.name for buffer in program.buffers if buffer.scope is not None}
     while isinstance(stmt, For) and len(stmt.body) == 1:
         stmt = stmt.body[0]
-    return isinstance(stmt, Store) and not touched((stmt,)) & scoped and stmt.reduce is None
+    return isinstance(stmt, Store) and not accessed_arrays((stmt,)) & scoped and stmt.reduce is None
 
 
 def check_copy(program: Program, stmt: Stmt, spec: Spec) -> None:

@@ -104,13 +104,13 @@ def side(
 
 def is_multiple(expr: Expr, count: int) -> bool:
     """Whether an index is seen to be a multiple of `count`."""
-    form = ix.linear(expr)
+    form = ix.to_linear(expr)
     return form.const % count == 0 and all(factor % count == 0 for _, factor in form.terms)
 
 
 def _step(leaf: Leaf, part: Expr, name: str) -> int:
     """By how much an index moves with an axis of the leaf."""
-    moved = ix.linear(ix.sub(substitute(part, {name: ix.add(Var(name), 1)}), part))
+    moved = ix.to_linear(ix.sub(substitute(part, {name: ix.add(Var(name), 1)}), part))
     if moved.terms:
         raise _refused(leaf, f"{format_expr(part)} does not move by a constant with {name}")
     return moved.const

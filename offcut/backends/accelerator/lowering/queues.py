@@ -237,5 +237,5 @@ def _upper_bound(end: Expr) -> int:
     """Return a literal that the end of a loop does not exceed."""
     if isinstance(end, Binary) and end.op == "min":
         return min(_upper_bound(end.a), _upper_bound(end.b))
-    known = ix.literal(end)
+    known = ix.literal_value(end)
     return _MANY if known is None else known

@@ -22,7 +22,7 @@ from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Cast, Expr, Load, dtype_of, variables
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import Program, Store
-from offcut.polyhedral import greatest
+from offcut.polyhedral import maximum
 
 
 @dataclass
@@ -83,7 +83,7 @@ class Ranges:
         count = 1
         for name, extent in extents:
             if name not in moved:
-                found = greatest(extent, self.program.sizes, self.program.assumptions, loops)
+                found = maximum(extent, self.program.sizes, self.program.assumptions, loops)
                 count *= 2**32 if found is None else max(found, 0)
         return count
 

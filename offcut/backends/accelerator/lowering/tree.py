@@ -289,7 +289,7 @@ def counted(box: Box) -> Box:
             continue
         values: dict[str, Expr] = {name: ix.sub(Var(name), offset)}
         index = tuple(ix.simplify(substitute(part, values)) for part in store.index)
-        store = replace(store, index=index, value=ix.folded(substitute(store.value, values)))
+        store = replace(store, index=index, value=ix.fold_indices(substitute(store.value, values)))
         axes = (*axes[:at], (name, ix.add(first, offset), count), *axes[at + 1 :])
     return axes, store
 
@@ -301,10 +301,10 @@ def _is_affine(value: Expr, loops: set[str]) -> bool:
             case Binary("*", a, b):
                 moving = [bool(variables(one) & loops) for one in (a, b)]
                 fixed = b if moving[0] else a
-                if all(moving) or (any(moving) and ix.literal(fixed) is None):
+                if all(moving) or (any(moving) and ix.literal_value(fixed) is None):
                     return False
             case Binary("//" | "%", a, b) if variables(a) & loops or variables(b) & loops:
-                if ix.literal(b) is None:
+                if ix.literal_value(b) is None:
                     return False
     return True
 

@@ -115,7 +115,7 @@ class _Way:
     @lazy_property
     def options(self) -> tuple[Point, ...]:
         """Tiles of each axis, 0 where it is not cut; orders; the axis of virtual threads."""
-        every = {a.name: ix.literal(a.extent) for a in (*self.made.axes, *self.made.terms)}
+        every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words, likely = lanes(self.made, self.spec), typical(self.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
         orders = tuple(permutations(self.outer))[:MOST_ORDERS]

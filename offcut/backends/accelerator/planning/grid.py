@@ -311,7 +311,7 @@ def sizes_of(
     words = lanes(made, spec)
     found = {}
     for axis in (*made.axes, *made.terms):
-        known, count = ix.literal(axis.extent), words.get(axis.name, 1)
+        known, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
         inside = axis in made.terms and axis.name not in words
         if known is None or (known > count and not inside):
             found[axis.name] = sizes(extents[axis.name], count, known is not None)

@@ -40,7 +40,7 @@ from offcut.core.program import (
     Store,
     Tile,
     TileAxis,
-    all_mapped,
+    map_body,
 )
 from offcut.describe.computation import Names, StageAxis
 
@@ -107,7 +107,7 @@ class Loops:
             self.thread = self.names.fresh(f"{axis}_thread")
             number = ix.add(ix.mul(threads, number), Var(self.thread))
         start = ix.mul(size, number)
-        known = ix.literal(extent)
+        known = ix.literal_value(extent)
         if known is not None and known % size == 0:
             return start, ix.const(size)
         return start, ix.minimum(ix.const(size), ix.sub(extent, start))
@@ -151,7 +151,7 @@ class Loops:
                 return copies[node.buffer].origin.value
             return None
 
-        return all_mapped(body, lambda expr: rewrite(expr, rule))
+        return map_body(body, lambda expr: rewrite(expr, rule))
 
     def copied_whole(self, copy: Staged, name: str) -> tuple[Stmt, ...]:
         """A copy of all that there is."""
@@ -239,7 +239,7 @@ class Loops:
             fixed = {
                 axis.name: start
                 for axis, (start, extent) in zip(copy.axes, window, strict=True)
-                if ix.literal(extent) == 1 and start == Var(axis.name)
+                if ix.literal_value(extent) == 1 and start == Var(axis.name)
             }
             axes = tuple(
                 TileAxis(axis.name, *reach)
@@ -255,9 +255,9 @@ class Loops:
 
     def window(self, part: Expr) -> Range:
         """What a tile reads along one axis of a copy: a sum of loops."""
-        start: Expr = ix.const(ix.linear(part).const)
+        start: Expr = ix.const(ix.to_linear(part).const)
         reach: Expr = ix.const(1)
-        for atom, factor in ix.linear(part).terms:
+        for atom, factor in ix.to_linear(part).terms:
             if isinstance(atom, Var) and atom.name in self.ranges:
                 first, extent = self.ranges[atom.name]
                 last = ix.sub(extent, 1)

@@ -142,7 +142,7 @@ def moving(
                 max(lo, low if low is not None else lo),
                 min(hi, high if high is not None else hi),
             )
-        form = ix.linear(part)
+        form = ix.to_linear(part)
         terms = tuple((a.name, k) for a, k in form.terms if isinstance(a, Var) and a.name in loops)
         lane = held.get(part.name, 1) if isinstance(part, Var) else 1
         padded = (lo, hi) != (0, reached[axis.name])
@@ -158,7 +158,7 @@ def _length(
     load = copy.element.load
     along = zip(load.index, shapes[load.buffer], strict=True)
     extent = next((extent for part, extent in along if axis in variables(part)), ix.const(1))
-    known = ix.literal(ix.simplify(substitute(extent, sizes)))
+    known = ix.literal_value(ix.simplify(substitute(extent, sizes)))
     return TYPICAL if known is None else known
 
 
@@ -177,7 +177,7 @@ def _bound(condition: Expr, axis: str, sizes: Mapping[str, Expr]) -> tuple[int |
     """From where, and up to where, a condition lets an axis run; None: it says nothing of it."""
     if not isinstance(condition, Compare):
         return None, None
-    form = ix.linear(substitute(ix.sub(condition.a, condition.b), sizes))
+    form = ix.to_linear(substitute(ix.sub(condition.a, condition.b), sizes))
     match form.terms:
         case ((Var(name), k),) if name == axis and abs(k) == 1:
             at = -form.const * k  # where both sides are equal

@@ -24,7 +24,7 @@ from offcut.backends.accelerator.planning.written import (
 )
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
-from offcut.core.accesses import stored
+from offcut.core.accesses import stored_arrays
 from offcut.core.expr import Var, real
 from offcut.core.program import Buffer, Choose, Cover, Kind, Option, Program, Stmt, Store
 from offcut.describe.computation import Computation, Stage
@@ -152,7 +152,7 @@ def _missing(buffers: list[Buffer], known: list[Buffer]) -> list[Buffer]:
 
 
 def _stores(body: list[Stmt], name: str) -> bool:
-    return name in stored(tuple(body))
+    return name in stored_arrays(tuple(body))
 
 
 def apart(computation: Computation) -> Program:

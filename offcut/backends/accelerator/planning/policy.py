@@ -69,7 +69,7 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
     words = lanes(made, spec)
     tiles = []
     for axis in (*made.axes, *made.terms):
-        known, count = ix.literal(axis.extent), words.get(axis.name, 1)
+        known, count = ix.literal_value(axis.extent), words.get(axis.name, 1)
         inside = axis in made.terms and axis.name not in words
         if known is None or (known > count and not inside):
             tiles.append((axis.name, count))
@@ -79,7 +79,7 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
 
 def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     """Whether the windows of a tiling fit the memories at any size."""
-    largest = {a.name: ix.literal(a.extent) for a in (*made.axes, *made.terms)}
+    largest = {a.name: ix.literal_value(a.extent) for a in (*made.axes, *made.terms)}
     tiles = dict(tiling.tiles)
     if any(extent is None and axis not in tiles for axis, extent in largest.items()):
         return False

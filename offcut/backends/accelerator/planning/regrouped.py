@@ -145,7 +145,8 @@ class _Regrouped:
         """Whether the parts of an index are all that there is along its axis."""
         shape = self.computation.buffer(factor.buffer).shape
         return all(
-            pair is None or ix.literal(extent) == ix.literal(ix.mul(*(a.extent for a in pair)))
+            pair is None
+            or ix.literal_value(extent) == ix.literal_value(ix.mul(*(a.extent for a in pair)))
             for pair, extent in zip(pairs, shape, strict=True)
         )
 
@@ -235,10 +236,10 @@ def _stored(group: Group) -> set[str]:
 
 def _of_two(part: Expr, axes: Sequence[StageAxis]) -> tuple[StageAxis, StageAxis] | None:
     """The axes ``(a, b)`` of an index ``k*a + b`` with b in 0:k; None of any other."""
-    form, named = ix.linear(part), {axis.name: axis for axis in axes}
+    form, named = ix.to_linear(part), {axis.name: axis for axis in axes}
     match sorted(form.terms, key=lambda term: -term[1]):
         case [(Var(a), k), (Var(b), 1)] if form.const == 0 and a in named and b in named and k > 1:
-            return (named[a], named[b]) if ix.literal(named[b].extent) == k else None
+            return (named[a], named[b]) if ix.literal_value(named[b].extent) == k else None
     return None
 
 
@@ -267,8 +268,12 @@ def _in_parts(
             case [], [(a, "//", Const(k) as m), (b, "%", same)] if m == same:
                 used += [a, b]
                 if of is not None:
-                    inner, outer = ix.literal(of[b].extent), ix.literal(of[a].extent)
-                    if inner != k or outer is None or ix.literal(axis.extent) != outer * int(k):
+                    inner, outer = ix.literal_value(of[b].extent), ix.literal_value(of[a].extent)
+                    if (
+                        inner != k
+                        or outer is None
+                        or ix.literal_value(axis.extent) != outer * int(k)
+                    ):
                         return None
                     found[axis.name] = ix.add(ix.mul(int(k), Var(of[a].name)), Var(of[b].name))
                 else:

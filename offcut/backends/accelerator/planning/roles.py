@@ -97,7 +97,7 @@ def product_layouts(
     constants   arrays that are known before any call: their words cost nothing to lay
     others      what operations behind the sum read
     """
-    symbolic = {axis.name for axis in axes if ix.literal(axis.extent) is None}
+    symbolic = {axis.name for axis in axes if ix.literal_value(axis.extent) is None}
     found: list[Laid] = []
     for swapped in (False, True):
         inputs, weights = factors[::-1] if swapped else factors

@@ -30,8 +30,8 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.program import Alloc, Buffer, For, Kind, Program, Stmt, Store, Tile, with_blocks
-from offcut.core.walking import taken
+from offcut.core.program import Alloc, Buffer, For, Kind, Program, Stmt, Store, Tile, map_blocks
+from offcut.core.traversal import used_names
 from offcut.describe.computation import Names
 
 
@@ -43,7 +43,7 @@ def single(program: Program, spec: Spec) -> Program:
 class _Single:
     def __init__(self, program: Program, spec: Spec) -> None:
         self.program, self.spec = program, spec
-        self.names = Names(taken(program))
+        self.names = Names(used_names(program))
         self.added: list[Buffer] = []
         memory = spec.words[Place.ACCUMULATORS].memory
         self.held = {b.name for b in program.buffers if b.scope == memory}
@@ -62,7 +62,7 @@ class _Single:
     def statement(self, stmt: Stmt) -> tuple[Stmt, ...]:
         found = box(stmt)
         if found is None:
-            return (with_blocks(stmt, self.block),)
+            return (map_blocks(stmt, self.block),)
         axes, store = found
         if store.reduce is not None or not self.is_compound(store):
             return (stmt,)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.isa import Place
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
 from offcut.describe.computation import Names, StageAxis
 
@@ -35,7 +35,7 @@ class Element:
         """The expression."""
         if not self.conditions:
             return self.load
-        return Select(all_of(self.conditions), self.load, Const(self.fill, self.load.dtype))
+        return Select(conjunction(self.conditions), self.load, Const(self.fill, self.load.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _along_sums(
 def _steps(part: Expr, extents: Mapping[str, Expr]) -> dict[str, int] | None:
     """By how much an index moves with each loop; None where it is no sum of their multiples."""
     found: dict[str, int] = {}
-    for atom, factor in ix.linear(part).terms:
+    for atom, factor in ix.to_linear(part).terms:
         if isinstance(atom, Var) and atom.name in extents:
             found[atom.name] = factor
         elif variables(atom) & extents.keys():
@@ -162,7 +162,7 @@ def _over(condition: Expr, sums: Sequence[tuple[dict[str, int], Expr]]) -> Expr 
 def _in_sums(part: Expr, sums: Sequence[tuple[dict[str, int], Expr]]) -> Expr:
     for steps, named in sums:
         loop, factor = next(iter(steps.items()))
-        terms = {a.name: k for a, k in ix.linear(part).terms if isinstance(a, Var)}
+        terms = {a.name: k for a, k in ix.to_linear(part).terms if isinstance(a, Var)}
         times, rest = divmod(terms.get(loop, 0), factor)
         if times and not rest:
             part = ix.add(ix.sub(part, ix.mul(times, _total(steps))), ix.mul(times, named))

@@ -26,5 +26,7 @@ def middle_of(sizes: Sequence[Size]) -> dict[str, int]:
 def typical_extents(sizes: Mapping[str, int], axes: Sequence[StageAxis]) -> dict[str, int]:
     """Extents of axes at these sizes, at least 1."""
     known: dict[str, Expr] = {name: ix.const(size) for name, size in sizes.items()}
-    extents = {axis.name: ix.literal(ix.simplify(substitute(axis.extent, known))) for axis in axes}
+    extents = {
+        axis.name: ix.literal_value(ix.simplify(substitute(axis.extent, known))) for axis in axes
+    }
     return {name: max(TYPICAL if n is None else n, 1) for name, n in extents.items()}

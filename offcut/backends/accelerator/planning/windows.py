@@ -45,7 +45,7 @@ class Windows:
         for part in copy.index:
             reach = 1 + sum(
                 abs(k) * (self.tile(a.name) - 1)
-                for a, k in ix.linear(part).terms
+                for a, k in ix.to_linear(part).terms
                 if isinstance(a, Var) and a.name in self.extents
             )
             lane = held.get(part.name, 1) if isinstance(part, Var) else 1

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from offcut.backends.cpu.external.calls import Call, Place, Values
 from offcut.core.dtypes import FLOATS, ITEM_BYTES, numpy_dtype
-from offcut.core.interpret.values import converted
+from offcut.core.interpret.values import cast_values
 
 Array: TypeAlias = NDArray[Any]
 
@@ -183,7 +183,7 @@ def fill(call: Call, pools: Drawn, a: Operand, b: Operand, c: Operand) -> Expect
         rows, columns = one.matrix.shape
         one.matrix[...] = pools.matrix(number, call.values, rows, columns, call.seed)
     exact = dtype not in FLOATS or _shape_floats(call, pools, a, b)
-    a_values, b_values = (converted(np.array(one.matrix), own) for one in (a, b))
+    a_values, b_values = (cast_values(np.array(one.matrix), own) for one in (a, b))
     start = np.array(c.matrix) if call.add else np.zeros_like(c.matrix)
     if dtype not in FLOATS:
         wide = np.uint64 if own.kind == "u" else np.int64

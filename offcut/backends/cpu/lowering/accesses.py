@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from offcut.core import index as ix
-from offcut.core.accesses import indices, read
+from offcut.core.accesses import indices, read_arrays
 from offcut.core.expr import Expr, Load, children, dtype_of, loads, variables, walk
 from offcut.core.program import Stmt, Store, expressions
 from offcut.core.program import walk as statements
-from offcut.core.walking import bound_in
+from offcut.core.traversal import all_bound_names
 
 
 def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozenset()) -> bool:
@@ -18,7 +18,7 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
     inner   names that are bound around `body`, and make a difference
     """
     found = _indices(buffer, body)
-    names = inner | bound_in(tuple(body))
+    names = inner | all_bound_names(tuple(body))
     return (
         found is not None
         and len(found) <= 1
@@ -62,7 +62,7 @@ def loaded(expr: Expr, always: bool) -> set[str]:
 def _indices(buffer: str, body: Sequence[Stmt]) -> set[tuple[Expr, ...]] | None:
     """The indices at which `body` accesses a buffer; None where an index is read from it."""
     exprs = (expr for stmt in statements(tuple(body)) for expr in expressions(stmt))
-    if buffer in read(part for expr in exprs for part in _index_parts(expr)):
+    if buffer in read_arrays(part for expr in exprs for part in _index_parts(expr)):
         return None
     return {tuple(map(ix.simplify, index)) for index in indices(tuple(body), buffer)}
 

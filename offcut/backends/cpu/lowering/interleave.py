@@ -44,7 +44,7 @@ def interleaves(low: Addressing, axes: Sequence[TileAxis], body: Sequence[Stmt])
 
 def _fills(axis: TileAxis, unit: int) -> bool:
     """Whether a tile writes whole registers: what else is in one of them is another tile's."""
-    return all(ix.literal(ix.mod(part, unit)) == 0 for part in (axis.start, axis.extent))
+    return all(ix.literal_value(ix.mod(part, unit)) == 0 for part in (axis.start, axis.extent))
 
 
 def _source(value: Expr, rows: TileAxis) -> Load | None:

@@ -9,7 +9,7 @@ from offcut.backends.cpu.lowering.lower import Lowering, is_plain
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
-from offcut.core.plain import loops_of
+from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import Option, Program, Stmt, Tile
 from offcut.partition import Refusal
 
@@ -44,4 +44,4 @@ class Judging(Lowering):
         if isinstance(found, Refusal):
             self.refused.setdefault(id(tile), found)
         if runs_as_loops(tile):
-            self.block(loops_of(tile))
+            self.block(tile_to_loops(tile))

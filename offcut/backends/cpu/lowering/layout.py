@@ -18,7 +18,7 @@ from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.backends.llvm.ir import Function
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, owned, touched
+from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
 from offcut.core.expr import Binary, Const, Expr, Var, variables
 from offcut.core.layout import Layout
 from offcut.core.program import (
@@ -286,14 +286,14 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
     found: set[str] = set()
     for stmt in body:
         if isinstance(stmt, Tile) and not runs_as_loops(stmt):
-            here = private & touched(stmt.body)
+            here = private & accessed_arrays(stmt.body)
             found |= {
                 name
                 for name in here
                 if not (is_one_element(name, stmt.body) and _begins(name, stmt.body))
             }
             continue
-        found |= accessed(stmt) & private
+        found |= statement_arrays(stmt) & private
         for block in blocks(stmt):
             found |= _beyond(block, private)
     return found
@@ -301,7 +301,7 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
 
 def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
     """Whether `body` reads nothing of a buffer but what it has stored itself."""
-    return written_first(name, body) or name in owned(body)
+    return written_first(name, body) or name in windowed_arrays(body)
 
 
 def bytes_of(buffer: Buffer, row: Expr | None = None) -> Expr:

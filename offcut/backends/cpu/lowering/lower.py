@@ -30,7 +30,7 @@ from offcut.backends.llvm.ir import Function
 from offcut.backends.llvm.outline import Outline
 from offcut.core.expr import Binary, Expr, Unary, Var
 from offcut.core.expr import walk as nodes
-from offcut.core.plain import loops_of
+from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import (
     STATUS,
     Alloc,
@@ -48,7 +48,7 @@ from offcut.core.program import (
     expressions,
     walk,
 )
-from offcut.core.walking import runs_parts
+from offcut.core.traversal import runs_parts
 from offcut.describe.intrinsic import declared
 from offcut.errors import InternalError
 from offcut.partition import Parts, Question, Refusal
@@ -287,7 +287,7 @@ class Lowering(Storage):
     def tile(self, tile: Tile) -> None:
         """A tile by its microkernel, or as vectors."""
         if runs_as_loops(tile):
-            self.block(loops_of(tile))
+            self.block(tile_to_loops(tile))
             return
         found = self.cover(tile)
         with self.outline.piece(self.f, loops=self.is_of_loops(tile)):

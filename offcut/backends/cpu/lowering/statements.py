@@ -16,10 +16,21 @@ from offcut.backends.cpu.lowering.accesses import is_one_element, loaded
 from offcut.backends.cpu.lowering.addressing import Lanes
 from offcut.backends.cpu.lowering.reductions import Reductions, lanes_of
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, loads
-from offcut.core.plain import loops_of
-from offcut.core.program import Alloc, Choose, For, If, Let, Stmt, Store, Sync, Tile, substituted
+from offcut.core.plain_loops import tile_to_loops
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Stmt,
+    Store,
+    Sync,
+    Tile,
+    substitute_coordinates,
+)
 from offcut.core.program import walk as statements
 from offcut.errors import InternalError
 from offcut.polyhedral.units.private import begins_with_store
@@ -91,12 +102,14 @@ class Instances(Reductions):
                     self.vector_if(condition, then, other, lanes, slots)
                 case Let(name, _, _, value, inner):
                     if self.differs(value, lanes, slots):
-                        self.vector_block(substituted(inner, {name: value}), lanes, slots)
+                        self.vector_block(
+                            substitute_coordinates(inner, {name: value}), lanes, slots
+                        )
                     else:
                         with self.bound(name, self.scalar(value)):
                             self.vector_block(inner, lanes, slots)
                 case Tile():
-                    self.vector_block(loops_of(stmt), lanes, slots)
+                    self.vector_block(tile_to_loops(stmt), lanes, slots)
                 case Alloc(_, _, inner):
                     self.vector_block(inner, lanes, slots)
                 case Store():
@@ -158,7 +171,7 @@ class Instances(Reductions):
         match condition:
             case Logic("and", (first, *rest)) if not other:
                 # One after the other: those that are the same for all lanes are branches.
-                inner = If(all_of(rest), tuple(then))
+                inner = If(conjunction(rest), tuple(then))
                 self.vector_if(first, (inner,), (), lanes, slots)
                 return
         if not self.differs(condition, lanes, slots):
@@ -261,7 +274,7 @@ class Instances(Reductions):
 
     def iterations_in_turn(self, loop: For, lanes: Lanes) -> int | None:
         """The number of iterations of a loop each of which reads another member of groups of lanes; None for any other one."""
-        count = ix.literal(loop.hi) if ix.literal(loop.lo) == 0 else None
+        count = ix.literal_value(loop.hi) if ix.literal_value(loop.lo) == 0 else None
         stores = (stmt for stmt in loop.body if isinstance(stmt, Store))
         read = (load for store in stores for load, _ in loads(store.value))
         asked = count is not None and any(

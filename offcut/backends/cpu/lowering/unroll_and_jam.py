@@ -38,7 +38,7 @@ def count_of(low: Vectors, loop: For) -> int:
     count = 1
     while (2 * count + 1) * low.chains < low.isa.registers:
         count *= 2
-    extent = ix.literal(ix.sub(loop.hi, loop.lo))
+    extent = ix.literal_value(ix.sub(loop.hi, loop.lo))
     if count < 2 or loop.unit is not None or (extent or count) < count:
         return 1
     return count if not low.jammed[1] and _are_apart(low, loop, loop.body, ()) else 1
@@ -117,7 +117,7 @@ def _is_apart(low: Vectors, loop: For, tile: Tile, around: tuple[str, ...]) -> b
 
 def _is_long(loop: For) -> bool:
     """Whether a loop is known to have several iterations."""
-    extent = ix.literal(ix.sub(loop.hi, loop.lo))
+    extent = ix.literal_value(ix.sub(loop.hi, loop.lo))
     return extent is not None and extent > 1
 
 

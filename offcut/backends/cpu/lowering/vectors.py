@@ -132,7 +132,7 @@ class Vectors(Instances):
             if most is not None and most < width:
                 continue
             full = ir.mul(self.f, ir.floordiv(self.f, count, str(width)), str(width))
-            lanes = Lanes(width, axis.iter, multiple=gcd(ix.multiple_of(axis.start), width))
+            lanes = Lanes(width, axis.iter, multiple=gcd(ix.known_divisor(axis.start), width))
             with self.f.loop(done, full, width) as now:
                 at = ir.add(self.f, start, now)
                 with self.bound(axis.iter, at):
@@ -150,7 +150,7 @@ class Vectors(Instances):
             hidden = self.f.let(f'call i64 asm "", "=r,0"(i64 {rest}) memory(none)')
             limit = e.splat(hidden, "index")
             mask = e.compare("<", "index", e.ramp(), limit)
-            multiple = gcd(ix.multiple_of(axis.start), width)
+            multiple = gcd(ix.known_divisor(axis.start), width)
             self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
 
     @contextmanager
@@ -188,7 +188,7 @@ class Vectors(Instances):
                 active_lanes = ir.minimum(self.f, active_lanes, ir.sub(self.f, end, at))
             # Not 0: of a count that may be negative, the comparison is one signed instruction on every processor.
             mask = self.first_lanes(width, ir.maximum(self.f, active_lanes, "-1"))
-            multiple = gcd(ix.multiple_of(axis.start), width)
+            multiple = gcd(ix.known_divisor(axis.start), width)
             with self.bound(axis.iter, at):
                 self.instances(body, Lanes(width, axis.iter, mask, multiple=multiple))
 
@@ -249,7 +249,9 @@ class Vectors(Instances):
             case [Store(buffer, index, value, None)] if buffer in self.memory:
                 down, across = (
                     Lanes(
-                        self.width, axis.iter, multiple=gcd(ix.multiple_of(axis.start), self.width)
+                        self.width,
+                        axis.iter,
+                        multiple=gcd(ix.known_divisor(axis.start), self.width),
                     )
                     for axis in axes
                 )
@@ -277,7 +279,7 @@ class Vectors(Instances):
         f, width = self.f, self.width
         (down, height), (across, count) = ((a, self.active(tile, a)) for a in axes)
         first = self.scalar(down.start), self.scalar(across.start)
-        multiple = gcd(ix.multiple_of(across.start), width)
+        multiple = gcd(ix.known_divisor(across.start), width)
         with f.loop("0", count, width) as j, f.loop("0", height, width) as k:
             at = ir.add(f, first[0], k), ir.add(f, first[1], j)
             rows, columns = (

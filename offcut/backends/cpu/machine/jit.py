@@ -13,14 +13,14 @@ import llvmlite.binding as llvm
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.core import forks
+from offcut.core import fork_safety
 from offcut.errors import InternalError, TargetError
 
 _MOST_LINES = 30_000  # of LLVM IR that loop passes are given: some seconds
 
 
 # llvmlite's own: what it lets others register is called when a thread has it already, and a fork may come between.
-forks.wait_for(llvm.ffi.lib._lock)
+fork_safety.hold_across_fork(llvm.ffi.lib._lock)
 
 
 @cache

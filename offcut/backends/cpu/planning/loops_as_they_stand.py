@@ -11,7 +11,7 @@ from offcut.core.program import Program
 from offcut.costmodel import tile_price
 from offcut.errors import PartitionError
 from offcut.partition import LoopCut, Users, checked_tiles, cut_program
-from offcut.polyhedral import bounded
+from offcut.polyhedral import request_budget
 from offcut.schedule import Convert, Copy, Cut, Lay, Schedule, Scratch, Separate, Turn, at_line
 
 
@@ -44,7 +44,7 @@ def cut_loops(
             wanted[axis] = LoopCut(checked_tiles(axis, step.tiles), step.strategy)
     by_cycles = sorted(kernels, key=lambda kernel: kernel.cycles)
     try:
-        with bounded("compile", f"cannot cut {program.name} so"):
+        with request_budget("compile", f"cannot cut {program.name} so"):
             made = cut_program(program, wanted, by_cycles, price, users, copies)
     except PartitionError as refused:
         said = refused.at.replace(",", " ").split()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import stored, touched
+from offcut.core.accesses import accessed_arrays, stored_arrays
 from offcut.core.expr import Binary, Compare, Var, loads, variables
 from offcut.core.program import Buffer, For, Kind, Program, Size, Stmt, Store, walk
 
@@ -43,7 +43,7 @@ def alone(program: Program, body: tuple[Stmt, ...], around: Sequence[For]) -> Pr
     most = {size.name: size.max for size in program.sizes}
 
     def size(loop: For) -> Size:
-        end = ix.literal(loop.hi)
+        end = ix.literal_value(loop.hi)
         if end is None and isinstance(loop.hi, Var):
             end = most.get(loop.hi.name)
         return Size(loop.iter, _first(loop) or 0, Size("").max if end is None else max(end - 1, 0))
@@ -72,7 +72,7 @@ class _Nests:
         body = self.block(self.program.body, (), set())
         if body == self.program.body:
             return self.program
-        used = touched(body)
+        used = accessed_arrays(body)
         left = (b for b in self.buffers.values() if b.kind not in _OWN or b.name in used)
         return replace(self.program, buffers=tuple(left), body=body)
 
@@ -89,7 +89,7 @@ class _Nests:
             if not isinstance(stmt, For) or not has_product((stmt,)):
                 found.append(stmt)
                 continue
-            rest = others | touched((*body[:place], *body[place + 1 :]))
+            rest = others | accessed_arrays((*body[:place], *body[place + 1 :]))
             made = self.nest(stmt, around, rest)
             if made is not None:
                 found += made
@@ -101,7 +101,7 @@ class _Nests:
 
     def nest(self, loop: For, around: tuple[For, ...], others: set[str]) -> tuple[Stmt, ...] | None:
         """What runs instead of a nest; None where it stays."""
-        inside, written = touched((loop,)), stored((loop,))
+        inside, written = accessed_arrays((loop,)), stored_arrays((loop,))
         nest = replace(
             alone(self.program, (loop,), around),
             buffers=tuple(
@@ -136,7 +136,7 @@ class _Nests:
 
 def _first(loop: For) -> int | None:
     """Where a loop starts, if that is a number that a size may be."""
-    start = ix.literal(loop.lo)
+    start = ix.literal_value(loop.lo)
     return start if start is not None and start >= 0 else None
 
 

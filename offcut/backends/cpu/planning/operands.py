@@ -84,7 +84,7 @@ class Operands:
 
         A call may have fewer rows along the latter than there are along the former: one image, of 7 columns.
         """
-        axes = {axis.name: ix.literal(axis.extent) for axis in lead.axes}
+        axes = {axis.name: ix.literal_value(axis.extent) for axis in lead.axes}
         taken = best.found
         if not self.auto or taken.rows is None or axes[taken.rows] is not None:
             return None
@@ -127,7 +127,7 @@ class Operands:
         found: list[tuple[tuple[int, float], tuple[str, ...]]] = []
         terms = 1
         for axis in lead.reduce_axes:
-            terms *= ix.literal(axis.extent) or self.machine.policy.terms
+            terms *= ix.literal_value(axis.extent) or self.machine.policy.terms
         readings = (lead, reading(lead, conversions(lead)))
         for match in (one for each in readings for one in all_matches(each, self.kernels)):
             columns, how = match.columns, self.how(lead, match)
@@ -140,7 +140,7 @@ class Operands:
                 item = (
                     ITEM_BYTES[match.by_columns.dtype] / self.machine.traffic.pack_bytes_per_cycle
                 )
-                price += item / max(ix.literal(rows) or self.machine.policy.trips, 1)
+                price += item / max(ix.literal_value(rows) or self.machine.policy.trips, 1)
             found.append(((0 if how == "panels" else 1, price), order))
         whole = all(len(self.computation.buffer(s.buffer).shape) == len(names) for s in group)
         return min(found, default=None) if whole else None
@@ -164,7 +164,7 @@ class Operands:
             made = with_copy(self.computation, position, match.by_rows, match.depth)
             if made is not self.computation:
                 columns = next(a.extent for a in lead.axes if a.name == match.columns)
-                reused = ix.literal(columns) or self.machine.policy.trips
+                reused = ix.literal_value(columns) or self.machine.policy.trips
                 then = replace(self, computation=made).least(made.groups[position + 1])
                 price = then + self.machine.traffic.copy_cycles / max(reused, 1)
                 found.append((price, match.by_rows, match.depth))
@@ -236,7 +236,9 @@ class Operands:
             if how is None:
                 continue
             across = found.columns is None or (how == "packed" and found.rows is None)
-            one = any(a.name == found.columns and ix.literal(a.extent) == 1 for a in lead.axes)
+            one = any(
+                a.name == found.columns and ix.literal_value(a.extent) == 1 for a in lead.axes
+            )
             if (across or one) and along_rows(lead):
                 continue
             form = 1 if how == "packed" else 0
@@ -262,7 +264,7 @@ class Operands:
         """
         kernel = found.microkernel
         axes = {axis.name: axis.extent for axis in (*lead.axes, *lead.reduce_axes)}
-        extents = {name: ix.literal(extent) for name, extent in axes.items()}
+        extents = {name: ix.literal_value(extent) for name, extent in axes.items()}
         columns, depth = extents.get(found.columns or "", 1), extents[found.depth]
         rows = 1 if found.rows is None else self.at_most(axes[found.rows])
         height = max(min(rows, kernel.max_rows), 1)
@@ -287,7 +289,7 @@ class Operands:
 
     def at_most(self, extent: Expr) -> int:
         """What an extent is at most."""
-        known = ix.literal(extent)
+        known = ix.literal_value(extent)
         if known is not None:
             return known
         return next((s.max for s in self.computation.sizes if Var(s.name) == extent), MAX_SIZE)
@@ -333,5 +335,5 @@ def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:
     """Whether the rows of the columns' operand are so short that they lie as near as in panels."""
     load = found.by_columns
     shape = computation.buffer(load.buffer).shape
-    extent = ix.literal(shape[-1]) if shape else None
+    extent = ix.literal_value(shape[-1]) if shape else None
     return extent is not None and extent * ITEM_BYTES[load.dtype] <= machine.traffic.narrow_bytes

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from offcut.core.accesses import stored
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.accesses import stored_arrays
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, variables
-from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, with_blocks
+from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, map_blocks
 from offcut.proof.forms.hoisting import bound, hoisted
 from offcut.proof.forms.zeros import conditions, without_zeros
 
@@ -32,7 +32,7 @@ def in_padded_order(program: Program) -> Program:
 
     def turned(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(
-            one for stmt in body for one in _turned(stmt, asked) or (with_blocks(stmt, turned),)
+            one for stmt in body for one in _turned(stmt, asked) or (map_blocks(stmt, turned),)
         )
 
     return replace(program, body=turned(program.body)) if asked else program
@@ -50,7 +50,7 @@ def without_padding(program: Program, rows: bool) -> Program:
             made
             for stmt in body
             for made in (
-                _apart(stmt, private) if isinstance(stmt, Tile) else (with_blocks(stmt, apart),)
+                _apart(stmt, private) if isinstance(stmt, Tile) else (map_blocks(stmt, apart),)
             )
         )
 
@@ -95,9 +95,9 @@ def _apart(tile: Tile, private: set[str]) -> tuple[Stmt, ...]:
             continue
         plain = tile.where is None and tile.form is Form.FULL
         limits = [_limit(atom, axes) for atom in conjuncts(inner.condition)]
-        if not plain or None in limits or private & stored(tile.body):
+        if not plain or None in limits or private & stored_arrays(tile.body):
             break
-        where = all_of([limit for limit in limits if limit is not None])
+        where = conjunction([limit for limit in limits if limit is not None])
         some = replace(tile, body=inner.then, where=where)
         parts: list[Stmt] = []
         if before := tile.body[:place]:

@@ -42,10 +42,10 @@ from offcut.backends.raising import raised
 from offcut.backends.target import DEFAULT, Options, Strategies
 from offcut.core.analysis import analysis
 from offcut.core.expr import Binary
-from offcut.core.program import THREAD, Alloc, Program, Store, canonical, walk
+from offcut.core.program import THREAD, Alloc, Program, Store, canonicalize, walk
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_head
-from offcut.core.walking import side_by_side
+from offcut.core.traversal import parallel_loop_paths
 from offcut.describe.computation import Computation
 from offcut.describe.source import source
 from offcut.errors import PartitionError
@@ -57,7 +57,7 @@ from offcut.partition import (
     labelled,
     without_covers,
 )
-from offcut.polyhedral import GaveUp, accesses_outside, bounded, in_pass
+from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
 from offcut.proof import NOT_TOLD
 from offcut.proof.forms.zeros import conditions
 from offcut.schedule import (
@@ -93,7 +93,7 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
     with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
         primitives, lowered = replayed(program, schedule, asked.microkernels, asked.reassociate)
-        lowered = canonical(lowered)
+        lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:
         return replace(_proved(lowered, users, host, asked), by_hand=lowered)
@@ -246,7 +246,7 @@ def _shown(strategy: Strategies) -> str:
 
 def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
     """The policy's schedule of a computation."""
-    with debug.timed("decide"), bounded("compile", f"cannot cut {computation.name}"):
+    with debug.timed("decide"), request_budget("compile", f"cannot cut {computation.name}"):
         made = policy(
             computation,
             host.isa,
@@ -264,9 +264,9 @@ def computation_of(
 ) -> tuple[Computation | None, str]:
     """`program` as a computation, in the user's names; else None, and in words why it is none."""
     try:
-        with debug.timed("raise"), in_pass():
+        with debug.timed("raise"), pass_budget():
             computation = raised(*privatized(program))
-    except GaveUp:
+    except BudgetExceeded:
         return None, "isl takes too long to tell whether it is a computation"
     if computation is None:
         return None, "it is not a sequence of whole arrays, each from those before"
@@ -288,7 +288,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
     """A computation cut for the host."""
     lent = families(host)
     kernels, price = [family.microkernel for family in lent], pricing(lent, host.isa)
-    with debug.timed("cut"), bounded("compile", f"cannot cut {computation.name}"):
+    with debug.timed("cut"), request_budget("compile", f"cannot cut {computation.name}"):
         applied = apply(computation, schedule, kernels, price, asked.schedule is not None)
         undecided = accesses_outside(applied.partition.source)
     cut = applied.partition
@@ -395,8 +395,8 @@ def _in_loops(
 
     why   it is not cut as a computation
     """
-    with bounded("compile", f"cannot compile {program.name}"):
-        marked_loops = side_by_side(program).values()
+    with request_budget("compile", f"cannot compile {program.name}"):
+        marked_loops = parallel_loop_paths(program).values()
         if host.threads > 1 and any(x.unit == THREAD for x in marked_loops):
             check_marks(program, {})
         check_tiles(program)

@@ -289,7 +289,7 @@ class _Planner:
     def held(self, buffer: str) -> bool:
         """Whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
         known = self.given.buffer(buffer)
-        parts = (ix.literal(extent) for extent in known.shape)
+        parts = (ix.literal_value(extent) for extent in known.shape)
         whole = ITEM_BYTES[known.dtype] * prod(part for part in parts if part is not None)
         return whole <= self.machine.policy.group_share * self.machine.memory[-1].bytes
 
@@ -378,7 +378,7 @@ class _Planner:
         """Vectors of a tile of plain loops: as many as the machine says; of an extent that is known, no more than spread it evenly
         over as few tiles.
         """
-        most, known = self.machine.policy.loop_vectors, ix.literal(extent)
+        most, known = self.machine.policy.loop_vectors, ix.literal_value(extent)
         if not known:
             return most
         every = -(-known // self.isa.lanes("float32"))

@@ -55,7 +55,7 @@ def along_rows(stage: Stage) -> bool:
     if stage.reducer is None or not stage.reduce_axes:
         return False
     *outer, last = stage.reduce_axes
-    around = [axis.name for axis in (*stage.axes, *outer) if ix.literal(axis.extent) != 1]
+    around = [axis.name for axis in (*stage.axes, *outer) if ix.literal_value(axis.extent) != 1]
     point = tuple(Var(axis.name) for axis in stage.axes)
     store = Store(stage.buffer, point, stage.value, stage.reducer)
     floats = dtype_of(stage.value) in FLOATS
@@ -63,7 +63,7 @@ def along_rows(stage: Stage) -> bool:
 
 
 def _few(extent: Expr) -> bool:
-    known = ix.literal(extent)
+    known = ix.literal_value(extent)
     return known is not None and known <= FEW
 
 
@@ -143,7 +143,7 @@ def _moving(store: Store, around: Sequence[str], shape: Sequence[Expr]) -> list[
     short = {
         part.name
         for part, extent in zip(store.index, shape, strict=True)
-        if isinstance(part, Var) and ix.literal(extent) == 1
+        if isinstance(part, Var) and ix.literal_value(extent) == 1
     }
     return [name for name in around if name not in short]
 

@@ -53,7 +53,7 @@ class Tiles:
             return tall
         row = 1
         for extent in shape[on_rows[0] + 1 :]:
-            row *= ix.literal(extent) or 0
+            row *= ix.literal_value(extent) or 0
         step = row * ITEM_BYTES[a.dtype]
         return min(tall, max(self.machine.rows_in_l1(step), 1)) if step else tall
 
@@ -97,10 +97,10 @@ class Tiles:
         """
         kernel, policy = found.microkernel, self.machine.policy
         extent = next(a.extent for a in lead.reduce_axes if a.name == found.depth)
-        depth = ix.literal(extent) or policy.group_terms
+        depth = ix.literal_value(extent) or policy.group_terms
         for axis in lead.reduce_axes:
             if axis.name != found.depth:
-                depth *= ix.literal(axis.extent) or 1
+                depth *= ix.literal_value(axis.extent) or 1
         panel_bytes = kernel.panel * max(depth, 1) * ITEM_BYTES[found.by_columns.dtype]
         room = policy.group_share * self.machine.nearest.bytes
         tallest = self.tallest(found) if found.rows is not None else 1
@@ -109,7 +109,7 @@ class Tiles:
         if not widths and not kernel.any_columns:
             most = kernel.columns_for(tallest) // kernel.panel
             width = min(width, most)
-        columns = next(ix.literal(a.extent) for a in lead.axes if a.name == found.columns)
+        columns = next(ix.literal_value(a.extent) for a in lead.axes if a.name == found.columns)
         if self.threads > 1 and columns is not None:
             each = columns // (self.threads * kernel.panel)
             most = min(most, each) if each >= self.machine.threads.panels else most

@@ -27,7 +27,7 @@ from offcut.backends.cpu.lowering.reductions import lanes_of
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.planning.nests import alone
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, touched
+from offcut.core.accesses import accessed_arrays, statement_arrays
 from offcut.core.expr import (
     Var,
     substitute,
@@ -52,13 +52,13 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.core.tile_limits import at_most
-from offcut.core.walking import taken, with_buffer_renamed
+from offcut.core.traversal import used_names, with_buffer_renamed
 from offcut.costmodel import Inside, Loops, StatementPrices
 from offcut.describe.computation import Names
 from offcut.polyhedral import (
     Dependence,
-    answered,
     carried_by,
+    try_isl,
 )
 from offcut.polyhedral.units.private import begins_with_store
 
@@ -98,7 +98,7 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
             notes += within.notes
             continue
         nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
-        made = answered(nest.vectorized, None)
+        made = try_isl(nest.vectorized, None)
         body.append(stmt if made is None else made)
         notes += nest.notes if made is not None else (_NOT_TOLD,)
     if tuple(body) != program.body:
@@ -130,7 +130,7 @@ def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
     The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
     where every access of it is inside a block that writes it before all else.
     """
-    names = Names(taken(program))
+    names = Names(used_names(program))
     buffers, body, scopes = list(program.buffers), program.body, dict[str, Path]()
     for buffer in program.buffers:
         if buffer.kind not in (Kind.LOCAL, Kind.PRIVATE) or buffer.shape or buffer.scope:
@@ -158,10 +158,10 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
     found: list[Path] = []
     for position, stmt in enumerate(body):
         here = (*path, position)
-        if buffer in accessed(stmt):
+        if buffer in statement_arrays(stmt):
             return None
         if isinstance(stmt, Tile | Choose | Alloc):
-            if buffer in touched((stmt,)):
+            if buffer in accessed_arrays((stmt,)):
                 return None
             continue
         inside = blocks(stmt)
@@ -218,7 +218,7 @@ class _Nest:
         if stores > MOST_STORES:
             self.notes.append(f"{stores} statements: sequential, too many to compare in pairs")
             return stmt
-        known = answered(lambda: carried_by(self.program), None)
+        known = try_isl(lambda: carried_by(self.program), None)
         for path, dependences in (known or {}).items():
             own = [one for one in dependences if not self.within(one, path)]
             self.carried[self.position, *path[1:]] = own
@@ -316,7 +316,7 @@ class _Nest:
         extent = ix.sub(loop.hi, loop.lo)
         found = [at_most(extent)]
         for outer in reversed(self.around):
-            factor = dict(ix.linear(extent).terms).get(Var(outer.iter), 0)
+            factor = dict(ix.to_linear(extent).terms).get(Var(outer.iter), 0)
             if factor:
                 end = outer.lo if factor < 0 else ix.sub(outer.hi, 1)
                 extent = ix.simplify(substitute(extent, {outer.iter: end}))

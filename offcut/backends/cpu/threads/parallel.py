@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed, stored, touched
+from offcut.core.accesses import accessed_arrays, statement_arrays, stored_arrays
 from offcut.core.expr import Expr, Var, reads_memory
 from offcut.core.memo import memo
-from offcut.core.plain import unsynchronized
+from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import (
     THREAD,
     Alloc,
@@ -42,9 +42,9 @@ from offcut.core.program import (
     expressions,
 )
 from offcut.core.program import walk as statements
-from offcut.core.walking import rewritten, taken
+from offcut.core.traversal import rewrite_body, used_names
 from offcut.describe.computation import Names
-from offcut.polyhedral import Facts, Space, answered
+from offcut.polyhedral import Facts, Space, try_isl
 from offcut.polyhedral.sync import has_loops_of, windows_in_step, with_barriers
 from offcut.polyhedral.units.independence import Independence, Path
 
@@ -93,10 +93,10 @@ class _Marker(Independence):
         self.known = Facts(Space(program.sizes, program.assumptions))
         self.own = set(self.tiled)
         self.loops: list[str] = []
-        self.names = Names(taken(program))
+        self.names = Names(used_names(program))
 
     def marked(self) -> Parallel:
-        body = answered(lambda: self.together(self.program.body, (), False), None)
+        body = try_isl(lambda: self.together(self.program.body, (), False), None)
         if body is None:
             text = "isl does not say which loops are independent"
             return Parallel(self.unmarked(), self.tiled, (), (text,))
@@ -151,7 +151,7 @@ class _Marker(Independence):
         if inside or not (asked or deep or not serial) or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
-        self.own |= {name for name in stored(loop.body) if self.keeps(name, loop)}
+        self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
         rest = None if asked or serial else self.left(loop, path)
         if rest is None:
@@ -166,7 +166,7 @@ class _Marker(Independence):
         """
         windows = any(isinstance(stmt, Alloc) for stmt in statements(loop.body))
         count = ix.sub(loop.hi, loop.lo)
-        ends = answered(lambda: self.known.holds(ix.compare(">=", count, 0)), False)
+        ends = try_isl(lambda: self.known.holds(ix.compare(">=", count, 0)), False)
         if not (windows and ends) or _instances(loop.body) < self.threads * self.chunk:
             return None
         start = ix.sub(loop.hi, ix.mod(count, self.threads))
@@ -217,7 +217,7 @@ class _Marker(Independence):
         if len(tile.axes) != 1 or tile.microkernel is not None:
             return tile
         (axis,) = tile.axes
-        extent = ix.literal(axis.extent)
+        extent = ix.literal_value(axis.extent)
         if extent is not None and extent <= self.chunk:
             return tile
         name = self.names.fresh(f"{axis.iter}_chunk")
@@ -239,13 +239,13 @@ class _Marker(Independence):
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
         """Whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
-            if not _is_parallel(stmt) or name not in touched((stmt,)):
+            if not _is_parallel(stmt) or name not in accessed_arrays((stmt,)):
                 continue
             if isinstance(stmt, For) and stmt.unit == THREAD:
                 if not self.keeps(name, stmt):
                     return True
                 continue
-            if name in accessed(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
+            if name in statement_arrays(stmt) or (isinstance(stmt, Alloc) and stmt.buffer == name):
                 return True
             if any(self.shared(block, name) for block in blocks(stmt)):
                 return True
@@ -256,7 +256,7 @@ def _instances(body: Sequence[Stmt]) -> int:
     """How many instances `body` has, as if each extent that is no literal were one."""
 
     def least(extent: Expr) -> int:
-        return max(1, ix.literal(extent) or 1)
+        return max(1, ix.literal_value(extent) or 1)
 
     total = 0
     for stmt in body:
@@ -285,4 +285,4 @@ def _serial(loop: For) -> For:
 
 def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
     """`body` without marks of parallel loops."""
-    return rewritten(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)
+    return rewrite_body(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)

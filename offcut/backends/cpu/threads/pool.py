@@ -20,12 +20,12 @@ import llvmlite.binding as llvm
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.threads.pool_ir import BARRIER, MOST, RUN, text
 from offcut.backends.host import cache as objects
-from offcut.core import forks
+from offcut.core import fork_safety
 from offcut.core.integers import whole
 from offcut.errors import TargetError
 
 _NO_MEMORY, _SURVIVES_FORK = 1, 2
-_starting = forks.Lock()
+_starting = fork_safety.ForkSafeLock()
 
 
 def threads_of(asked: int | None) -> int:
@@ -81,7 +81,7 @@ def _open(host: isa.Host) -> bool:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
     if answer == _SURVIVES_FORK:
         forget = ctypes.CFUNCTYPE(None)(loaded.address("offcut_pool_forget"))
-        forks.in_children(forget)
+        fork_safety.run_in_children(forget)
     for symbol in (RUN, BARRIER):
         llvm.add_symbol(symbol, loaded.address(symbol))
     return True

@@ -6,7 +6,7 @@ from offcut import debug
 from offcut.backends.cpu.threads.parallel import Parallel, parallel
 from offcut.backends.host import cache
 from offcut.backends.proving import check_shares
-from offcut.core.plain import unsynchronized
+from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import THREAD, Program
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync import check_barriers

@@ -14,7 +14,7 @@ import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
-from offcut.core.index import literal
+from offcut.core.index import literal_value
 from offcut.core.program import Kind, Program, Size
 from offcut.describe.computation import computation
 from offcut.describe.reads import tensors_of
@@ -69,7 +69,7 @@ class Derived:
     def zeros(self, constants: Mapping[str, Array]) -> dict[str, Array]:
         """In their place zeros that take no memory."""
         results = () if self.program is None else self.program.results
-        shapes = [[literal(extent) or 0 for extent in one.shape] for one in results]
+        shapes = [[literal_value(extent) or 0 for extent in one.shape] for one in results]
         return {
             name: zero(one.dtype, shape)
             for name, one, shape in zip(self.names, results, shapes, strict=True)

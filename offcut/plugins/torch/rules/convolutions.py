@@ -63,7 +63,7 @@ def convolution(
 def _fitting(t: Translation, x: Ref, w: Ref, each: Mapping[str, Any]) -> None:
     """Take it that images are as large as the window, padding counted."""
     for n, (whole, taps) in enumerate(zip(t.shape(x)[2:], t.shape(w)[2:], strict=True)):
-        window = ix.literal(taps)
+        window = ix.literal_value(taps)
         if window is not None:
             t.at_least(whole, (window - 1) * each["dilation"][n] + 1 - 2 * each["padding"][n])
 
@@ -75,7 +75,7 @@ def _left_over(t: Translation, x: Ref, w: Ref, *each: Any) -> None:
     """
     given = zip(*(spread(one, t.rank(w) - 2) for one in each), strict=True)
     for whole, taps, one in zip(t.shape(x)[2:], t.shape(w)[2:], given, strict=True):
-        window, (stride, padding, dilation, more) = ix.literal(taps), one
+        window, (stride, padding, dilation, more) = ix.literal_value(taps), one
         if window is not None and all(isinstance(number, int) for number in one):
             t.at_least(whole, 1 - ((window - 1) * dilation + more - 2 * padding) // stride)
 

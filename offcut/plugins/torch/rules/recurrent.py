@@ -52,7 +52,7 @@ class Layer:
         """The same of gated units, whose last part of the state's product has a bias of its own."""
         bias, own = None, None
         if self.biases is not None:
-            rows = ix.literal(self.t.shape(self.biases[0])[0])
+            rows = ix.literal_value(self.t.shape(self.biases[0])[0])
             assert rows is not None
             first = rows // 3 * 2
             gates, new = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.dtypes import neutral
+from offcut.core.dtypes import reduction_start
 from offcut.core.expr import Binary, Expr
 from offcut.graph import Ref
 from offcut.graph.composed import accumulated
@@ -74,7 +74,7 @@ def scatter_reduce(
     start = x
     if not include_self:
         nothing = {"add": 0, "mul": 1}.get(op)
-        neutral_of = neutral(op, dtype) if nothing is None else nothing
+        neutral_of = reduction_start(op, dtype) if nothing is None else nothing
         number = float(neutral_of) if "float" in dtype else int(neutral_of)
         start = t.node("broadcast_to", t.scalar(number, dtype), t.shape(x))
     found = _scattered(t, start, axis, ids, source, op)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Expr, Logic, Var, loads
 from offcut.core.program import Program
 from offcut.polyhedral.affine import Set, Space, coordinates
@@ -16,7 +16,7 @@ from offcut.polyhedral.dependences import Statement, statements
 _PARAM = isl.dim_type.param
 
 
-def sizes_inside(program: Program) -> tuple[Expr, ...]:
+def in_bounds_sizes(program: Program) -> tuple[Expr, ...]:
     """What holds of the sizes of every call in which no access leaves its array.
 
     With ``outside = { sizes : some instance runs, whose index fails 0 <= index < shape }`` conditions of
@@ -79,4 +79,4 @@ def _said(part: isl.BasicSet, program: Program) -> Expr:
             factor = int(constraint.get_coefficient_val(_PARAM, k).to_python())
             total = ix.add(total, ix.mul(factor, Var(size.name)))
         found.append(Compare("==" if constraint.is_equality() else ">=", total, ix.const(0)))
-    return all_of(found)
+    return conjunction(found)

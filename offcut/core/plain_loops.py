@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import outside, touched
+from offcut.core.accesses import accessed_arrays, unwindowed_arrays
 from offcut.core.expr import Expr, Load, Logic
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
@@ -31,13 +31,13 @@ from offcut.core.program import (
     Stmt,
     Sync,
     Tile,
-    substituted,
+    substitute_coordinates,
     walk,
 )
-from offcut.core.walking import rewrite, with_buffer_renamed
+from offcut.core.traversal import rewrite, with_buffer_renamed
 
 
-def plain(program: Program) -> Program:
+def to_plain_loops(program: Program) -> Program:
     """`program` in plain loops: the same results, at every size, from loops, conditions and stores alone.
 
     program   no name is bound again inside of what binds it, as `parse` has it; tiles have instances
@@ -62,9 +62,9 @@ def plain(program: Program) -> Program:
             case Let(name, _, _, value, body) if _reads(value):
                 return For(name, value, ix.add(value, 1), body)
             case Let(name, _, _, value, body):
-                return substituted(body, {name: value})
+                return substitute_coordinates(body, {name: value})
             case Tile():
-                return loops_of(stmt)
+                return tile_to_loops(stmt)
             case Alloc(name, _, body) if name in shared:
                 held = _fresh(f"{name}_window", taken)
                 added.append(replace(program.buffer(name), name=held))
@@ -79,7 +79,7 @@ def plain(program: Program) -> Program:
                 return None
 
     made = rewrite(program, rule)
-    used = touched(made.body)
+    used = accessed_arrays(made.body)
     buffers = tuple(
         _bare(buffer)
         for buffer in (*made.buffers, *added)
@@ -100,7 +100,7 @@ def unsynchronized(program: Program) -> Program:
     return replace(bare, tokens=()) if bare.tokens else bare
 
 
-def loops_of(tile: Tile) -> tuple[Stmt, ...]:
+def tile_to_loops(tile: Tile) -> tuple[Stmt, ...]:
     """A tile as loops, and its condition inside of them."""
     body = tile.body if tile.where is None else (If(tile.where, tile.body),)
     for axis in reversed(tile.axes):
@@ -124,7 +124,7 @@ def _shared(program: Program) -> set[str]:
         for one in walk(stmt.body)
         if isinstance(one, Alloc) and one.buffer == stmt.buffer
     }
-    return within | (outside(program.body) & held)
+    return within | (unwindowed_arrays(program.body) & held)
 
 
 def _fresh(name: str, taken: set[str]) -> str:

@@ -11,7 +11,7 @@ from offcut.core.program import Size
 from offcut.polyhedral.affine import Set, Space, coordinates
 
 
-def greatest(
+def maximum(
     expr: Expr,
     sizes: Sequence[Size],
     assumptions: Sequence[Expr],

@@ -16,13 +16,15 @@ from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, substitute
 from offcut.core.program import For, Form, If, Let, Stmt, Tile, Tree
 from offcut.core.text.printer import format_expr
-from offcut.core.walking import around
+from offcut.core.traversal import walk_with_parents
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space
-from offcut.polyhedral.around import Around, in_range
+from offcut.polyhedral.enclosing_scope import EnclosingScope, in_range
 
 
-def instances(space: Space, path: Sequence[tuple[Stmt, bool]], names: Sequence[str]) -> isl.Set:
+def iteration_domain(
+    space: Space, path: Sequence[tuple[Stmt, bool]], names: Sequence[str]
+) -> isl.Set:
     """The instances that run inside of `path`, as points over `names`; other loops count tiles.
 
     path   what encloses them, outermost first; of an `if`, whether its condition holds there
@@ -37,7 +39,7 @@ def instances(space: Space, path: Sequence[tuple[Stmt, bool]], names: Sequence[s
 
 
 @dataclass(frozen=True, slots=True)
-class Unbounded:
+class UnboundedLet:
     """Sizes at which a bounded value leaves its range, or divides by what is not positive.
 
     open   whether a condition around it is no set, and may keep it from that
@@ -48,24 +50,24 @@ class Unbounded:
     open: bool
 
 
-def unbounded(space: Space, tree: Tree) -> list[Unbounded]:
+def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
     """Every `Let` in `tree` whose value can leave its range where it is reached.
 
     Raises PartitionError for a value that is not quasi-affine.
     """
-    found: list[Unbounded] = []
-    for let, path in around(tree):
-        if not isinstance(let, Let) or _is_in_range(let, Around(space), path):
+    found: list[UnboundedLet] = []
+    for let, path in walk_with_parents(tree):
+        if not isinstance(let, Let) or _is_in_range(let, EnclosingScope(space), path):
             continue
         entries = tuple((_lanes_kept(stmt), number == 0) for stmt, number in path)
         for reading in _Reading(space, {}, {}, (), open=False).inside(entries):
             sizes = reading.given(reading.outside(let)).points(())
             if not sizes.is_empty():
-                found.append(Unbounded(let, sizes, bool(reading.open)))
+                found.append(UnboundedLet(let, sizes, bool(reading.open)))
     return found
 
 
-def _is_in_range(let: Let, at: Around, path: Sequence[tuple[Stmt, int]]) -> bool:
+def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]]) -> bool:
     """Whether what is around it shows that a value is in its range."""
     for stmt, number in path:
         match _lanes_kept(stmt):
@@ -124,7 +126,7 @@ class _Reading:
                 yield from self.inside(rest)
 
     def loop(self, around: _Reading, name: str, lo: Expr, hi: Expr) -> _Reading:
-        """Inside of a loop, whose bounds speak of what is `around`."""
+        """Inside of a loop, whose bounds speak of what is `walk_with_parents`."""
         x = f"v{len(self.loops)}"
         inner = replace(self, loops={**self.loops, name: x})
         least, end = (around.read(edge, self.space.expr) for edge in (lo, hi))

@@ -22,19 +22,19 @@ from offcut.core.program import (
     Store,
     Sync,
     Tile,
-    mapped,
+    map_expressions,
     walk,
 )
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Set
-from offcut.polyhedral.flow import Entry, Flows, Statement, Storage, bounds_of
+from offcut.polyhedral.program_sets import Entry, ProgramSets, Statement, Storage, bounds_of
 
 
-class NotReadable(PartitionError):
+class NotRepresentable(PartitionError):
     """A program, or a part of it, that sets do not say."""
 
 
-def read_statements(flows: Flows, program: Program, letter: str) -> list[Statement]:
+def extract_statements(flows: ProgramSets, program: Program, letter: str) -> list[Statement]:
     """Every store of `program`, without a `Choose` in it, in the order of the text.
 
     program   prepared by `flows`
@@ -50,7 +50,7 @@ def read_statements(flows: Flows, program: Program, letter: str) -> list[Stateme
     ]
 
 
-def cases(flows: Flows, program: Program) -> Iterator[Flows]:
+def cases(flows: ProgramSets, program: Program) -> Iterator[ProgramSets]:
     """`flows` once for every literal of the bounded values that sizes alone decide."""
     ranges: dict[Expr, tuple[int, int]] = {}
     known = {size.name for size in flows.space.sizes}
@@ -66,7 +66,7 @@ def _cases(
     ranges: Sequence[tuple[Expr, tuple[int, int]]],
     fixed: Mapping[Expr, int | None],
     context: isl.Set,
-) -> Iterator[Flows]:
+) -> Iterator[ProgramSets]:
     if context.is_empty():
         return
     if not ranges:
@@ -93,13 +93,13 @@ class _Scope:
     in_tile: bool = False
 
 
-def _everywhere(flows: Flows, context: isl.Set) -> _Scope:
+def _everywhere(flows: ProgramSets, context: isl.Set) -> _Scope:
     """The top of a program, at these sizes."""
     return _Scope(Set(f"{flows.space.parameters}{{ [] }}").intersect_params(context))
 
 
 class _Reader:
-    def __init__(self, flows: Flows, program: Program) -> None:
+    def __init__(self, flows: ProgramSets, program: Program) -> None:
         self.flows = flows
         self.buffers = {b.name: b for b in program.buffers}
 
@@ -158,7 +158,7 @@ class _Reader:
                 yield from self.block(body, inner)
             case Alloc(buffer, axes, body):
                 if scope.in_tile:
-                    raise NotReadable(
+                    raise NotRepresentable(
                         "prove",
                         f"cannot take a window of {buffer} in a tile",
                         because="its lanes would share it",
@@ -171,7 +171,7 @@ class _Reader:
                 yield from self.block(body, replace(scope, storages=(*scope.storages, fresh)))
             case Store():
                 if not scope.domain.is_empty():
-                    closed = mapped(stmt, lambda expr: self.closed(expr, scope))
+                    closed = map_expressions(stmt, lambda expr: self.closed(expr, scope))
                     assert isinstance(closed, Store)
                     yield Statement(
                         "",
@@ -183,7 +183,7 @@ class _Reader:
                         scope.storages,
                     )
             case Choose():
-                raise NotReadable(
+                raise NotRepresentable(
                     "prove",
                     "cannot read a choice as a set",
                     because="its options are read one by one",
@@ -217,7 +217,7 @@ class _Reader:
             for opposite in bounds_of(Logic("not", (part,))):
                 kept = None if kept is None else self.flows.restricted(kept, opposite, coordinates)
             if kept is None:
-                raise NotReadable(
+                raise NotRepresentable(
                     "prove",
                     f"cannot read the value of {let.name} as a set",
                     because="it is not quasi-affine",
@@ -249,7 +249,7 @@ class _Reader:
         if not scope.values:
             return expr
         values: dict[str, Expr] = {name: ix.const(value) for name, value in scope.values}
-        return ix.folded(substitute(expr, values))
+        return ix.fold_indices(substitute(expr, values))
 
     def bound(self, scope: _Scope, name: str) -> _Scope:
         domain = scope.domain.add_dims(isl.dim_type.set, 1)
@@ -265,7 +265,7 @@ class _Reader:
             if restricted is not None:
                 domain = restricted
             elif what:
-                raise NotReadable(
+                raise NotRepresentable(
                     "prove",
                     f"cannot read {what} as a set",
                     because="it is not quasi-affine: isl decides sums, integer multiples, and // "

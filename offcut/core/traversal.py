@@ -28,10 +28,10 @@ from offcut.core.program import (
     Tree,
     blocks,
     expressions,
+    map_blocks,
+    map_own_expressions,
     statements_of,
     walk,
-    with_blocks,
-    with_expressions,
 )
 
 Rule: TypeAlias = Callable[[Stmt], Stmt | tuple[Stmt, ...] | None]
@@ -46,15 +46,15 @@ def rewrite(program: Program, rule: Rule) -> Program:
 
     What does not change is the same object.
     """
-    body = rewritten(program.body, rule)
+    body = rewrite_body(program.body, rule)
     return program if body is program.body else replace(program, body=body)
 
 
-def rewritten(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
+def rewrite_body(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
     """Statements with `rule` applied to each and to those inside, as `rewrite` does."""
     made: list[Stmt] = []
     for stmt in body:
-        inside = with_blocks(stmt, partial(rewritten, rule=rule))
+        inside = map_blocks(stmt, partial(rewrite_body, rule=rule))
         found = rule(inside)
         if isinstance(found, tuple):
             made += found
@@ -64,7 +64,7 @@ def rewritten(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
     return body if same else tuple(made)
 
 
-def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
+def walk_with_parents(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
     """Every statement of `tree` with those it stands in, outermost first, parents first.
 
     A step of the path is a statement and which of its `blocks` was entered.
@@ -72,10 +72,10 @@ def around(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
     for stmt in statements_of(tree):
         yield stmt, path
         for number, block in enumerate(blocks(stmt)):
-            yield from around(block, (*path, (stmt, number)))
+            yield from walk_with_parents(block, (*path, (stmt, number)))
 
 
-def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, Stmt]]:
+def walk_with_paths(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, Stmt]]:
     """Every statement of `body` by its place, parents first.
 
     A place is a position in `body`, then one in what is inside of that statement, and so on; of an `if` or
@@ -86,7 +86,7 @@ def numbered(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, 
         yield here, stmt
         several = isinstance(stmt, If | Choose)
         for number, block in enumerate(blocks(stmt)):
-            yield from numbered(block, (*here, number) if several else here)
+            yield from walk_with_paths(block, (*here, number) if several else here)
 
 
 def with_numbered_blocks(
@@ -94,25 +94,25 @@ def with_numbered_blocks(
 ) -> Stmt:
     """Return `stmt`, which stands at `place`, with each block in it replaced by `change(block, place)`.
 
-    The place of a block is that of its statements but for the last number, as `numbered` counts them.
+    The place of a block is that of its statements but for the last number, as `walk_with_paths` counts them.
     """
     numbers = count()
     several = isinstance(stmt, If | Choose)
-    return with_blocks(
+    return map_blocks(
         stmt, lambda body: change(body, (*place, next(numbers)) if several else place)
     )
 
 
-def side_by_side(program: Program) -> dict[Place, For]:
+def parallel_loop_paths(program: Program) -> dict[Place, For]:
     """The loops that are marked to run their iterations together, by their places."""
     return {
         place: stmt
-        for place, stmt in numbered(program.body)
+        for place, stmt in walk_with_paths(program.body)
         if isinstance(stmt, For) and stmt.unit not in (None, UNROLL)
     }
 
 
-def bound(stmt: Stmt) -> tuple[str, ...]:
+def bound_names(stmt: Stmt) -> tuple[str, ...]:
     """The names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile."""
     match stmt:
         case For(name) | Let(name):
@@ -123,9 +123,9 @@ def bound(stmt: Stmt) -> tuple[str, ...]:
             return ()
 
 
-def bound_in(tree: Tree) -> frozenset[str]:
+def all_bound_names(tree: Tree) -> frozenset[str]:
     """The names that the statements of `tree` bind, those inside of others too."""
-    return frozenset(name for stmt in walk(tree) for name in bound(stmt))
+    return frozenset(name for stmt in walk(tree) for name in bound_names(stmt))
 
 
 def runs_parts(loop: For) -> bool:
@@ -138,22 +138,22 @@ def runs_parts(loop: For) -> bool:
     )
 
 
-def taken(program: Program) -> frozenset[str]:
+def used_names(program: Program) -> frozenset[str]:
     """Every name that `program` uses: of a size, of a buffer, or bound by a statement."""
     declared = {size.name for size in program.sizes} | {buffer.name for buffer in program.buffers}
-    return bound_in(program) | declared
+    return all_bound_names(program) | declared
 
 
-def free(tree: Tree) -> frozenset[str]:
+def free_names(tree: Tree) -> frozenset[str]:
     """The names that expressions of `tree` mention and nothing in it binds; a program binds its sizes."""
     found: set[str] = set()
     for stmt in statements_of(tree):
-        inside = set().union(*map(free, blocks(stmt)))
+        inside = set().union(*map(free_names, blocks(stmt)))
         here = set[str]()
         for expr in expressions(stmt):
             where = isinstance(stmt, Tile) and expr is stmt.where  # of each instance of the tile
             (inside if where else here).update(variables(expr))
-        found |= here | (inside - set(bound(stmt)))
+        found |= here | (inside - set(bound_names(stmt)))
     if isinstance(tree, Program):
         found -= {size.name for size in tree.sizes}
     return frozenset(found)
@@ -166,7 +166,7 @@ def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stm
         return replace(node, buffer=new) if isinstance(node, Load) and node.buffer == old else None
 
     def rule(stmt: Stmt) -> Stmt | None:
-        stmt = with_expressions(stmt, lambda expr: rewrite_expr(expr, read))
+        stmt = map_own_expressions(stmt, lambda expr: rewrite_expr(expr, read))
         if isinstance(stmt, Store | Alloc) and stmt.buffer == old:
             return replace(stmt, buffer=new)
         if isinstance(stmt, Tile) and stmt.cover is not None:
@@ -175,4 +175,4 @@ def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stm
                 return replace(stmt, cover=replace(stmt.cover, operands=operands))
         return stmt
 
-    return rewritten(body, rule)
+    return rewrite_body(body, rule)

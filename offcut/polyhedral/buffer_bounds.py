@@ -8,9 +8,9 @@ from functools import partial
 from itertools import chain
 
 from offcut.core import index as ix
-from offcut.core.accesses import owned, read, touched
+from offcut.core.accesses import accessed_arrays, read_arrays, windowed_arrays
 from offcut.core.analysis import analysis
-from offcut.core.conditions import all_of, conjuncts
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import (
     Cast,
     Compare,
@@ -39,23 +39,23 @@ from offcut.core.program import (
     TileAxis,
     blocks,
     expressions,
-    substituted,
-    with_blocks,
-    with_expressions,
+    map_blocks,
+    map_own_expressions,
+    substitute_coordinates,
 )
 from offcut.core.text.printer import format_expr, format_head, format_size, format_stmt
-from offcut.core.walking import rewritten
+from offcut.core.traversal import rewrite_body
 from offcut.errors import PartitionError
 from offcut.polyhedral.affine import Space, coordinates
-from offcut.polyhedral.around import Around, equal
 from offcut.polyhedral.dependences import Statement, statements
+from offcut.polyhedral.enclosing_scope import EnclosingScope, equal
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.intervals import fitting
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import smallest_point
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class OutOfBoundsAccess:
     """An access that may lie outside of its buffer.
 
     buffer    what is accessed, at `index`
@@ -94,7 +94,7 @@ class Outside:
 @memo(64)
 def accesses_outside(
     program: Program, buffers: frozenset[str] | None = None
-) -> tuple[Outside, ...]:
+) -> tuple[OutOfBoundsAccess, ...]:
     """The accesses of `program` that sets cannot show to lie inside their buffers, for all sizes.
 
     buffers   those that are asked about; None: all
@@ -106,10 +106,10 @@ def accesses_outside(
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
-    open_ = _Seen(program, asked).left(program.body, Around(space))
+    open_ = _Seen(program, asked).left(program.body, EnclosingScope(space))
     if _copies(open_) > MAX_COPIES:
         return tuple(
-            Outside(one, buffer, index, None, ())
+            OutOfBoundsAccess(one, buffer, index, None, ())
             for one in statements(replace(program, body=open_))
             for buffer, index, _ in _accesses(one)
             if buffer in asked
@@ -124,7 +124,7 @@ def accesses_outside(
     return tuple(one for one in found if one is not None)
 
 
-def check_inside(program: Program, op: str, names: Mapping[str, str]) -> None:
+def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None:
     """Refuse `program` where sets show an access outside of its buffer, at any size.
 
     op      what was asked for, in the words of the refusal
@@ -138,7 +138,7 @@ def check_inside(program: Program, op: str, names: Mapping[str, str]) -> None:
     if one is None:
         return
     called = partial(_called, names=names)
-    store = with_expressions(one.statement.store, called)
+    store = map_own_expressions(one.statement.store, called)
     assert isinstance(store, Store)
     buffer = names.get(one.buffer, one.buffer)
     access = replace(one, buffer=buffer, index=tuple(map(called, one.index))).access
@@ -169,7 +169,7 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 
 @memo(64)
-def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
+def escaping_windows(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
     """The arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
     place is read from memory may be another one when that is read again.
 
@@ -179,16 +179,16 @@ def windows_left(program: Program, among: frozenset[str] | None = None) -> tuple
     boxed = analysis(program).windows
     asked = boxed if among is None else boxed & among
     lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
-    alone = owned(program.body) & asked & lasting
+    alone = windowed_arrays(program.body) & asked & lasting
     found = asked - alone
     if alone:
         seen = _Seen(program, alone, windows=True)
-        open_ = seen.left(program.body, Around(Space(program.sizes, program.assumptions)))
-        found |= touched(open_) & alone
+        open_ = seen.left(program.body, EnclosingScope(Space(program.sizes, program.assumptions)))
+        found |= accessed_arrays(open_) & alone
     return tuple(sorted(found))
 
 
-def outside_window(program: Program, name: str) -> Outside | None:
+def outside_window(program: Program, name: str) -> OutOfBoundsAccess | None:
     """An access of `name` outside of the window that it stands in, at an element counted from its start.
 
     None where sets show none, or a window is not of a length that sizes alone say.
@@ -196,7 +196,7 @@ def outside_window(program: Program, name: str) -> Outside | None:
     windows = [s for s in analysis(program).of(Alloc) if s.buffer == name]
     shapes = {tuple(count for _, count in window.axes) for window in windows}
     sizes = {size.name for size in program.sizes}
-    if len(shapes) != 1 or any(variables(n) - sizes or read((n,)) for n in min(shapes)):
+    if len(shapes) != 1 or any(variables(n) - sizes or read_arrays((n,)) for n in min(shapes)):
         return None
     (shape,) = shapes
     buffers = tuple(replace(b, shape=shape) if b.name == name else b for b in program.buffers)
@@ -208,7 +208,7 @@ def outside_window(program: Program, name: str) -> Outside | None:
 def _from_start(stmt: Stmt, name: str) -> Stmt:
     """`stmt` with the accesses of `name` in a window of it counted from the start of that window."""
     if not isinstance(stmt, Alloc) or stmt.buffer != name:
-        return with_blocks(stmt, lambda body: tuple(_from_start(inner, name) for inner in body))
+        return map_blocks(stmt, lambda body: tuple(_from_start(inner, name) for inner in body))
 
     def moved(index: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(ix.sub(part, start) for part, (start, _) in zip(index, stmt.axes, strict=True))
@@ -219,12 +219,12 @@ def _from_start(stmt: Stmt, name: str) -> Stmt:
         return replace(node, index=moved(node.index))
 
     def counted(inner: Stmt) -> Stmt:
-        inner = with_expressions(inner, lambda expr: rewrite(expr, rule))
+        inner = map_own_expressions(inner, lambda expr: rewrite(expr, rule))
         if isinstance(inner, Store) and inner.buffer == name:
             return replace(inner, index=moved(inner.index))
         return inner
 
-    return replace(stmt, body=rewritten(stmt.body, counted))
+    return replace(stmt, body=rewrite_body(stmt.body, counted))
 
 
 class _Seen:
@@ -242,11 +242,11 @@ class _Seen:
             asked = (buffer for buffer in program.buffers if buffer.name in buffers)
             self.held = {b.name: tuple((zero, n) for n in b.shape) for b in asked}
 
-    def left(self, body: Sequence[Stmt], at: Around) -> tuple[Stmt, ...]:
+    def left(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
         """`body` without the stores all of whose accesses are seen to lie inside."""
         return tuple(left for stmt in body for left in self.left_of(stmt, at))
 
-    def left_of(self, stmt: Stmt, at: Around) -> tuple[Stmt, ...]:
+    def left_of(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
         """What is left of one statement; it stays whole where what it asks or counts to is not seen."""
         match stmt:
             case Store(buffer, index, value):
@@ -280,17 +280,17 @@ class _Seen:
                 return (stmt,)
         return (replace(stmt, body=body),) if body else ()
 
-    def all_in_bounds(self, axes: Sequence[TileAxis], at: Around) -> bool:
+    def all_in_bounds(self, axes: Sequence[TileAxis], at: EnclosingScope) -> bool:
         """Whether all that the bounds of a tile read is seen to lie inside."""
         return all(self.all_in(e, at) for axis in axes for e in (axis.start, axis.extent))
 
-    def all_in(self, expr: Expr, at: Around) -> bool:
+    def all_in(self, expr: Expr, at: EnclosingScope) -> bool:
         """Whether all that `expr` reads is seen to lie inside."""
         return all(
             self.is_inside(load.buffer, load.index, at.where(*path)) for load, path in loads(expr)
         )
 
-    def is_inside(self, buffer: str, index: Sequence[Expr], at: Around) -> bool:
+    def is_inside(self, buffer: str, index: Sequence[Expr], at: EnclosingScope) -> bool:
         """Whether one access is seen to lie inside."""
         if buffer not in self.held:
             return True
@@ -324,9 +324,11 @@ def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
                 inner = _without_lets(inner)
                 for literal in range(lo, hi):
                     q = ix.const(literal)
-                    made.append(If(all_of(equal(value, q)), substituted(inner, {name: q})))
+                    made.append(
+                        If(conjunction(equal(value, q)), substitute_coordinates(inner, {name: q}))
+                    )
             case _:
-                made.append(with_blocks(stmt, _without_lets))
+                made.append(map_blocks(stmt, _without_lets))
     return tuple(made)
 
 
@@ -347,11 +349,11 @@ def _outside(
     buffer: str,
     index: tuple[Expr, ...],
     path: tuple[Expr, ...],
-) -> Outside | None:
+) -> OutOfBoundsAccess | None:
     at = coordinates(one.iterators)
     texts = [space.expr(part, at) for part in index]
     if any(text is None for text in texts):
-        return Outside(one, buffer, index, None, ())
+        return OutOfBoundsAccess(one, buffer, index, None, ())
     known = [part for condition in path for part in conjuncts(condition)]
     if _clearly_inside(program, Facts(space, one.iterators, tuple(known)), buffer, index):
         return None
@@ -359,7 +361,7 @@ def _outside(
     said = [space.condition(part, at) for part in known]
     shape = [space.expr(extent, {}) for extent in program.buffer(buffer).shape]
     if None in shape:
-        return Outside(one, buffer, index, None, ())
+        return OutOfBoundsAccess(one, buffer, index, None, ())
     conditions = [text for text in said if text is not None]
     conditions += [f"{e} = {text}" for e, text in zip(elements, texts, strict=True)]
     wrong = [f"{e} < 0 or {e} >= {n}" for e, n in zip(elements, shape, strict=True)]
@@ -367,9 +369,9 @@ def _outside(
         return None
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     if None in said:
-        return None if broken.is_empty() else Outside(one, buffer, index, None, ())
-    found = smallest(broken)
-    return None if found is None else Outside(one, buffer, index, *found)
+        return None if broken.is_empty() else OutOfBoundsAccess(one, buffer, index, None, ())
+    found = smallest_point(broken)
+    return None if found is None else OutOfBoundsAccess(one, buffer, index, *found)
 
 
 def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:

@@ -18,7 +18,7 @@ from offcut.core.memo import memo
 from offcut.core.program import For, Let, Tile
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.facts import Facts
-from offcut.polyhedral.signs import holds_by_form
+from offcut.polyhedral.syntactic_bounds import holds_syntactically
 
 _MOST = 1024  # combinations of bounded values
 _KEPT = 1 << 14  # answers
@@ -27,21 +27,21 @@ Loop = tuple[str, Expr, Expr]  # name, lo, hi
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class EnclosingScope:
     """Loops, bounded values and conditions, outermost first."""
 
     space: Space
     entries: tuple[Loop | Let | Expr, ...] = ()
 
-    def inside(self, *entries: Loop | Let | Expr) -> Around:
+    def inside(self, *entries: Loop | Let | Expr) -> EnclosingScope:
         """Further in."""
         return replace(self, entries=(*self.entries, *entries))
 
-    def where(self, *conditions: Expr, holds: bool = True) -> Around:
+    def where(self, *conditions: Expr, holds: bool = True) -> EnclosingScope:
         """Where these hold too, or fail, if not `holds`."""
         return self.inside(*(part for one in conditions for part in conjuncts(one, holds)))
 
-    def loop(self, stmt: For | Tile) -> Around:
+    def loop(self, stmt: For | Tile) -> EnclosingScope:
         """Inside a loop, or in the rectangle of a tile."""
         if isinstance(stmt, For):
             return self.inside((stmt.iter, stmt.lo, stmt.hi))
@@ -55,7 +55,7 @@ class Around:
         """
         ranges, least = self._ranges(), {size.name: size.min for size in self.space.sizes}
         fixed = not (reads_memory(condition) or ranges.keys() & least.keys())
-        if fixed and holds_by_form(condition, ranges, least):
+        if fixed and holds_syntactically(condition, ranges, least):
             return True
         return _shows(self.space, self._about(variables(condition)), condition)
 
@@ -163,4 +163,4 @@ def _facts(space: Space, entries: Sequence[Loop | Let | Expr], values: Mapping[s
 
 
 def _fixed(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    return ix.folded(substitute(expr, values)) if values else expr
+    return ix.fold_indices(substitute(expr, values)) if values else expr

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from offcut.core.accesses import elements, owned
+from offcut.core.accesses import element_accesses, windowed_arrays
 from offcut.core.expr import Binary, Const, Expr, Var, variables
-from offcut.core.index import add, const, linear, sub
+from offcut.core.index import add, const, sub, to_linear
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, blocks, walk
 
@@ -20,7 +20,7 @@ from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, block
 _Ranges = Mapping[str, Ends | None]
 
 
-def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
+def is_independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     """Whether the iterations of `loop` may run in any order, or together.
 
     kinds  of the buffers, by name
@@ -31,7 +31,7 @@ def independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     written = {stmt.buffer for stmt in inside if isinstance(stmt, Store)}
     if any(kinds.get(name) is Kind.PRIVATE for name in written) and _has_tiles(inside):
         return False  # a tile has copies of it
-    shared = written - owned(loop.body)
+    shared = written - windowed_arrays(loop.body)
     found: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
         if name in found:
@@ -52,8 +52,8 @@ def _separates(axis: list[Ends | None], name: str) -> bool:
     known = [end for both in axis if both is not None for end in both]
     if len(known) < 2 * len(axis):
         return False
-    lengths = [linear(sub(end, known[0])) for end in known]
-    steps = dict(linear(known[0]).terms)
+    lengths = [to_linear(sub(end, known[0])) for end in known]
+    steps = dict(to_linear(known[0]).terms)
     if any(one.terms for one in lengths) or any(
         name in variables(a) for a in steps if a != Var(name)
     ):
@@ -67,7 +67,7 @@ def _accesses(
 ) -> Iterator[tuple[str, tuple[Expr, ...], _Ranges]]:
     for stmt in body:
         inside = _inside(stmt, ranges)
-        yield from ((name, index, inside) for name, index in elements(stmt))
+        yield from ((name, index, inside) for name, index in element_accesses(stmt))
         for block in blocks(stmt):
             yield from _accesses(block, inside)
 

@@ -14,7 +14,7 @@ def _fields_of(kind: Any) -> Callable[[object], object]:
     return attrgetter(*kind.__match_args__)
 
 
-class Hashed:
+class CachedHash:
     """The base of a frozen dataclass with slots, which says ``__hash__ = Hashed.__hash__``."""
 
     __slots__ = ("_hash",)

@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from threading import RLock
 
 
-def in_children(action: Callable[[], object]) -> None:
+def run_in_children(action: Callable[[], object]) -> None:
     """Do something in each process that is forked, before anything else."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=action)
 
 
-def wait_for(lock: AbstractContextManager[object]) -> None:
+def hold_across_fork(lock: AbstractContextManager[object]) -> None:
     """Let forks wait until no other thread has a lock: what it guards is no use to a child half done."""
 
     def release() -> None:
@@ -24,7 +24,7 @@ def wait_for(lock: AbstractContextManager[object]) -> None:
         os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
 
 
-class Lock:
+class ForkSafeLock:
     """A lock of a module, which a thread may take several times: in a child, nobody has it but the thread that forked.
 
     lost  done in a child where another thread had it
@@ -32,7 +32,7 @@ class Lock:
 
     def __init__(self, lost: Callable[[], object] = lambda: None) -> None:
         self._lock, self._lost = RLock(), lost
-        in_children(self._forked)
+        run_in_children(self._forked)
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import islpy as isl
 
-from offcut.core.forks import Lock
+from offcut.core.fork_safety import ForkSafeLock
 from offcut.errors import PartitionError
 
 REQUEST = 2_000_000  # operations for all that one request asks: some seconds
@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 _CONTEXT = isl.DEFAULT_CONTEXT
 # Another thread, whose turn it was in a fork, was between two calls of isl: these hold Python's lock.
-_TURN = Lock(lost=lambda: _CONTEXT.set_max_operations(0))
+_TURN = ForkSafeLock(lost=lambda: _CONTEXT.set_max_operations(0))
 _seen = 0  # operations that isl is known to have taken
 
 
-class GaveUp(Exception):
+class BudgetExceeded(Exception):
     """isl has no answer: it reached the bound."""
 
 
-class Failed(GaveUp):
+class IslError(BudgetExceeded):
     """isl has no answer: it failed, by a fault of its own."""
 
 
 @contextmanager
-def at_most_operations(count: int) -> Iterator[None]:
+def operation_budget(count: int) -> Iterator[None]:
     """Let isl take `count` operations inside, or what is left of the bound around it.
 
     Raises GaveUp where it takes more, Failed where it fails.
@@ -50,27 +50,27 @@ def at_most_operations(count: int) -> Iterator[None]:
             yield
         except isl.Error as error:
             # By what is left, not by the words: isl's parser calls this a syntax error.
-            raise (GaveUp if _reaches(bound) else Failed)(str(error)) from None
+            raise (BudgetExceeded if _reaches(bound) else IslError)(str(error)) from None
         finally:
             _CONTEXT.set_max_operations(outer)
 
 
-def in_pass() -> AbstractContextManager[None]:
+def pass_budget() -> AbstractContextManager[None]:
     """Let isl take what a pass may; raises GaveUp where it takes more."""
-    return at_most_operations(PASS)
+    return operation_budget(PASS)
 
 
-def answered(question: Callable[[], T], otherwise: T) -> T:
+def try_isl(question: Callable[[], T], otherwise: T) -> T:
     """The answer to `question`; `otherwise` where isl takes more for it than a pass may, or fails."""
     try:
-        with in_pass():
+        with pass_budget():
             return question()
-    except GaveUp:
+    except BudgetExceeded:
         return otherwise
 
 
 @contextmanager
-def bounded(
+def request_budget(
     op: str,
     refused: str,
     *,
@@ -88,11 +88,11 @@ def bounded(
     """
     most = REQUEST * requests if most is None else most
     try:
-        with at_most_operations(most):
+        with operation_budget(most):
             yield
-    except GaveUp as why:
+    except BudgetExceeded as why:
         because = f"that question takes isl more than {most:,} operations"
-        if isinstance(why, Failed):
+        if isinstance(why, IslError):
             because = "isl fails to answer that question"
         if otherwise is not None:
             raise otherwise(because) from None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.conditions import all_of
+from offcut.core.conditions import conjunction
 from offcut.core.expr import (
     Binary,
     Compare,
@@ -40,23 +40,23 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ScanContext:
     """What sizes and surrounding loops allow, each range in terms of those before it."""
 
     ranges: tuple[Range, ...] = ()
 
     @classmethod
-    def of(cls, sizes: Iterable[Size]) -> Known:
+    def of(cls, sizes: Iterable[Size]) -> ScanContext:
         """What sizes allow: ``min <= size <= max`` of each."""
         return cls(tuple(Range(s.name, (ix.const(s.min),), (ix.const(s.max),)) for s in sizes))
 
-    def within(self, inner: Range) -> Known:
+    def within(self, inner: Range) -> ScanContext:
         """The same inside one more loop."""
         return replace(self, ranges=(*self.ranges, inner))
 
     def at_least_zero(self, expr: Expr) -> bool:
         """Whether the ranges show that ``expr >= 0``; False may also mean that they do not."""
-        form = ix.linear(expr)
+        form = ix.to_linear(expr)
         if not form.terms:
             return form.const >= 0
         factors = {atom.name: factor for atom, factor in form.terms if isinstance(atom, Var)}
@@ -101,11 +101,11 @@ class Known:
         return tuple(kept)
 
 
-def nest(
+def scan_rectangle(
     axes: Axes,
     conditions: Iterable[Expr],
-    known: Known,
-    inside: Callable[[Known], tuple[Stmt, ...]],
+    known: ScanContext,
+    inside: Callable[[ScanContext], tuple[Stmt, ...]],
 ) -> tuple[Stmt, ...]:
     """Loops over the points of `axes` where all `conditions` hold, around ``inside(what is known)``.
 
@@ -128,7 +128,7 @@ def nest(
             bounds[place][0].extend(ends[0])
             bounds[place][1].extend(ends[1])
 
-    def level(depth: int, known: Known) -> tuple[Stmt, ...]:
+    def level(depth: int, known: ScanContext) -> tuple[Stmt, ...]:
         if depth == len(axes):
             return _guarded(late, inside(known))
         name, extent = axes[depth]
@@ -149,7 +149,7 @@ def nest(
 def _guarded(conditions: Sequence[Expr], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     if not conditions:
         return body
-    whole = all_of(conditions)
+    whole = conjunction(conditions)
     return (If(whole, body),)
 
 
@@ -168,7 +168,7 @@ def _ends(condition: Expr, axis: str) -> tuple[tuple[Expr, ...], tuple[Expr, ...
     lows: tuple[Expr, ...] = ()
     highs: tuple[Expr, ...] = ()
     for margin in margins.get(condition.op, (None,)):
-        factor = 0 if margin is None else dict(ix.linear(margin).terms).get(Var(axis), 0)
+        factor = 0 if margin is None else dict(ix.to_linear(margin).terms).get(Var(axis), 0)
         if margin is None or factor == 0:
             return None
         rest = ix.sub(margin, ix.mul(factor, Var(axis)))  # factor * axis + rest >= 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import islpy as isl
 
-from offcut.polyhedral.flow import Entry, Statement
+from offcut.polyhedral.program_sets import Entry, Statement
 
 UnionMap = isl.UnionMap
 Time = tuple[
@@ -43,7 +43,7 @@ def _some(*found: isl.Map) -> Iterator[isl.Map]:
     return (pairs for pairs in found if not pairs.is_empty())
 
 
-def late(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
+def misordered_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
     """The pairs of `pairs` whose first instance does not run before the second, level by level.
 
     Two lanes of one tile have no order, so a pair of them is late.
@@ -58,7 +58,7 @@ def late(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
             yield here
 
 
-def before(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
+def ordered_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
     """The pairs of `pairs` whose first instance runs before the second, level by level; lanes in turn."""
     for here, differ, _ in _levels(pairs, first, second):
         if isinstance(differ, tuple):
@@ -68,7 +68,7 @@ def before(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
             yield here
 
 
-def cross_lanes(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
+def cross_lane_pairs(pairs: isl.Map, first: Time, second: Time) -> Iterator[isl.Map]:
     """The pairs of `pairs` that are different lanes of one execution of a tile."""
     for here, differ, lanes in _levels(pairs, first, second):
         if isinstance(differ, tuple) and lanes:

@@ -17,12 +17,12 @@ from typing import TypeAlias
 import islpy as isl
 
 from offcut.core import index as ix
-from offcut.core.conditions import negated
+from offcut.core.conditions import negate
 from offcut.core.expr import Binary, Compare, Const, Expr, Logic, Var, dtype_of, rewrite, substitute
-from offcut.core.program import Program, Size, Store, mapped
+from offcut.core.program import Program, Size, Store, map_expressions
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral.affine import Map, Set, Space
-from offcut.polyhedral.witness import smallest
+from offcut.polyhedral.witness import smallest_point
 
 _PARAM, _IN, _OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 
@@ -80,7 +80,7 @@ class Statement:
         return next((s for s in reversed(self.storages) if s.buffer == buffer), None)
 
 
-class Flows:
+class ProgramSets:
     """The set side of comparing programs over the same sizes and facts.
 
     users   the users' names of sizes, by the program's
@@ -106,7 +106,7 @@ class Flows:
     def prepared(self, program: Program) -> Program:
         """`program` with quotients of sizes named; all programs are prepared before one is read."""
         assert self._space is None
-        body = tuple(mapped(stmt, self.named) for stmt in program.body)
+        body = tuple(map_expressions(stmt, self.named) for stmt in program.body)
         buffers = tuple(
             replace(b, shape=tuple(self.named(extent) for extent in b.shape))
             for b in program.buffers
@@ -115,13 +115,13 @@ class Flows:
 
     def named(self, expr: Expr) -> Expr:
         """`expr` with quotients and rests of sizes by literals as names."""
-        return ix.folded(rewrite(expr, self._quotient))
+        return ix.fold_indices(rewrite(expr, self._quotient))
 
     def unnamed(self, expr: Expr) -> Expr:
         """`expr` with quotients of sizes written out, as a user wrote them."""
         for (a, divisor), q in reversed(self._quotients.items()):
             expr = substitute(expr, {q.name: Binary("//", a, ix.const(divisor))})
-        return ix.folded(expr)
+        return ix.fold_indices(expr)
 
     def _quotient(self, node: Expr) -> Expr | None:
         match node:
@@ -147,7 +147,7 @@ class Flows:
         return format_expr(self.unnamed(expr))
 
     def _is_size(self, expr: Expr) -> bool:
-        form = ix.linear(expr)
+        form = ix.to_linear(expr)
         known = {q.name for q in self._quotients.values()} | self._names
         return bool(form.terms) and all(
             isinstance(atom, Var) and atom.name in known for atom, _ in form.terms
@@ -174,7 +174,7 @@ class Flows:
         assert self._context is not None
         return self._context
 
-    def at(self, fixed: Mapping[Expr, int | None], context: isl.Set) -> Flows:
+    def at(self, fixed: Mapping[Expr, int | None], context: isl.Set) -> ProgramSets:
         """The same at a part of the sizes, where bounded values are known."""
         here = copy(self)
         here._substitutions = {}
@@ -218,7 +218,7 @@ class Flows:
             a, b, op = b, a, {"<": ">", "<=": ">="}[op]
         if dtype_of(a) != "index":
             return None
-        form = ix.linear(ix.sub(a, b))
+        form = ix.to_linear(ix.sub(a, b))
         terms = []
         for atom, factor in form.terms:
             if not isinstance(atom, Var):
@@ -313,7 +313,7 @@ class Flows:
         if here.is_empty():
             return None
         here = here.project_out(_PARAM, count, len(self.space.sizes) - count)
-        return smallest(here)
+        return smallest_point(here)
 
     def all_sizes(self) -> Iterator[tuple[int, ...]]:
         """All sizes that the facts allow, the smallest first."""
@@ -355,8 +355,8 @@ def bounds_of(condition: Expr) -> Iterator[Expr]:
         case Logic("and", args):
             for arg in args:
                 yield from bounds_of(arg)
-        case Logic("not", (Compare() as inner,)) if negated(inner) != condition:
-            yield from bounds_of(negated(inner))
+        case Logic("not", (Compare() as inner,)) if negate(inner) != condition:
+            yield from bounds_of(negate(inner))
         case Logic("not", (Logic("not", (arg,)),)):
             yield from bounds_of(arg)
         case Logic("not", (Logic("or", args),)):

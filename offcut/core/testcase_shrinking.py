@@ -14,10 +14,10 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import TypeVar
 
-from offcut.core.accesses import touched
+from offcut.core.accesses import accessed_arrays
 from offcut.core.dtypes import FLOATS, UNSIGNED
 from offcut.core.expr import Cast, Const, Expr, Load, children, dtype_of, rebuild, variables
-from offcut.core.plain import loops_of
+from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -32,12 +32,12 @@ from offcut.core.program import (
     Tile,
     blocks,
     expressions,
-    substituted,
-    with_blocks,
-    with_expressions,
+    map_blocks,
+    map_own_expressions,
+    substitute_coordinates,
 )
 from offcut.core.text.parser import parse
-from offcut.core.walking import free
+from offcut.core.traversal import free_names
 from offcut.errors import OffcutError
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ _SIMPLER_TYPES = {
 }
 
 
-def reduced(
+def shrink(
     failing: T,
     simpler: Callable[[T], Iterable[T]],
     fails: Callable[[T], bool],
@@ -120,7 +120,7 @@ def _instead(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """What may take the place of a statement: what is inside of it, or the same with less said of it."""
     match stmt:
         case For(name, lo, hi, body):
-            yield substituted(body, {name: lo})
+            yield substitute_coordinates(body, {name: lo})
             yield (For(name, lo, hi, body),)
             yield (replace(stmt, lo=Const(0, "index")),)
         case If(condition, then, other):
@@ -129,10 +129,10 @@ def _instead(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
                 yield other
                 yield (If(condition, then),)
         case Let(name, _, _, value, body):
-            yield substituted(body, {name: value})
+            yield substitute_coordinates(body, {name: value})
         case Tile(axes, body):
-            yield substituted(body, {axis.iter: axis.start for axis in axes})
-            yield loops_of(stmt)
+            yield substitute_coordinates(body, {axis.iter: axis.start for axis in axes})
+            yield tile_to_loops(stmt)
             yield (replace(stmt, where=None, form=Form.FULL),)
             yield (Tile(axes, body, stmt.where, stmt.form),)
         case Alloc(buffer, axes, body):
@@ -149,12 +149,12 @@ def _instead(stmt: Stmt) -> Iterator[tuple[Stmt, ...]]:
 
 def _with_block(stmt: Stmt, number: int, block: tuple[Stmt, ...]) -> Stmt:
     numbers = iter(range(len(blocks(stmt))))
-    return with_blocks(stmt, lambda old: block if next(numbers) == number else old)
+    return map_blocks(stmt, lambda old: block if next(numbers) == number else old)
 
 
 def _with_expression(stmt: Stmt, number: int, expr: Expr) -> Stmt:
     numbers = iter(range(len(expressions(stmt))))
-    return with_expressions(stmt, lambda old: expr if next(numbers) == number else old)
+    return map_own_expressions(stmt, lambda old: expr if next(numbers) == number else old)
 
 
 def _simpler(expr: Expr) -> Iterator[Expr]:
@@ -174,7 +174,7 @@ def _simpler(expr: Expr) -> Iterator[Expr]:
 
 def _declared(program: Program) -> Iterator[Program]:
     """`program` with fewer and simpler declarations."""
-    used = touched(program.body)
+    used = accessed_arrays(program.body)
     for place, buffer in enumerate(program.buffers):
         before, after = program.buffers[:place], program.buffers[place + 1 :]
         if buffer.name not in used:
@@ -186,7 +186,7 @@ def _declared(program: Program) -> Iterator[Program]:
         fewer = (*program.assumptions[:place], *program.assumptions[place + 1 :])
         yield replace(program, assumptions=fewer)
     shapes = (extent for buffer in program.buffers for extent in buffer.shape)
-    named = free(program.body).union(*map(variables, (*shapes, *program.assumptions)))
+    named = free_names(program.body).union(*map(variables, (*shapes, *program.assumptions)))
     for place, size in enumerate(program.sizes):
         sizes = program.sizes[:place], program.sizes[place + 1 :]
         if size.name not in named:
@@ -206,7 +206,7 @@ def _of_simpler_types(program: Program) -> Iterator[Program]:
                 continue
 
 
-def symptom(text: str) -> str:
+def error_signature(text: str) -> str:
     """The first line of a message without what differs as a program is made small: numbers, indices, witnesses."""
     line = text.strip().split("\n")[0]
     line = re.sub(r"(with )?\b\w+ = -?\d+(, | )?", "", line)
@@ -214,6 +214,6 @@ def symptom(text: str) -> str:
     return re.sub(r"-?\b\d+(\.\d+)?\b", "0", line)[:160]
 
 
-def normal(text: str) -> str:
+def error_class(text: str) -> str:
     """The first line of a message without what differs from program to program: names of arrays too."""
-    return re.sub(r"\S*\[…\]", "X[…]", symptom(text))
+    return re.sub(r"\S*\[…\]", "X[…]", error_signature(text))

@@ -19,7 +19,7 @@ Ranges = dict[str, tuple[Expr, Expr]]
 _MOST = 24  # replacements on one way
 
 
-def holds_by_form(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> bool:
+def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> bool:
     """Whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
 
     least   lower bounds of the other names
@@ -36,7 +36,7 @@ def holds_by_form(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> 
 
 def _is_no_less(value: Expr, ranges: Ranges, least: Mapping[str, int], left: int) -> bool:
     """Whether `value` is never negative; `left` replacements may be made."""
-    form = ix.linear(value)
+    form = ix.to_linear(value)
     bounds = [(factor, _least(atom, ranges, least)) for atom, factor in form.terms]
     if all(factor > 0 and bound is not None for factor, bound in bounds):
         total = form.const + sum(factor * (bound or 0) for factor, bound in bounds)

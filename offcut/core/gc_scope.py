@@ -6,9 +6,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from offcut.core.forks import Lock, in_children
+from offcut.core.fork_safety import ForkSafeLock, run_in_children
 
-_lock, _inside = Lock(), 0
+_lock, _inside = ForkSafeLock(), 0
 
 
 def _forget() -> None:
@@ -19,11 +19,11 @@ def _forget() -> None:
     _inside = 0
 
 
-in_children(_forget)
+run_in_children(_forget)
 
 
 @contextmanager
-def old_objects_aside() -> Iterator[None]:
+def freeze_gc() -> Iterator[None]:
     """Within it, collections look at what is made there alone, and not at what a process holds already: torch and
     a model are a million objects, and one look at them takes .2 s. What of them becomes garbage meanwhile is freed by the first
     collection behind it.
