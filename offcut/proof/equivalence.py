@@ -131,10 +131,31 @@ def _proved(
     inside: bool,
     most: int | None,
 ) -> tuple[Theorem, ...]:
-    """`check_equal`, which proves a pair of programs once."""
-    source, emitted, through = (
-        try_isl(partial(underived, one), one) for one in (source, emitted, through)
+    """Prove what `check_equal` asks, once for a pair of programs: with derived sizes written out, else as they stand."""
+    as_they_stand = source, emitted, through
+    first, second, third = written = tuple(
+        try_isl(partial(underived, one), one) for one in as_they_stand
     )
+    try:
+        return _proved_as_written(first, second, third, reassociate, names, inside, most)
+    except PartitionError as refused:
+        if written == as_they_stand:
+            raise
+        try:  # a product with a size that has few values is a set, and one with what it stands for is none
+            return _proved_as_written(source, emitted, through, reassociate, names, inside, most)
+        except PartitionError:
+            raise refused from None
+
+
+def _proved_as_written(
+    source: Program,
+    emitted: Program,
+    through: Program,
+    reassociate: bool,
+    names: tuple[tuple[str, str], ...],
+    inside: bool,
+    most: int | None,
+) -> tuple[Theorem, ...]:
     several = min(combinations(emitted.body), _MOST_REQUESTS)
 
     def ran(because: str) -> PartitionError:

@@ -399,7 +399,7 @@ def test_what_a_program_was_checked_for_is_not_asked_again(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[object] = []
-    monkeypatch.setattr(requested, "check_inside", lambda *asked: checked.append(asked))
+    monkeypatch.setattr(requested, "check_in_bounds", lambda *asked: checked.append(asked))
     monkeypatch.delenv("OFFCUT_VERIFY", raising=False)
     for expected in (1, 1):
         compiled()

@@ -103,10 +103,12 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
         return Packed(target.ctypes.data, target, target)
     array = array.view(f"u{array.itemsize}")  # numpy copies its own types fast
+    panels = as_panels(layout)
+    layout = layout if panels is None else panels.layout  # the same places, by other coordinates
     extents = layout.extents(array.shape, array.itemsize)
     size = prod(extents) * array.itemsize
     target = _allocate(size + PANEL_SLACK)
-    view, panels = target[:size].view(array.dtype).reshape(extents), as_panels(layout)
+    view = target[:size].view(array.dtype).reshape(extents)
     if panels is None:
         view[...] = layout.laid(array)
     else:

@@ -112,7 +112,7 @@ def test_even_tiles_of_heights_that_the_host_derives_take_no_longer_than_full_ti
     formula = kernel.cost().cycles
     (size,) = formula.free_symbols
     for n in (17, 100, 512):
-        assert float(formula.subs({size: n})) == pytest.approx(cycles[n], rel=0.1)
+        assert abs(float(formula.subs({size: n})) - cycles[n]) <= 0.1 * cycles[n]
 
 
 def test_a_let_of_the_loops_around_is_a_loop_of_one_iteration() -> None:
