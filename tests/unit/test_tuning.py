@@ -235,7 +235,7 @@ def test_another_seed_measures_anew(tmp_path: Path) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The clock of campaigns, which stands until a test moves its `now`."""
     clock = SimpleNamespace(now=0.0)
-    times = SimpleNamespace(monotonic=lambda: clock.now)
+    times = SimpleNamespace(monotonic=lambda: clock.now, time=lambda: clock.now)
     monkeypatch.setattr("offcut.tuning.campaign.time", times)
     return clock
 

@@ -108,11 +108,11 @@ def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
             because=f"{work.unit.value} of {name} runs it",
             help=(f"@by({work.unit.value})",),
         )
-    if given is not None and declared(given.microkernel) is not None:
-        return given
     leaf, instructions = _instructions_of(nest, work)
     own = instructions[0].name
     if given is not None and given.microkernel != own:
+        if declared(given.microkernel) is not None:
+            return given
         because = f"{own} of {name} runs it"
         raise not_covered(leaf, given.microkernel, because, f"@cover({own})")
     if isinstance(work.does, Product):
