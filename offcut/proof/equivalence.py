@@ -61,7 +61,7 @@ from offcut.proof.by_instances.unwritten import writes_first
 from offcut.proof.by_text.places import NotStructural
 from offcut.proof.by_text.structure import bare, check_structure
 from offcut.proof.certificate import Theorem
-from offcut.proof.forms.derived import left, underived
+from offcut.proof.forms.derived import find_broken_range, write_out_derived_sizes
 from offcut.proof.forms.forwarding import forwarded
 from offcut.proof.forms.fusing import fused
 from offcut.proof.forms.hoisting import hoisted
@@ -134,7 +134,7 @@ def _proved(
     """Prove what `check_equal` asks, once for a pair of programs: with derived sizes written out, else as they stand."""
     as_they_stand = source, emitted, through
     first, second, third = written = tuple(
-        try_isl(partial(underived, one), one) for one in as_they_stand
+        try_isl(partial(write_out_derived_sizes, one), one) for one in as_they_stand
     )
     try:
         return _proved_as_written(first, second, third, reassociate, names, inside, most)
@@ -253,7 +253,7 @@ def _by_instances(
 
 def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
     """Refuse a bounded value over sizes alone that is seen to leave its range."""
-    found = left(program)
+    found = find_broken_range(program)
     if found is not None:
         let, sizes = found
         at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())

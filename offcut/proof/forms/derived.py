@@ -6,7 +6,7 @@
           for i in 0:t
 
 A `let` that divides by what is not a literal stays: sets take its literals one by one. So does one whose range is not shown,
-by what is around it: there the value may break its promise, and `left` says at which sizes it does.
+by what is around it: there the value may break its promise, and `find_broken_range` says at which sizes it does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_POINTS = 1024  # combinations of sizes at which a value is looked at
 _FIRST = 600  # sizes from the least one on, of a program of one size
 
 
-def underived(program: Program) -> Program:
+def write_out_derived_sizes(program: Program) -> Program:
     """`program` without bounded values that are sums, products, and quotients by literals, of what is fixed around them."""
     if not any(
         isinstance(stmt, Let) and _is_plain(stmt.value) for stmt in statements(program.body)
@@ -89,25 +89,26 @@ def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
     return at.holds(low) and at.holds(high)
 
 
-def left(program: Program) -> tuple[Let, dict[str, int]] | None:
-    """A bounded value over sizes alone that leaves its range where it is reached, and the first of some sizes at which it does.
+def find_broken_range(program: Program) -> tuple[Let, dict[str, int]] | None:
+    """Return a bounded value over sizes alone that leaves its range where it is reached, and the first sizes tried at which
+    it does; None if none is found.
 
     It is looked at, not proved: the least values of each size, powers of two about them, and the greatest.
     """
     if not any(isinstance(stmt, Let) for stmt in statements(program.body)):
         return None
     names = [size.name for size in program.sizes]
-    each = [_looked_at(size, len(names)) for size in program.sizes]
+    each = [_sample_values(size, len(names)) for size in program.sizes]
     for values in sorted(product(*each), key=lambda one: (sum(one), one)):
         at = dict(zip(names, values, strict=True))
         if all(evaluate(fact, at) for fact in program.assumptions):
-            let = _left(program.body, at)
+            let = _find_in_block(program.body, at)
             if let is not None:
                 return let, at
     return None
 
 
-def _looked_at(size: Size, count: int) -> list[int]:
+def _sample_values(size: Size, count: int) -> list[int]:
     """Some values of one of `count` sizes, the least and the greatest among them."""
     first = _FIRST if count == 1 else max(2, int(_MOST_POINTS ** (1 / count)) // 2)
     offsets = [k * size.multiple_of for k in range(first)]
@@ -117,7 +118,7 @@ def _looked_at(size: Size, count: int) -> list[int]:
     return list(dict.fromkeys((*values, size.last)))
 
 
-def _left(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
+def _find_in_block(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
     """The first bounded value in a block that leaves its range, with these values of what is around.
 
     What depends on anything else, as a counter, is not looked at, and neither is what it is around.
@@ -130,15 +131,15 @@ def _left(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
                 number = evaluate(value, at) if _divides(value, at) else hi
                 if not lo <= number < hi:
                     return stmt
-                found = _left(stmt.body, {**at, name: int(number)})
+                found = _find_in_block(stmt.body, {**at, name: int(number)})
             case For(name, lo, hi) if _is_of(lo, known) and _is_of(hi, known):
                 if _divides(lo, at) and _divides(hi, at) and evaluate(lo, at) < evaluate(hi, at):
-                    found = _left(stmt.body, at)
+                    found = _find_in_block(stmt.body, at)
             case If(condition, then, other) if _is_of(condition, known):
                 if _divides(condition, at):
-                    found = _left(then if evaluate(condition, at) else other, at)
+                    found = _find_in_block(then if evaluate(condition, at) else other, at)
             case Alloc():
-                found = _left(stmt.body, at)
+                found = _find_in_block(stmt.body, at)
         if found is not None:
             return found
     return None
