@@ -70,8 +70,8 @@ from offcut.proof import Certificate, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
     Schedule,
-    Tensorize,
     at_line,
+    decisions,
     intrinsic_named,
     priced,
     schedule_of,
@@ -433,9 +433,9 @@ def _checked_schedule(
             help=("one of the two",),
         )
     for step in schedule.steps:
-        if isinstance(step, Tensorize):
+        if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
-                intrinsic_named(step.intrinsic, microkernels, f"axis {step.stage}.{step.axis}")
+                intrinsic_named(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
     return schedule
 
 

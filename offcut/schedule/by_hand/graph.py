@@ -29,18 +29,18 @@ from offcut.schedule.by_hand.axes import Target, check_new, stage_named
 from offcut.schedule.by_hand.nests import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.by_hand.place import reads
 from offcut.schedule.by_hand.read import loads_of, read_nest
-from offcut.schedule.decisions import CacheRead, CacheWrite, RFactor, Split
+from offcut.schedule.decisions import RFactor, SplitPair, Staging
 
 
-def cache_read(nests: Nests, step: CacheRead) -> Nests:
+def cache_read(nests: Nests, step: Staging) -> Nests:
     """A copy of `buffer` in `memory`, which `readers` read instead.
 
     ``A[k, y]`` becomes ``AL[k, y]`` after ``AL[k, y] = A[k, y]`` for all elements.
     """
-    check_scope("cache_read", step.buffer, step.memory)
-    check_new("cache_read", f"buffer {step.buffer}", nests.names(), step.copy)
+    check_scope("cache_read", step.what, step.memory)
+    check_new("cache_read", f"buffer {step.what}", nests.names(), step.name)
     readers = [stage_named(nests, reader).name for reader in step.readers]
-    check_cache_read(nests, step.buffer, readers)
+    check_cache_read(nests, step.what, readers)
     return build_cache_read(nests, step, readers)
 
 
@@ -85,9 +85,9 @@ def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
             )
 
 
-def build_cache_read(nests: Nests, step: CacheRead, readers: Sequence[str]) -> Nests:
+def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nests:
     """The schedule with the copy before its first reader."""
-    buffer, name = step.buffer, step.copy
+    buffer, name = step.what, step.name
     original = nests.buffer(buffer)
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
@@ -143,7 +143,7 @@ def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:
     return [f"a{k}" for k in range(rank)]
 
 
-def cache_write(target: Target, step: CacheWrite) -> Nests:
+def cache_write(target: Target, step: Staging) -> Nests:
     """The stage computed in a buffer of its own in `memory`, then copied out.
 
     ``C[y, x] = …`` becomes ``CL[y, x] = …``, and after it ``C[y, x] = CL[y, x]`` for all elements.
@@ -182,7 +182,7 @@ def check_cache_write(target: Target) -> None:
         )
 
 
-def build_cache_write(target: Target, step: CacheWrite) -> Nests:
+def build_cache_write(target: Target, step: Staging) -> Nests:
     """The schedule with the stage renamed, and the copy after it."""
     nests, nest, buffer, name = target.nests, target.nest, target.buffer, step.name
     original = nests.buffer(buffer)
@@ -363,7 +363,7 @@ def check_rfactor(target: Target, axis: str) -> None:
         because = f"nothing is reduced inside {axis}"
         help_ = (f'split("{axis}", 8) makes {axis}o and {axis}i',)
     elif (
-        (made is not None and (not isinstance(made, Split) or len(nest.relations) > 1))
+        (made is not None and (not isinstance(made, SplitPair) or len(nest.relations) > 1))
         or nest.at is not None
         or nest.covered is not None
         or nest.marks
@@ -396,7 +396,7 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     extent = ix.sub(mine.hi, mine.lo) if mine is not None else ix.const(0)
     if mine is not None:
         value = substitute(value, {axis: ix.add(Var(axis), mine.lo)})
-    if isinstance(made, Split):
+    if isinstance(made, SplitPair):
         root = nest.root(made.axis)
         assert root is not None
         length = ix.sub(root.hi, root.lo)

@@ -34,7 +34,7 @@ from offcut.schedule.by_hand.bounds import footprint
 from offcut.schedule.by_hand.nests import Covered, Nest, Nests, point_of
 from offcut.schedule.by_hand.offsets import At
 from offcut.schedule.by_hand.tiles import Open, Tiles
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, SplitPair
 
 
 def lower(nests: Nests) -> Program:
@@ -61,7 +61,7 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
     """Return the error that no tile of `nest` has the extents that its instruction declares."""
     splits = (nest.made_by(leaf) for leaf in covered.loops(nest))
     tails = dict.fromkeys(
-        f"tail={one.tail}" for one in splits if isinstance(one, Split) and one.tail is not None
+        f"tail={one.tail}" for one in splits if isinstance(one, SplitPair) and one.tail is not None
     )
     return PartitionError(
         "tensorize",
@@ -130,13 +130,13 @@ class _Nest(Tiles):
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
-        if isinstance(made, Split) and axis == made.outer and self.covers(made, parts):
+        if isinstance(made, SplitPair) and axis == made.outer and self.covers(made, parts):
             return self.segmented(made, parts, at)
         if self.nest.root(axis) is not None:
             return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
 
-    def covers(self, split: Split, parts: Sequence[Open]) -> bool:
+    def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
         """Whether all loops of the inner axis are still to come, so that a segment bounds them."""
         inner = set(self.nest.leaves(split.inner))
         fused = any(isinstance(self.nest.made_by(leaf), Fuse) for leaf in inner)
@@ -168,7 +168,7 @@ class _Nest(Tiles):
         body = self.lowering.computed_inside(self.nest, axis, body, facts)
         return (If(conjunction(guards), body),) if guards and body else body
 
-    def segmented(self, split: Split, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
         if variables(extent) <= {size.name for size in self.nests.sizes}:
@@ -191,7 +191,7 @@ class _Nest(Tiles):
         return (Choose(tuple(options)),)
 
     def tailed(
-        self, split: Split, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
+        self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
@@ -201,12 +201,12 @@ class _Nest(Tiles):
             body += self.segment(split, segment, parts, at)
         return body
 
-    def divides(self, split: Split, extent: Expr, at: At) -> bool:
+    def divides(self, split: SplitPair, extent: Expr, at: At) -> bool:
         rest = ix.mod(extent, split.factor)
         asked = split.tail is not None and split.tail.divides
         return asked or self.always(ix.compare("==", rest, 0), at)
 
-    def strategy(self, split: Split) -> Strategy:
+    def strategy(self, split: SplitPair) -> Strategy:
         """How the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
 
         Loops have every height, so what is left is a ladder of one step.
@@ -218,7 +218,7 @@ class _Nest(Tiles):
 
     def plain_of(
         self,
-        split: Split,
+        split: SplitPair,
         count: Expr,
         start: Expr,
         parts: Sequence[Open],
@@ -236,7 +236,7 @@ class _Nest(Tiles):
         return self.marked(split.outer, loop) if body else ()
 
     def segment(
-        self, split: Split, segment: Segment, parts: Sequence[Open], at: At
+        self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """The tiles of one segment."""
         bound: dict[str, Expr] = {

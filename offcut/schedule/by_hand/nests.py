@@ -20,7 +20,7 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Buffer, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Nest:
     roots: tuple[Root, ...]
     parts: tuple[Part, ...]
     plain: tuple[Stmt, ...]
-    relations: tuple[Split | Fuse, ...] = ()
+    relations: tuple[SplitPair | Fuse, ...] = ()
     marks: tuple[Mark, ...] = ()
     at: tuple[str, str] | None = None
     covered: Covered | None = None
@@ -124,24 +124,24 @@ class Nest:
         mine = (p.loops for p in self.parts if any(s.buffer == buffer for s in p.stores))
         return tuple(dict.fromkeys(name for loops in mine for name in loops))
 
-    def made_by(self, axis: str) -> Split | Fuse | None:
+    def made_by(self, axis: str) -> SplitPair | Fuse | None:
         """The relation that made `axis`; None for a root."""
         for relation in self.relations:
             made = (
                 (relation.outer, relation.inner)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.fused,)
             )
             if axis in made:
                 return relation
         return None
 
-    def taken_apart(self, axis: str) -> Split | Fuse | None:
+    def taken_apart(self, axis: str) -> SplitPair | Fuse | None:
         """The relation by which other axes stand for `axis`; None for a loop."""
         for relation in self.relations:
             gone = (
                 (relation.axis,)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.outer, relation.inner)
             )
             if axis in gone:
@@ -159,7 +159,7 @@ class Nest:
             for relation in self.relations
             for name in (
                 (relation.outer, relation.inner)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.fused,)
             )
         ]
@@ -170,7 +170,7 @@ class Nest:
         match self.taken_apart(axis):
             case None:
                 return (axis,)
-            case Split(_, _, outer, inner):
+            case SplitPair(_, outer, inner):
                 return (*self.leaves(outer), *self.leaves(inner))
             case Fuse(_, _, _, fused):
                 return self.leaves(fused)
@@ -180,7 +180,7 @@ class Nest:
         match self.made_by(axis):
             case None:
                 return (axis,)
-            case Split(_, parent):
+            case SplitPair(parent):
                 return self.origins(parent)
             case Fuse(_, outer, inner):
                 return (*self.origins(outer), *self.origins(inner))
@@ -288,7 +288,7 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
     match nest.made_by(axis):
         case None:
             return None
-        case Split(_, parent, outer, _, factor):
+        case SplitPair(parent, outer, _, Level(factor)):
             whole = literal_extent(nest, parent)
             if axis != outer:
                 return factor

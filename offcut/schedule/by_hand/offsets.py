@@ -17,7 +17,7 @@ from offcut.core.intervals import ends
 from offcut.core.program import Form, Role, Stmt, substitute_coordinates
 from offcut.polyhedral import Facts
 from offcut.schedule.by_hand.nests import Nest, Part, depends_on
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Offsets:
         match made:
             case None:
                 return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
-            case Split(_, parent, outer, _, factor):
+            case SplitPair(parent, outer, _, Level(factor)):
                 if axis != outer:
                     return ix.const(factor)
                 return ix.ceildiv(self.extent(parent, at), factor)
@@ -144,7 +144,7 @@ class Offsets:
                         count = self.extent(inner, here)
                         pending.append((inner, ix.mod(value, count)))
                         pending.append((outer, ix.floordiv(value, count)))
-                    case Split(_, parent, outer, inner, factor):
+                    case SplitPair(parent, outer, inner, Level(factor)):
                         if name not in (outer, inner) or parent in offsets:
                             continue
                         if inner not in offsets or (
@@ -174,7 +174,7 @@ class Offsets:
         match self.nest.made_by(leaf):
             case None:
                 return leaf
-            case Split(_, parent, _, inner) if inner == leaf:
+            case SplitPair(parent, _, inner) if inner == leaf:
                 return self.root_below(parent)
             case _:
                 return None
@@ -184,7 +184,7 @@ class Offsets:
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 0, at)
-        assert isinstance(made, Split)
+        assert isinstance(made, SplitPair)
         start = at.starts.get(leaf)
         if start is None:
             start = ix.mul(made.factor, at.offsets[made.outer])
@@ -195,7 +195,7 @@ class Offsets:
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 1, at)
-        assert isinstance(made, Split)
+        assert isinstance(made, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
         above = self.end(made.axis, at)
         return (

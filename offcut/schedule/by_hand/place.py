@@ -11,12 +11,12 @@ from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target, stage_named
 from offcut.schedule.by_hand.nests import Nest, Nests, Root, depends_on, point_of
-from offcut.schedule.decisions import ComputeAt
+from offcut.schedule.decisions import At
 
 
-def compute_at(target: Target, step: ComputeAt) -> Nests:
+def compute_at(target: Target, step: At) -> Nests:
     """The stage inside a loop of its consumer, on the box of elements that is read there."""
-    consumer = stage_named(target.nests, step.consumer)
+    consumer = stage_named(target.nests, step.reader)
     name = consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
     return build_compute_at(target, consumer, name)

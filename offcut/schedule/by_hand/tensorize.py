@@ -27,17 +27,17 @@ from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
 from offcut.schedule.by_hand.axes import Target
 from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
-from offcut.schedule.decisions import Bind, Primitive, Run, Schedule, Split, Tensorize
+from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
 
 
-def tensorize(target: Target, step: Tensorize) -> Nests:
+def tensorize(target: Target, step: Cover) -> Nests:
     """The loops from `axis` inwards run by an instruction, a tile at a time."""
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
-    intrinsic = intrinsic_named(step.intrinsic, target.nests.intrinsics, at)
+    intrinsic = intrinsic_named(step.microkernel, target.nests.intrinsics, at)
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 
@@ -125,7 +125,7 @@ def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
 def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primitive) -> None:
     buffer = nest.parts[-1].stores[-1].buffer
     loops = covered.loops(nest)
-    op = str(Schedule("", (step,))).splitlines()[1].split()[0]
+    op = primitive_of(step)
 
     def refused(because: str) -> PartitionError:
         return PartitionError(
@@ -133,7 +133,7 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
             f"cannot change the loops that {covered.intrinsic.name} runs",
             at=f"stage {buffer}",
             because=because,
-            help=() if isinstance(step, Run | Bind) else (f"{op} before tensorize",),
+            help=() if isinstance(step, Bind) else (f"{op} before tensorize",),
         )
 
     now = next((one for one in after.nests if one.name == nest.name), None)
@@ -220,7 +220,7 @@ def _root_below(nest: Nest, leaf: str) -> str | None:
     match nest.made_by(leaf):
         case None:
             return leaf
-        case Split(_, parent, _, inner) if inner == leaf:
+        case SplitPair(parent, _, inner) if inner == leaf:
             return _root_below(nest, parent)
         case _:
             return None
@@ -233,7 +233,7 @@ def _leaf_of(roots: Mapping[str, str], root: str) -> str:
 def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refuse) -> None:
     """The loop covers exactly the declared extent, but for the tail, or is given it by a window."""
     made = nest.made_by(leaf)
-    if isinstance(made, Split):
+    if isinstance(made, SplitPair):
         if made.factor != declared:
             raise refuse(
                 f"{leaf} has {made.factor} iterations, and the declared extent is {declared}",

@@ -14,7 +14,7 @@ from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
 from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
 from offcut.schedule.by_hand.offsets import At, Offsets
-from offcut.schedule.decisions import Split
+from offcut.schedule.decisions import SplitPair
 
 # (loops of a part that are not open yet, the part)
 Open = tuple[tuple[str, ...], Part]
@@ -80,7 +80,7 @@ class Tiles(Offsets):
                 if self.always(ix.compare("==", have, extents[root]), at):
                     continue
                 made = self.nest.made_by(leaf)
-                tail = made.tail if isinstance(made, Split) else None
+                tail = made.tail if isinstance(made, SplitPair) else None
                 if tail not in (None, PAD, MASK):
                     return False
         return True
@@ -114,7 +114,7 @@ class Tiles(Offsets):
                 inside = ix.compare("==", extent, extents[root])
                 if not self.always(inside, at):
                     made = self.nest.made_by(leaf)
-                    asked = made.tail if isinstance(made, Split) else None
+                    asked = made.tail if isinstance(made, SplitPair) else None
                     form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])

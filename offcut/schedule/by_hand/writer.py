@@ -25,20 +25,19 @@ from offcut.schedule.by_hand.nests import Nests
 from offcut.schedule.by_hand.prove import prove
 from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
 from offcut.schedule.decisions import (
-    RUN_WORDS,
+    UNIT_PRIMITIVES,
+    At,
     Bind,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
+    Cover,
     Fuse,
+    Inline,
+    Level,
+    Order,
     Primitive,
-    Reorder,
     RFactor,
-    Run,
     Schedule,
     Split,
-    Tensorize,
+    Staging,
 )
 from offcut.schedule.refusing import at_line
 
@@ -107,18 +106,20 @@ def applied(nests: Nests, step: Primitive) -> Nests:
     that an instruction runs.
     """
     changed = _applied(nests, step)
-    if not isinstance(step, Tensorize):
+    if not isinstance(step, Cover):
         tensorize.check_covers_stand(nests, changed, step)
     return changed
 
 
 def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
-        case CacheRead():
+        case Staging("read"):
             return graph.cache_read(nests, step)
-        case CacheWrite(stage):
+        case Staging("write", stage):
             return graph.cache_write(stage_named(nests, stage), step)
-        case ComputeInline(stage):
+        case Staging():
+            return graph.stage_value(nests, step)
+        case Inline(stage):
             return graph.compute_inline(stage_named(nests, stage))
         case RFactor(stage):
             return graph.rfactor(stage_named(nests, stage), step)
@@ -126,15 +127,13 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             return loops.split(stage_named(nests, stage), step)
         case Fuse(stage):
             return loops.fuse(stage_named(nests, stage), step)
-        case Reorder(stage):
+        case Order(stage):
             return loops.reorder(stage_named(nests, stage), step)
-        case Run(stage):
-            return loops.run(stage_named(nests, stage), step)
         case Bind(stage):
             return loops.bind(stage_named(nests, stage), step)
-        case ComputeAt(stage):
+        case At(stage):
             return place.compute_at(stage_named(nests, stage), step)
-        case Tensorize(stage):
+        case Cover(stage):
             return tensorize.tensorize(stage_named(nests, stage), step)
         case _:
             assert_never(step)
@@ -223,7 +222,7 @@ class HandSchedule:
         buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
         named = tuple(self[reader]._target().stage for reader in readers)
         name = self._nests.names().fresh(f"{buffer}L")
-        self._do(CacheRead(buffer, scope, named, name))
+        self._do(Staging("read", buffer, name, named, (), scope))
         return self[name]
 
     def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
@@ -233,7 +232,7 @@ class HandSchedule:
         """
         target = self[tensor]._target()
         name = self._nests.names().fresh(f"{target.buffer}L")
-        self._do(CacheWrite(target.stage, scope, name))
+        self._do(Staging("write", target.stage, name, memory=scope))
         return self[name]
 
     @property
@@ -333,7 +332,7 @@ class Stage:
         at = f"axis {target.buffer}.{name}"
         asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
-        self._do(Split(target.stage, name, outer, inner, factor, asked))
+        self._do(Split(target.stage, name, (Level(factor, asked),), (outer, inner)))
         return self._axis(outer), self._axis(inner)
 
     def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:
@@ -375,7 +374,7 @@ class Stage:
     def reorder(self, *axes: str | Axis) -> Stage:
         """The loops named, in this order, at the places that they have among all."""
         target = self._target()
-        return self._do(Reorder(target.stage, target.axes("reorder", *axes)))
+        return self._do(Order(target.stage, target.axes("reorder", *axes)))
 
     def unroll(self, axis: str | Axis) -> Stage:
         """The loop written out."""
@@ -402,17 +401,17 @@ class Stage:
 
     def _run(self, axis: str | Axis, unit: str) -> Stage:
         target = self._target()
-        return self._do(Run(target.stage, target.axis(RUN_WORDS[unit], axis), unit))
+        return self._do(Bind(target.stage, target.axis(UNIT_PRIMITIVES[unit], axis), unit))
 
     def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
         """Computed inside a loop of its reader, in a window of what is read there."""
         reader = self._schedule[consumer]._target()
         name = reader.axis("compute_at", axis)
-        return self._do(ComputeAt(self._target().stage, reader.stage, name))
+        return self._do(At(self._target().stage, reader.stage, name))
 
     def compute_inline(self) -> None:
         """Computed wherever it is read, and nowhere else; the stage is gone."""
-        self._do(ComputeInline(self._target().stage))
+        self._do(Inline(self._target().stage))
 
     def rfactor(self, axis: str | Axis) -> Stage:
         """The new stage that reduces what is inside `axis`; this one reduces over `axis`."""
@@ -429,7 +428,7 @@ class Stage:
             raise tensorize.undeclared(intrinsic, f"axis {target.buffer}.{name}")
         known = (*target.nests.intrinsics, intrinsic)
         schedule._nests = replace(target.nests, intrinsics=known)
-        return self._do(Tensorize(target.stage, name, intrinsic.name))
+        return self._do(Cover(target.stage, name, intrinsic.name))
 
     def __repr__(self) -> str:
         return f"<stage {self.buffer}: {' > '.join(self.loops) or 'one instance'}>"
