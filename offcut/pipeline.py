@@ -293,7 +293,7 @@ def compile(
         reassociate,
         microkernels,
         threads,
-        _checked_schedule(schedule, strategy, microkernels),
+        _checked_schedule(schedule, strategy, (*chosen.microkernels(), *microkernels)),
     )
     options = answer(chosen, "options", asked)
     output = chosen.unsynchronized(output, "compile")

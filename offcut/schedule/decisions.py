@@ -118,6 +118,7 @@ class Order:
 class At:
     """`stage` is computed inside a loop of what reads it, in a window of the elements that are read there.
 
+    axis     the loop; None: before the loops of `reader`
     memory   in which the window lies; None: where its buffer does
     depth    how many windows there are: that of iteration t is number t % depth
     inplace  the stage in whose window it lies, whose values die element by element; None: in one of its own
@@ -127,7 +128,7 @@ class At:
 
     stage: str
     reader: str
-    axis: str
+    axis: str | None = None
     memory: str | None = None
     depth: int = 1
     inplace: str | None = None
@@ -243,6 +244,19 @@ def primitive_of(step: Primitive) -> str:
             return {"read": "cache_read", "write": "cache_write"}.get(how, "stage_value")
         case _:
             return _PRIMITIVES[type(step)]
+
+
+def stages_in(step: Primitive) -> frozenset[str]:
+    """Return the stages that a decision is about: what it changes, reads and makes."""
+    match step:
+        case At(stage, reader, _, _, _, inplace):
+            return frozenset({stage, reader} if inplace is None else {stage, reader, inplace})
+        case Staging(_, _, name, readers):
+            return frozenset({name, *readers})
+        case Choose(options):
+            return frozenset().union(*(stages_in(s) for option in options for s in option.steps))
+        case _:
+            return frozenset({step.stage})
 
 
 _PRIMITIVES: dict[type, str] = {

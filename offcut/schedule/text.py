@@ -104,7 +104,8 @@ def format_decision(step: Primitive) -> str:
         case At(stage, reader, axis, memory, depth, inplace):
             where = "" if memory is None else f" in {memory}"
             where += "" if depth == 1 else f" depth {depth}"
-            return f"at {stage} {reader}.{axis}{where}" + (f" inplace {inplace}" if inplace else "")
+            place = reader if axis is None else f"{reader}.{axis}"
+            return f"at {stage} {place}{where}" + (f" inplace {inplace}" if inplace else "")
         case Staging("write", what, name, _, _, memory):
             return f"stage write {what} as {name}" + ("" if memory is None else f" in {memory}")
         case Staging(how, what, name, readers, axes, memory):
@@ -218,8 +219,9 @@ def _read_order(line: Line) -> Order:
 
 def _read_at(line: Line) -> At:
     found = line.match(
-        rf"at (\S+) {_LOOP}(?: in (\S+))?(?: depth (\d+))?(?: inplace (\S+))?",
+        r"at (\S+) ([^\s.]+)(?:\.([^\s.]+))?(?: in (\S+))?(?: depth (\d+))?(?: inplace (\S+))?",
         "at S C.i",
+        "at W_in C",
         "at S C.i in accumulators depth 2",
         "at Y C.i inplace S",
     )

@@ -13,8 +13,24 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Expr, Logic, Var, substitute, variables
-from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
+from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
+from offcut.core.expr import walk as expressions_in
+from offcut.core.intervals import interval
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    If,
+    Let,
+    Option,
+    Program,
+    Role,
+    Stmt,
+    Tile,
+    map_body,
+    walk,
+)
+from offcut.core.sizes import MAX_SIZE
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition import (
@@ -51,7 +67,7 @@ def lower(nests: Nests) -> Program:
     kernels = {
         name: nest.covered.intrinsic
         for nest in nests.nests
-        if nest.covered is not None
+        if nest.covered is not None and nest.covered.wanted is None
         for name in nest.covered.names
     }
     return with_covers(nests.program(body), kernels.get)
@@ -83,10 +99,11 @@ class _Lowering:
     ) -> tuple[Stmt, ...]:
         """The statements of `nest`, its roots in `window` bounded so."""
         at = At(facts, window)
-        return _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
+        body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
+        return self.computed_inside(nest, None, body, facts)
 
     def computed_inside(
-        self, nest: Nest, axis: str, body: tuple[Stmt, ...], facts: Facts
+        self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], facts: Facts
     ) -> tuple[Stmt, ...]:
         """`body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
@@ -99,7 +116,9 @@ class _Lowering:
                 for name, (start, extent) in zip(point, window, strict=True)
             }
             made = self.nest(producer, facts, reach)
-            body = (Alloc(buffer, window, (*made, *body)),)
+            where = producer.window
+            inside = (*made, *body)
+            body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
         return body
 
 
@@ -223,17 +242,56 @@ class _Nest(Tiles):
         start: Expr,
         parts: Sequence[Open],
         at: At,
+        opaque: Segment | None = None,
     ) -> tuple[Stmt, ...]:
-        """``for outer in 0:count`` around tiles that start at `start`, which is in `ITER`."""
+        """``for outer in 0:count`` around tiles that start at `start`, which is in `ITER`.
+
+        opaque  the segment, if it is not asked where its tiles start
+        """
         name = self.names.fresh(split.outer)
         facts = at.facts.loop(name, ix.const(0), count)
-        inner = replace(
-            at, facts=facts, starts={**at.starts, split.inner: _started(start, Var(name))}
-        )
-        body = self.opened(split.outer, Var(name), parts, inner)
+        begin, inner = _started(start, Var(name)), replace(at, facts=facts)
+        if opaque is not None:
+            body = self.opaque(split, opaque, begin, Var(name), parts, inner)
+        else:
+            inner = replace(inner, starts={**at.starts, split.inner: begin})
+            body = self.opened(split.outer, Var(name), parts, inner)
         self.names.release(name)
         loop = For(name, ix.const(0), count, body, at.role)
         return self.marked(split.outer, loop) if body else ()
+
+    def opaque(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        start: Expr,
+        value: Expr,
+        parts: Sequence[Open],
+        at: At,
+    ) -> tuple[Stmt, ...]:
+        """What is inside a tile of symbolic height, made for any start and height that lie in the loop that is split.
+
+        That tiles lie there is the theorem of their strategy; products of sizes are in no set.
+
+        start, value  of the tile, and of the outer loop there
+        """
+        extent, height = self.extent(split.axis, at), at.extents[split.inner]
+        s, h = (Var(self.names.fresh(f"{split.inner}_{what}")) for what in ("start", "height"))
+        least, most = segment.heights
+        facts = at.facts.loop(s.name, ix.const(0), ix.add(extent, 1))
+        facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
+        facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
+        inner = replace(
+            at,
+            facts=facts,
+            starts={**at.starts, split.inner: s},
+            extents={**at.extents, split.inner: h},
+        )
+        body = self.opened(split.outer, value, parts, inner)
+        for made in (s, h):
+            self.names.release(made.name)
+        values = {s.name: start, h.name: height}
+        return map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
 
     def segment(
         self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
@@ -254,14 +312,36 @@ class _Nest(Tiles):
         )
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
+        opaque = not segment.predicate and ix.literal_value(height) is None
         if segment.count is None or ix.literal_value(segment.count) == 1:
             begin = _started(start, ix.const(0))
-            once = replace(inner, starts={**at.starts, split.inner: begin})
             value = ix.floordiv(begin, split.factor)
-            body = self.opened(split.outer, value, parts, once)
+            if opaque:
+                body = self.opaque(split, segment, begin, value, parts, inner)
+            else:
+                once = replace(inner, starts={**at.starts, split.inner: begin})
+                body = self.opened(split.outer, value, parts, once)
         else:
             count = ix.simplify(substitute(segment.count, bound))
-            body = self.plain_of(split, count, start, parts, inner)
+            named = None if _is_affine(count) else Var(self.names.fresh(f"{split.outer}_count"))
+            body = self.plain_of(
+                split, named or count, start, parts, inner, segment if opaque else None
+            )
+            if named is not None:
+                sizes = {size.name: (size.min, size.last) for size in self.nests.sizes}
+
+                def known(
+                    expr: Expr, sizes: Mapping[str, tuple[int, int]] = sizes
+                ) -> tuple[int, int]:
+                    return (
+                        sizes.get(expr.name, (0, MAX_SIZE))
+                        if isinstance(expr, Var)
+                        else (0, MAX_SIZE)
+                    )
+
+                most = min(interval(self.extent(split.axis, at), known)[1], MAX_SIZE - 1)
+                body = (Let(named.name, 0, most + 1, count, body),) if body else ()
+                self.names.release(named.name)
         for let in reversed(segment.lets):
             name = bound[let.name]
             assert isinstance(name, Var)
@@ -270,6 +350,17 @@ class _Nest(Tiles):
         if segment.when is not None and body and not self.always(segment.when, at):
             body = (If(segment.when, body),)
         return body
+
+
+def _is_affine(expr: Expr) -> bool:
+    """Whether it has no product and no quotient of two parts that sizes change."""
+    return not any(
+        isinstance(node, Binary)
+        and node.op in ("*", "//", "%")
+        and variables(node.b)
+        and (node.op != "*" or variables(node.a))
+        for node in expressions_in(expr)
+    )
 
 
 def _started(start: Expr, tile: Expr) -> Expr:

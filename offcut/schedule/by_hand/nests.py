@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import Buffer, Program, Size, Stmt, Store, walk
+from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.schedule.decisions import Fuse, Level, SplitPair
@@ -62,11 +62,13 @@ class Covered:
     """The loops from `axis` inwards are one tile, run by `intrinsic`.
 
     extents  the declared extent of each root of the tile
+    wanted   the cover of tiles of any extents, which the target judges; None: tiles have `extents`, and are judged here
     """
 
     axis: str
     intrinsic: Microkernel
     extents: tuple[tuple[str, int], ...]
+    wanted: Cover | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -85,11 +87,21 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Where the elements of a stage lie that is computed in a loop of its reader, as `At` says it."""
+
+    memory: str | None = None
+    depth: int = 1
+    inplace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """Loops and statements that run together.
 
     name     the buffer that the first store writes
-    at       the (nest, axis) inside which it is computed; None: where the source has it
+    at       the (nest, axis) inside which it is computed, axis None: before its loops; None: where the source has it
+    window   where its elements lie then
     covered  what an intrinsic runs
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
@@ -101,9 +113,10 @@ class Nest:
     plain: tuple[Stmt, ...]
     relations: tuple[SplitPair | Fuse, ...] = ()
     marks: tuple[Mark, ...] = ()
-    at: tuple[str, str] | None = None
+    at: tuple[str, str | None] | None = None
     covered: Covered | None = None
     copies: bool = False
+    window: Window = Window()
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -243,8 +256,8 @@ class Nests:
         """These, with one more equation by which stages were changed."""
         return replace(self, rewrites=(*self.rewrites, rewrite))
 
-    def attached(self, nest: str, axis: str) -> Iterator[Nest]:
-        """The nests that are computed inside that loop, in order."""
+    def attached(self, nest: str, axis: str | None) -> Iterator[Nest]:
+        """The nests that are computed inside that loop, or before the loops of `nest`, in order."""
         return (one for one in self.nests if one.at == (nest, axis))
 
     def program(self, body: tuple[Stmt, ...]) -> Program:

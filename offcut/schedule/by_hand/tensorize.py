@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core import program as tile
 from offcut.core.expr import (
     variables,
 )
@@ -38,6 +39,10 @@ def tensorize(target: Target, step: Cover) -> Nests:
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
     intrinsic = intrinsic_named(step.microkernel, target.nests.intrinsics, at)
+    if intrinsic.lowering is None:  # of a target, whose judge is asked of the tiles that come of it
+        check_tile(target, axis, intrinsic)
+        wanted = tile.Cover(intrinsic.name, step.axes, step.operands)
+        return build_tensorize(target, axis, intrinsic, (), wanted)
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 
@@ -71,8 +76,30 @@ def check_tensorize(
 
     Returns the declared extent of each root of the tile.
     """
-    nest, definition = target.nest, intrinsic.computes.definition
-    assert definition is not None
+    nest, definition = target.nest, intrinsic.definition
+    refuse, part, roots = check_tile(target, axis, intrinsic)
+    declared = [*definition.axes, *definition.reduce_axes]
+    if len(declared) != len(roots):
+        raise refuse(
+            f"it has {len(roots)} loops, {', '.join(roots)}, and {intrinsic.name} computes "
+            f"{', '.join(a.name for a in declared)}"
+        )
+    match = _match(target, axis, intrinsic, part, tuple(roots.values()), refuse)
+    extents = {a.name: int(a.extent) for a in declared}
+    by_root = {root: extents[name] for name, root in match.axes if root is not None}
+    for leaf, root in roots.items():
+        _check_extent(nest, leaf, root, by_root[root], refuse)
+    return tuple(by_root.items())
+
+
+def check_tile(
+    target: Target, axis: str, intrinsic: Microkernel
+) -> tuple[Refuse, Part, dict[str, str]]:
+    """Theorem: the loops from `axis` inwards are a box of neighbouring elements of one statement, or of one sum with its start.
+
+    Returns how to refuse more, the part that computes terms, and the root of each of its loops.
+    """
+    nest = target.nest
     at = f"axis {target.buffer}.{axis}"
     refused = f"cannot run {target.buffer} from {axis} inwards by {intrinsic.name}"
 
@@ -98,18 +125,7 @@ def check_tensorize(
         if nest.mark(leaf).unit is not None:
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
-    declared = [*definition.axes, *definition.reduce_axes]
-    if len(declared) != len(loops):
-        raise refuse(
-            f"it has {len(loops)} loops, {', '.join(loops)}, and {intrinsic.name} computes "
-            f"{', '.join(a.name for a in declared)}"
-        )
-    match = _match(target, axis, intrinsic, part, tuple(roots.values()), refuse)
-    extents = {a.name: int(a.extent) for a in declared}
-    by_root = {root: extents[name] for name, root in match.axes if root is not None}
-    for leaf, root in roots.items():
-        _check_extent(nest, leaf, root, by_root[root], refuse)
-    return tuple(by_root.items())
+    return refuse, part, roots
 
 
 def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
@@ -148,16 +164,21 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
         raise refused(f"{attached} would be computed inside its loops {', '.join(loops)}")
     uncovered = after.with_nest(replace(now, covered=None))
     try:
-        check_tensorize(Target(uncovered, now.name, buffer), covered.axis, covered.intrinsic)
+        check = check_tile if covered.wanted is not None else check_tensorize
+        check(Target(uncovered, now.name, buffer), covered.axis, covered.intrinsic)
     except PartitionError as error:
         raise refused(error.because) from None
 
 
 def build_tensorize(
-    target: Target, axis: str, intrinsic: Microkernel, extents: tuple[tuple[str, int], ...]
+    target: Target,
+    axis: str,
+    intrinsic: Microkernel,
+    extents: tuple[tuple[str, int], ...],
+    wanted: tile.Cover | None = None,
 ) -> Nests:
     """The schedule with the loops covered."""
-    covered = Covered(axis, intrinsic, extents)
+    covered = Covered(axis, intrinsic, extents, wanted)
     return target.nests.with_nest(replace(target.nest, covered=covered))
 
 

@@ -58,7 +58,8 @@ class Tiles(Offsets):
             return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
         kernel, body = covered.intrinsic, []
         everything = max((loops for loops, _ in parts), key=len)
-        if len(parts) > 1:
+        apart = covered.wanted is not None and kernel.accumulate == "adds"
+        if len(parts) > 1 and not apart:
             return (self.tile(everything, [part for _, part in parts], kernel.name, at),)
         for loops, part in parts:
             updates = part.stores[0].reduce is not None
@@ -69,7 +70,7 @@ class Tiles(Offsets):
     def fits(self, parts: Sequence[Open], at: At) -> bool:
         """Whether every tile has the extents that its intrinsic declares, or is padded to them."""
         covered = self.nest.covered
-        if covered is None:
+        if covered is None or covered.wanted is not None:
             return True
         extents = dict(covered.extents)
         for loops, _ in parts:
@@ -136,6 +137,9 @@ class Tiles(Offsets):
             self.names.release(name)
         only = conjunction(where) if where else None
         cover = None if microkernel is None else Cover(microkernel)
+        if covered is not None and covered.wanted is not None and cover is not None:
+            own = microkernel == covered.wanted.microkernel
+            cover = covered.wanted if own else cover
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, cover)

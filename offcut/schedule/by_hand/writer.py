@@ -38,6 +38,7 @@ from offcut.schedule.decisions import (
     Schedule,
     Split,
     Staging,
+    stages_in,
 )
 from offcut.schedule.refusing import at_line
 
@@ -144,7 +145,7 @@ class HandSchedule:
     """Primitives and the nests that they make; ``schedule[C]`` is the stage that writes ``C``."""
 
     def __init__(self, nests: Nests) -> None:
-        self._nests, self._steps = nests, tuple[Primitive, ...]()
+        self._first, self._nests, self._steps = nests, nests, tuple[Primitive, ...]()
         self._lowered: tuple[Nests, bool, Program, Certificate] | None = None
 
     def __repr__(self) -> str:
@@ -262,10 +263,28 @@ class HandSchedule:
             forget()
             help = 'fewer splits, or tail="cut"'
             with request_budget("lower", "cannot lower the schedule", help=(help,)):
-                program = lower(self._nests)
-                certificate = prove(self._nests, program, reassociate)
+                forms = self._forms()
+                programs = tuple(map(lower, forms))
+                certificate = prove(forms[0], programs, reassociate)
+                program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
+
+    def _forms(self) -> tuple[Nests, ...]:
+        """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
+        staged = [s.name for s in self._steps if isinstance(s, Staging) and s.how != "write"]
+        forms = []
+        for number in range(len(staged)):
+            absent = set(staged[number:])
+            nests = replace(self._first, intrinsics=self._nests.intrinsics)
+            try:
+                for step in self._steps:
+                    if not absent & stages_in(step):
+                        nests = applied(nests, step)
+            except PartitionError:  # what is staged later needs this one
+                continue
+            forms.append(nests)
+        return (*forms, self._nests)
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """The result of the reference interpreter on numpy arrays, by the users' names.

@@ -126,7 +126,7 @@ def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
 
 def test_what_lies_in_no_memory_of_the_machine_is_refused() -> None:
     inputs, result, s = tiled(32, virtual=False)
-    text = str(s.schedule).replace("cache_read A inputs", "cache_read A shared")
+    text = str(s.schedule).replace("as AL in inputs", "as AL in shared")
     with pytest.raises(oc.TargetError) as refused:
         oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(text), target="vta")
     assert (
