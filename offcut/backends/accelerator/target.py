@@ -119,7 +119,7 @@ class Accelerator(Target):
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
-            _, by_hand = replayed(program, schedule, self.microkernels())
+            _, by_hand = replayed(program, schedule, of_target=self.microkernels())
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
         elif any(buffer.scope is not None for buffer in program.buffers):
             made = Planned(single(program, self.spec))

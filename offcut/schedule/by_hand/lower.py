@@ -127,6 +127,7 @@ class _Nest(Tiles):
 
     def __init__(self, lowering: _Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names)
+        self.staged = any(one.at is not None for one in lowering.nests.nests)
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -312,7 +313,7 @@ class _Nest(Tiles):
         )
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
-        opaque = not segment.predicate and ix.literal_value(height) is None
+        opaque = self.staged and not segment.predicate and ix.literal_value(height) is None
         if segment.count is None or ix.literal_value(segment.count) == 1:
             begin = _started(start, ix.const(0))
             value = ix.floordiv(begin, split.factor)
@@ -323,7 +324,11 @@ class _Nest(Tiles):
                 body = self.opened(split.outer, value, parts, once)
         else:
             count = ix.simplify(substitute(segment.count, bound))
-            named = None if _is_affine(count) else Var(self.names.fresh(f"{split.outer}_count"))
+            named = (
+                None
+                if _is_affine(count) or not self.staged
+                else Var(self.names.fresh(f"{split.outer}_count"))
+            )
             body = self.plain_of(
                 split, named or count, start, parts, inner, segment if opaque else None
             )

@@ -225,6 +225,7 @@ class Nests:
                 the loops of the stage whose points it is computed at
     rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
+    microkernels  those of a target, which judges the tiles that they cover itself
     """
 
     name: str
@@ -237,6 +238,7 @@ class Nests:
     axis_labels: tuple[tuple[str, str, str], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     intrinsics: tuple[Microkernel, ...] = ()
+    microkernels: tuple[Microkernel, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""

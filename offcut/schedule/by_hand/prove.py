@@ -12,12 +12,15 @@ from offcut.proof import Certificate, Theorem, check_equal
 from offcut.schedule.by_hand.nests import Nests
 
 
-def prove(nests: Nests, programs: Sequence[Program], reassociate: bool = True) -> Certificate:
+def prove(
+    nests: Nests, source: Program, programs: Sequence[Program], reassociate: bool = True
+) -> Certificate:
     """Return the theorems by which the last of `programs` computes what was described, for all sizes.
 
     The rewrites of stages, each by its equation; that each program computes what the one before does, the first what
-    `nests.source` does; and that loops whose iterations run together carry no dependence.
+    `source` does; and that loops whose iterations run together carry no dependence.
 
+    source       the stages of the first program, in their own loops
     programs     of which each has one staged array more than the one before
     reassociate  whether the terms of a declared sum may be added in any order
 
@@ -36,7 +39,7 @@ def prove(nests: Nests, programs: Sequence[Program], reassociate: bool = True) -
         if one.alike is not None:
             check_equal(*one.alike, reassociate=reassociate, users=users)
         theorems.append(Theorem("substitution", one.equation, one.primitive))
-    for before, after in pairwise((nests.source, *programs)):
+    for before, after in pairwise((source, *programs)):
         theorems += check_equal(before, after, reassociate=reassociate, users=users)
     theorems += check_marks(programs[-1], users, reassociate)
     return Certificate(tuple(dict.fromkeys(theorems)))

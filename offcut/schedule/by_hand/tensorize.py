@@ -38,11 +38,13 @@ def tensorize(target: Target, step: Cover) -> Nests:
     """The loops from `axis` inwards run by an instruction, a tile at a time."""
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
-    intrinsic = intrinsic_named(step.microkernel, target.nests.intrinsics, at)
-    if intrinsic.lowering is None:  # of a target, whose judge is asked of the tiles that come of it
-        check_tile(target, axis, intrinsic)
-        wanted = tile.Cover(intrinsic.name, step.axes, step.operands)
-        return build_tensorize(target, axis, intrinsic, (), wanted)
+    name, given = step.microkernel, target.nests.intrinsics
+    own = {kernel.name: kernel for kernel in target.nests.microkernels}
+    if name in own and all(kernel.name != name for kernel in given):
+        check_tile(target, axis, own[name])
+        wanted = tile.Cover(name, step.axes, step.operands)
+        return build_tensorize(target, axis, own[name], (), wanted)
+    intrinsic = intrinsic_named(name, given, at)
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 

@@ -58,13 +58,16 @@ class Tiles(Offsets):
             return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
         kernel, body = covered.intrinsic, []
         everything = max((loops for loops, _ in parts), key=len)
-        apart = covered.wanted is not None and kernel.accumulate == "adds"
+        sums = bool(kernel.reduce_axes) and kernel.accumulate != "adds"
+        apart = covered.wanted is not None and not sums
         if len(parts) > 1 and not apart:
             return (self.tile(everything, [part for _, part in parts], kernel.name, at),)
         for loops, part in parts:
             updates = part.stores[0].reduce is not None
             name = kernel.update if updates else kernel.reset
-            body.append(self.tile(loops, [part], name or kernel.name, at))
+            if not (apart and not updates and len(parts) > 1):
+                name = name or kernel.name
+            body.append(self.tile(loops, [part], name, at))
         return tuple(body)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:

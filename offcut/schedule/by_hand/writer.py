@@ -68,10 +68,12 @@ def replayed(
     schedule: Schedule,
     microkernels: Sequence[Microkernel] = (),
     reassociate: bool = True,
+    of_target: Sequence[Microkernel] = (),
 ) -> tuple[tuple[Primitive, ...], Program]:
     """The primitives that `schedule` begins with, and what they make of `program`, proved.
 
     microkernels  that `tensorize` may name, beside declared instructions
+    of_target     that `cover` may name, whose tiles the target judges
     reassociate   whether the terms of a sum may be added in another order
 
     Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
@@ -87,12 +89,14 @@ def replayed(
                     because="what a target decides stands before it, about loops that are made first",
                     help=("primitives by hand come first",),
                 )
-    made = create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
+    made = create_schedule(program)
+    made.with_microkernels(of_target).apply(Schedule(schedule.name, first), microkernels)
     try:
         return first, made.lower(reassociate)
     except PartitionError as refused:
         whole = refused
-    again = create_schedule(program).apply(Schedule(schedule.name, ()), microkernels)
+    again = create_schedule(program)
+    again.with_microkernels(of_target).apply(Schedule(schedule.name, ()), microkernels)
     for step in first:  # the line is that after which it is refused first
         with at_line(schedule, step):
             again._do(step)
@@ -209,6 +213,11 @@ class HandSchedule:
             raise
         return self
 
+    def with_microkernels(self, kernels: Sequence[Microkernel]) -> HandSchedule:
+        """This, whose covers may name `kernels`, those of a target, which judges their tiles."""
+        self._nests = replace(self._nests, microkernels=tuple(kernels))
+        return self
+
     def _do(self, step: Primitive) -> None:
         """Apply a primitive, and note it."""
         self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
@@ -265,7 +274,7 @@ class HandSchedule:
             with request_budget("lower", "cannot lower the schedule", help=(help,)):
                 forms = self._forms()
                 programs = tuple(map(lower, forms))
-                certificate = prove(forms[0], programs, reassociate)
+                certificate = prove(self._nests, forms[0].source, programs, reassociate)
                 program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
@@ -276,7 +285,11 @@ class HandSchedule:
         forms = []
         for number in range(len(staged)):
             absent = set(staged[number:])
-            nests = replace(self._first, intrinsics=self._nests.intrinsics)
+            nests = replace(
+                self._first,
+                intrinsics=self._nests.intrinsics,
+                microkernels=self._nests.microkernels,
+            )
             try:
                 for step in self._steps:
                     if not absent & stages_in(step):

@@ -1,0 +1,181 @@
+"""What the policy decides of a nest, as decisions: tiles of its loops, what lies on the chip, and what runs it.
+
+The last stage of a group is the one whose loops are cut; what it reads of the group, and of main memory, is
+computed and copied inside of them::
+
+    stage read X for S as X_in in inputs
+    split Y.i ladder 10 as i_tile i_in
+    at S Y.i_tile in accumulators
+    at X_in Y.i_tile
+    cover S at i gemm_1x16x16
+    cover Y at i_in store_outputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.microkernels import name_of
+from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.staging import Staged
+from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.expr import Load, Var, substitute, variables, walk
+from offcut.core.text.printer import format_expr
+from offcut.describe.computation import Computation, Names, Stage
+from offcut.partition import LADDER, Strategy
+from offcut.schedule.decisions import (
+    At,
+    Cover,
+    Level,
+    Order,
+    Primitive,
+    Split,
+    Staging,
+)
+
+
+def decisions(
+    computation: Computation,
+    group: Sequence[Stage],
+    made: Operations,
+    tiling: Tiling,
+    spec: Spec,
+    names: Names,
+    tails: Mapping[str, Strategy],
+) -> tuple[Primitive, ...]:
+    """Return the decisions about one group of stages.
+
+    names  those that are taken: of stages, loops and arrays
+    tails  the strategy of an axis; `ladder` of the others
+    """
+    return tuple(_Deciding(computation, group, made, tiling, spec, names, tails).each())
+
+
+@dataclass
+class _Deciding:
+    computation: Computation
+    group: Sequence[Stage]
+    made: Operations
+    tiling: Tiling
+    spec: Spec
+    names: Names
+    tails: Mapping[str, Strategy]
+    heads: dict[str, str] = field(default_factory=dict)
+    within: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.tiles = dict(self.tiling.tiles)
+        self.terms = {axis.name for axis in self.made.terms}
+        self.last = self.group[-1].buffer
+        self.lead = self.group[0].buffer
+        self.memory = {place: words.memory for place, words in self.spec.words.items()}
+
+    def each(self) -> Iterator[Primitive]:
+        """Yield the decisions, in order."""
+        inner = [stage.buffer for stage in self.group[:-1]]
+        if self.group[-1].reducer is not None:
+            name = self.names.fresh(f"{self.last}_acc")
+            yield Staging("write", self.last, name, memory=self.memory[Place.ACCUMULATORS])
+            inner.append(name)
+            self.lead = name if self.lead == self.last else self.lead
+        for copy in self.made.copies:
+            yield from self.staging(copy)
+        outer = [axis for axis in self.tiling.order if axis not in self.terms]
+        yield from self.splits(self.last, outer)
+        yield Order(self.last, (*(self.heads[a] for a in outer), *self.inside(self.last)))
+        inmost = self.heads[outer[-1]] if outer else None
+        for stage in inner:
+            yield At(stage, self.last, inmost, self.memory[Place.ACCUMULATORS])
+        for copy in self.made.copies:
+            depth = self.depth_of(copy)
+            if depth <= len(outer):
+                yield At(copy.name, self.last, self.heads[outer[depth - 1]] if depth else None)
+        sums = [axis for axis in self.tiling.order if axis in self.terms]
+        if self.made.lead is not None:
+            yield from self.splits(self.lead, sums)
+            order = (*(self.heads[a] for a in sums), *self.inside(self.lead, spatial=True))
+            yield Order(self.lead, order)
+            for copy in self.made.copies:
+                if self.depth_of(copy) > len(outer):
+                    yield At(
+                        copy.name, self.lead, self.heads[sums[self.depth_of(copy) - len(outer) - 1]]
+                    )
+        yield from self.covers(inner)
+
+    def staging(self, copy: Staged) -> Iterator[Primitive]:
+        """Yield what makes a copy an array, filled by the host first where no load can fill it."""
+        readers = tuple(self.readers(copy))
+        memory = self.memory[copy.place]
+        value, load = copy.element.value, copy.element.load
+        axes = tuple((axis.name, part) for axis, part in zip(copy.axes, copy.index, strict=True))
+        alone = value == load and load.index == copy.point
+        if alone and not copy.by_host:
+            yield Staging("read", load.buffer, copy.name, readers, (), memory)
+            return
+        fresh = tuple((self.names.fresh(f"{axis}_"), part) for axis, part in axes)
+        renamed = {old: Var(new) for (old, _), (new, _) in zip(axes, fresh, strict=True)}
+        text = format_expr(substitute(value, renamed))
+        if not copy.by_host:
+            yield Staging("value", text, copy.name, readers, fresh, memory)
+            return
+        laid = self.names.fresh(f"{copy.name}_laid")
+        yield Staging("value", text, laid, readers, fresh)
+        yield Staging("read", laid, copy.name, readers, (), memory)
+
+    def readers(self, copy: Staged) -> Iterator[str]:
+        """Yield the stages that read what a copy holds."""
+        for stage in self.group:
+            own = stage.buffer
+            if own == self.last and self.group[-1].reducer is not None:
+                own = self.lead
+            buffers = {n.buffer for n in walk(stage.value) if isinstance(n, Load)}
+            if copy.origin.load.buffer in buffers:
+                yield own
+
+    def splits(self, stage: str, axes: Sequence[str]) -> Iterator[Primitive]:
+        """Yield the splits of a stage's loops into tiles; in tiles of one iteration a loop is its own."""
+        for axis in axes:
+            size, tail = self.tiles[axis], self.tails.get(axis)
+            if size == 1 and tail is None:
+                self.heads[axis] = axis
+                continue
+            head = self.heads[axis] = self.names.fresh(f"{axis}_tile")
+            within = self.names.fresh(f"{axis}_in")
+            self.within[stage, axis] = within
+            yield Split(stage, axis, (Level(size, tail or LADDER),), (head, within))
+
+    def inside(self, stage: str, spatial: bool = False) -> list[str]:
+        """Return the loops inside a tile, those of lanes last; of a sum its terms innermost."""
+        roles = self.made.roles
+        last = [axis for axis in (roles.rows, roles.columns) if axis is not None]
+        names = [axis.name for axis in self.made.axes]
+        names.sort(key=lambda name: last.index(name) if name in last else -1)
+        if not spatial:
+            return [self.within.get((stage, a), a) for a in names if self.heads.get(a) != a]
+        terms = sorted((a.name for a in self.made.terms), key=lambda name: name == roles.depth)
+        inner = [self.within.get((stage, a), a) for a in terms if self.heads.get(a) != a]
+        return [*names, *inner]
+
+    def depth_of(self, copy: Staged) -> int:
+        """Return in how many loops over tiles a copy stands: the innermost that moves its window."""
+        used = {name for part in copy.index for name in variables(part)}
+        moving = [axis for axis in self.tiling.order if axis in used]
+        return max((self.tiling.order.index(axis) + 1 for axis in moving), default=0)
+
+    def covers(self, inner: Sequence[str]) -> Iterator[Primitive]:
+        """Yield what runs each stage."""
+        made = self.made
+        if made.lead is not None:
+            first = self.inside(self.lead, spatial=True)[0]
+            yield Cover(self.lead, first, name_of(made.lead[1], self.spec))
+        last = {store.buffer: store for store in made.steps}
+        for stage in inner:
+            if stage in last:
+                name = name_of(last[stage], self.spec)
+                yield Cover(stage, self.inside(stage, spatial=True)[0], name)
+        within = self.inside(self.last)
+        if within:
+            yield Cover(self.last, within[0], "store_outputs")
