@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Var
 from offcut.core.text.printer import format_expr
 from offcut.partition import AxisCut
 from offcut.schedule import ways_text
@@ -109,7 +109,10 @@ def format_decision(step: Primitive) -> str:
         case Staging("write", what, name, _, _, memory):
             return f"stage write {what} as {name}" + ("" if memory is None else f" in {memory}")
         case Staging(how, what, name, readers, axes, memory):
-            shown = ", ".join(f"{axis} = {format_expr(value)}" for axis, value in axes)
+            shown = ", ".join(
+                axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
+                for axis, value in axes
+            )
             named = f"{name}({shown})" if how == "value" else name
             where = "" if memory is None else f" in {memory}"
             return f"stage {how} {what} for {' '.join(readers)} as {named}{where}"
@@ -234,7 +237,7 @@ def _read_at(line: Line) -> At:
 def _read_staging(line: Line) -> Staging:
     shown = (
         "stage read A for C as A_in in inputs",
-        "stage value float32(A[i, k]) for C as A_wide(i = i, k = k)",
+        "stage value float32(A[i, k]) for C as A_wide(i, k)",
         "stage write C as C_acc in accumulators",
     )
     how = line.match(r"stage (read|value|write) .+", *shown)[1]
@@ -255,9 +258,9 @@ def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
     """Yield (axis, what stands for it) of ``u = 2*y + r, c = c``."""
     for part in text.split(", ") if text else ():
         axis, sign, value = part.partition(" = ")
-        if not sign or not axis.isidentifier():
+        if not axis.isidentifier():
             line.refuse(f"{part!r} is no axis", "u = 2*y + r")
-        yield axis, read_expr(line, value, "index")
+        yield axis, read_expr(line, value, "index") if sign else Var(axis)
 
 
 def _read_cover(line: Line) -> Cover:

@@ -248,7 +248,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "at B C.i in near depth 2 inplace A": At("B", "C", "i", "near", 2, "A"),
     "inline B": Inline("B"),
     "stage read A for C D as AL in shared": Staging("read", "A", "AL", ("C", "D"), (), "shared"),
-    "stage value float32(A[i, k]) for C as AL(u = i, k = k)": Staging(
+    "stage value float32(A[i, k]) for C as AL(u = i, k)": Staging(
         "value", "float32(A[i, k])", "AL", ("C",), (("u", Var("i")), ("k", Var("k")))
     ),
     "stage write C as CL in acc": Staging("write", "C", "CL", memory="acc"),

@@ -30,6 +30,7 @@ from offcut.core.intervals import ends
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
 from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr, format_stmt
+from offcut.describe.computation import Names
 from offcut.errors import ParseError, PartitionError
 from offcut.schedule.by_hand.axes import Target, check_new, stage_named
 from offcut.schedule.by_hand.nests import Nest, Nests, Rewrite, Root, point_of
@@ -127,7 +128,9 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
         check_scope("stage_value", step.name, step.memory)
     at = f"stage {step.readers[0]}" if step.readers else ""
     axes = tuple(axis for axis, _ in step.axes)
-    check_new("stage_value", at, nests.names(), step.name, *axes)
+    check_new("stage_value", at, nests.names(), step.name)
+    taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
+    check_new("stage_value", at, Names(taken), *axes)
     readers = [stage_named(nests, reader).nest for reader in step.readers]
     value = _staged_value(nests, step, at)
     shape = tuple(_extent_along(nests, readers[0], step, axis, at) for axis, _ in step.axes)

@@ -47,7 +47,7 @@ from offcut.partition import (
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Covered, Nest, Nests, point_of
+from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.by_hand.offsets import At
 from offcut.schedule.by_hand.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
@@ -55,11 +55,29 @@ from offcut.schedule.decisions import Fuse, SplitPair
 
 def lower(nests: Nests) -> Program:
     """The program that runs `nests` as they are scheduled; nothing is proved here."""
-    making = _Lowering(nests)
+    names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
+    facts = Facts(Space(nests.sizes, nests.assumptions))
+    buffers = {buffer.name: buffer for buffer in nests.buffers}
     body: tuple[Stmt, ...] = ()
+    chosen = dict[str, Alternatives]()
+    for one in nests.alternatives:
+        chosen |= dict.fromkeys(one.stages, one)
+        for _, _, option in one.options:
+            buffers |= {buffer.name: buffer for buffer in option.buffers}
+    emitted = list[Alternatives]()
     for nest in nests.nests:
-        if nest.at is None:
-            body += making.nest(nest, Facts(Space(nests.sizes, nests.assumptions)), {})
+        several = chosen.get(nest.name)
+        if several is None and nest.at is None:
+            body += _Lowering(nests, names).nest(nest, facts, {})
+        elif several is not None and several not in emitted:
+            emitted.append(several)
+            options = []
+            for label, cost, option in several.options:
+                making, inside = _Lowering(option, names), tuple[Stmt, ...]()
+                for own in several.own(nests, option):
+                    inside += making.nest(own, facts, {})
+                options.append(Option(label, cost, inside))
+            body += (Choose(tuple(options)),)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
@@ -70,7 +88,8 @@ def lower(nests: Nests) -> Program:
         if nest.covered is not None and nest.covered.wanted is None
         for name in nest.covered.names
     }
-    return with_covers(nests.program(body), kernels.get)
+    program = replace(nests.program(body), buffers=tuple(buffers.values()))
+    return with_covers(program, kernels.get)
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
@@ -90,9 +109,8 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 
 
 class _Lowering:
-    def __init__(self, nests: Nests) -> None:
-        self.nests = nests
-        self.names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
+    def __init__(self, nests: Nests, names: Names) -> None:
+        self.nests, self.names = nests, names
 
     def nest(
         self, nest: Nest, facts: Facts, window: Mapping[str, tuple[Expr, Expr]]

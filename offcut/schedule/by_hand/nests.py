@@ -216,6 +216,25 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Ways to run some nests, of which a call takes the cheapest.
+
+    stages   the nests that all of them are about
+    options  (label, seconds over the sizes, all nests as one of them has them)
+    """
+
+    stages: frozenset[str]
+    options: tuple[tuple[str, Expr, Nests], ...]
+
+    def own(self, base: Nests, option: Nests) -> Iterator[Nest]:
+        """Yield the nests of an option that run in place of `stages`, in order, those inside of others left out."""
+        known = {nest.name for nest in base.nests}
+        for nest in option.nests:
+            if nest.at is None and (nest.name in self.stages or nest.name not in known):
+                yield nest
+
+
+@dataclass(frozen=True, slots=True)
 class Nests:
     """What a schedule is made of: the declarations of the program, and its nests in order.
 
@@ -226,6 +245,7 @@ class Nests:
     rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
     microkernels  those of a target, which judges the tiles that they cover itself
+    alternatives  nests that several ways compete for
     """
 
     name: str
@@ -239,6 +259,7 @@ class Nests:
     rewrites: tuple[Rewrite, ...] = ()
     intrinsics: tuple[Microkernel, ...] = ()
     microkernels: tuple[Microkernel, ...] = ()
+    alternatives: tuple[Alternatives, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""

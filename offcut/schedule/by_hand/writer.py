@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, assert_never
 
+from offcut.core.expr import real
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
 from offcut.core.plain_loops import unsynchronized
@@ -21,13 +23,15 @@ from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
 from offcut.schedule.by_hand.lower import lower
-from offcut.schedule.by_hand.nests import Nests
+from offcut.schedule.by_hand.nests import Alternatives, Nests
 from offcut.schedule.by_hand.prove import prove
 from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
 from offcut.schedule.decisions import (
     UNIT_PRIMITIVES,
+    Alternative,
     At,
     Bind,
+    Choose,
     Cover,
     Fuse,
     Inline,
@@ -140,8 +144,63 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             return place.compute_at(stage_named(nests, stage), step)
         case Cover(stage):
             return tensorize.tensorize(stage_named(nests, stage), step)
+        case Choose(options):
+            return _chosen(nests, options)
         case _:
             assert_never(step)
+
+
+def _each(steps: Iterable[Primitive]) -> Iterator[Primitive]:
+    """Yield decisions, those of options in place of their choice."""
+    for step in steps:
+        if isinstance(step, Choose):
+            for option in step.options:
+                yield from _each(option.steps)
+        else:
+            yield step
+
+
+def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[Primitive]:
+    """Yield the decisions that are not about one of `stages`."""
+    for step in steps:
+        if isinstance(step, Choose):
+            options = (
+                replace(option, steps=tuple(_without(option.steps, stages)))
+                for option in step.options
+            )
+            yield Choose(tuple(options))
+        elif not stages & stages_in(step):
+            yield step
+
+
+def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
+    """Return `nests` of which the stages that `options` are about have several ways to run.
+
+    Raises PartitionError where an option is not legal, or says nothing of stages that another one is about.
+    """
+    made = []
+    about = [frozenset().union(*map(stages_in, option.steps)) for option in options]
+    known = {nest.name for nest in nests.nests}
+    stages = frozenset().union(*about) & known
+    taken = {stage for one in nests.alternatives for stage in one.stages}
+    for option in options:
+        one = nests
+        for step in option.steps:
+            one = applied(one, step)
+        made.append((option.label, option.cost or real(0.0), one))
+    labels = [label for label, _, _ in made]
+    because = ""
+    if not made or not stages:
+        because = "it has no option that says how a stage runs"
+    elif len(set(labels)) < len(labels):
+        because = f"two options have one name: {', '.join(labels)}"
+    elif stages & taken:
+        because = f"{', '.join(sorted(stages & taken))} is chosen already"
+    if because:
+        raise PartitionError("choose", "cannot choose so", because=because)
+    rewrites = dict.fromkeys(r for _, _, one in made for r in one.rewrites)
+    alternatives = (*nests.alternatives, Alternatives(stages, tuple(made)))
+    return replace(nests, alternatives=alternatives, rewrites=tuple(rewrites))
 
 
 @trim_tracebacks
@@ -281,7 +340,7 @@ class HandSchedule:
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
-        staged = [s.name for s in self._steps if isinstance(s, Staging) and s.how != "write"]
+        staged = [s.name for s in _each(self._steps) if isinstance(s, Staging) and s.how != "write"]
         forms = []
         for number in range(len(staged)):
             absent = set(staged[number:])
@@ -291,9 +350,8 @@ class HandSchedule:
                 microkernels=self._nests.microkernels,
             )
             try:
-                for step in self._steps:
-                    if not absent & stages_in(step):
-                        nests = applied(nests, step)
+                for step in _without(self._steps, absent):
+                    nests = applied(nests, step)
             except PartitionError:  # what is staged later needs this one
                 continue
             forms.append(nests)

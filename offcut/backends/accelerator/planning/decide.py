@@ -22,7 +22,8 @@ from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.expr import Load, Var, substitute, variables, walk
+from offcut.core.expr import Load, Var, variables, walk
+from offcut.core.program import Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.partition import LADDER, Strategy
@@ -83,11 +84,13 @@ class _Deciding:
             self.lead = name if self.lead == self.last else self.lead
         for copy in self.made.copies:
             yield from self.staging(copy)
+        parts = list(self.operations())
+        yield from parts
         outer = [axis for axis in self.tiling.order if axis not in self.terms]
         yield from self.splits(self.last, outer)
         yield Order(self.last, (*(self.heads[a] for a in outer), *self.inside(self.last)))
         inmost = self.heads[outer[-1]] if outer else None
-        for stage in inner:
+        for stage in reversed(self.ordered(inner, parts)):
             yield At(stage, self.last, inmost, self.memory[Place.ACCUMULATORS])
         for copy in self.made.copies:
             depth = self.depth_of(copy)
@@ -103,7 +106,7 @@ class _Deciding:
                     yield At(
                         copy.name, self.lead, self.heads[sums[self.depth_of(copy) - len(outer) - 1]]
                     )
-        yield from self.covers(inner)
+        yield from self.covers(inner, parts)
 
     def staging(self, copy: Staged) -> Iterator[Primitive]:
         """Yield what makes a copy an array, filled by the host first where no load can fill it."""
@@ -115,15 +118,36 @@ class _Deciding:
         if alone and not copy.by_host:
             yield Staging("read", load.buffer, copy.name, readers, (), memory)
             return
-        fresh = tuple((self.names.fresh(f"{axis}_"), part) for axis, part in axes)
-        renamed = {old: Var(new) for (old, _), (new, _) in zip(axes, fresh, strict=True)}
-        text = format_expr(substitute(value, renamed))
+        text = format_expr(value)
         if not copy.by_host:
-            yield Staging("value", text, copy.name, readers, fresh, memory)
+            yield Staging("value", text, copy.name, readers, axes, memory)
             return
         laid = self.names.fresh(f"{copy.name}_laid")
-        yield Staging("value", text, laid, readers, fresh)
+        yield Staging("value", text, laid, readers, axes)
         yield Staging("read", laid, copy.name, readers, (), memory)
+
+    def operations(self) -> Iterator[Staging]:
+        """Yield an array of its own for each operation, of those that a stage needs."""
+        stages = {stage.buffer for stage in self.group}
+        axes = tuple((axis.name, Var(axis.name)) for axis in self.made.axes)
+        pending = list[Store]()
+        for step in self.made.steps:
+            if step.buffer not in stages:
+                pending.append(step)
+                continue
+            for one in pending:
+                text, reader = format_expr(one.value), (step.buffer,)
+                memory = self.memory[Place.ACCUMULATORS]
+                yield Staging("value", text, one.buffer, reader, axes, memory)
+            pending.clear()
+
+    def ordered(self, inner: Sequence[str], parts: Sequence[Staging]) -> list[str]:
+        """Return the stages on the chip in the order in which they are computed."""
+        found = []
+        for stage in (*inner, self.last):
+            found += [part.name for part in parts if part.readers == (stage,)]
+            found += [stage] if stage != self.last else []
+        return found
 
     def readers(self, copy: Staged) -> Iterator[str]:
         """Yield the stages that read what a copy holds."""
@@ -165,14 +189,14 @@ class _Deciding:
         moving = [axis for axis in self.tiling.order if axis in used]
         return max((self.tiling.order.index(axis) + 1 for axis in moving), default=0)
 
-    def covers(self, inner: Sequence[str]) -> Iterator[Primitive]:
+    def covers(self, inner: Sequence[str], parts: Sequence[Staging]) -> Iterator[Primitive]:
         """Yield what runs each stage."""
         made = self.made
         if made.lead is not None:
             first = self.inside(self.lead, spatial=True)[0]
             yield Cover(self.lead, first, name_of(made.lead[1], self.spec))
         last = {store.buffer: store for store in made.steps}
-        for stage in inner:
+        for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
                 name = name_of(last[stage], self.spec)
                 yield Cover(stage, self.inside(stage, spatial=True)[0], name)
