@@ -23,6 +23,7 @@ from offcut.schedule.decisions import (
     Staging,
     Step,
     schedule_of,
+    stages_in,
 )
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
@@ -97,4 +98,5 @@ __all__ = [
     "replayed",
     "restaged",
     "schedule_of",
+    "stages_in",
 ]

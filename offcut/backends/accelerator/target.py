@@ -20,7 +20,7 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
-from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.planning.planner import planned, prepared
 from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.planning.typical import typical_of
@@ -48,7 +48,15 @@ from offcut.errors import PartitionError, TargetError
 from offcut.partition import Users, check_windows
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
-from offcut.schedule import Nest, Primitive, Schedule, replayed
+from offcut.schedule import (
+    Nest,
+    Primitive,
+    RFactor,
+    Schedule,
+    Staging,
+    replayed,
+    stages_in,
+)
 from offcut.search import Points
 
 
@@ -118,16 +126,27 @@ class Accelerator(Target):
         """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
-        if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
+        if any(buffer.scope is not None for buffer in program.buffers):
+            made = Planned(single(program, self.spec))
+        elif schedule is not None and not self.applies(program, schedule):
             _, by_hand = replayed(program, schedule, of_target=self.microkernels())
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
-        elif any(buffer.scope is not None for buffer in program.buffers):
-            made = Planned(single(program, self.spec))
         else:
             made = settled(program, self.arrays(program), self.spec, schedule)
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
         yield replace(made, program=annotate(made.program, nests))
+
+    def applies(self, program: Program, schedule: Schedule) -> bool:
+        """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
+        computation = try_isl(lambda: raised(program, {}), None)
+        if computation is None or any(isinstance(step, RFactor) for step in schedule.steps):
+            return False
+        made = {step.name for step in schedule.steps if isinstance(step, Staging)}
+        nests = prepared(computation)[-1].groups
+        known = made | {stage.buffer for group in nests for stage in group}
+        steps = (step for step in schedule.steps if isinstance(step, Primitive))
+        return all(stages_in(step) <= known for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
-from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
+from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variables
 from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
@@ -110,7 +110,7 @@ class Tiles(Offsets):
             assert root is not None
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
-            extent: Expr = ix.sub(end, start)
+            extent = _reach(start, end)
             name = self.names.fresh(root)
             names.append(name)
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
@@ -146,6 +146,15 @@ class Tiles(Offsets):
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, cover)
+
+
+def _reach(start: Expr, end: Expr) -> Expr:
+    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
+    match end:
+        case Binary("min", a, b):
+            return ix.minimum(_reach(start, a), _reach(start, b))
+        case _:
+            return ix.sub(end, start)
 
 
 def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:

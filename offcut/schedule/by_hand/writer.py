@@ -338,6 +338,13 @@ class HandSchedule:
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
 
+    def forms(self) -> tuple[Program, ...]:
+        """Return the programs from one without staged arrays to the whole, each of one more; nothing is proved.
+
+        Each computes what the one before does, which is a small question.
+        """
+        return tuple(map(lower, self._forms()))
+
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
         staged = [s.name for s in _each(self._steps) if isinstance(s, Staging) and s.how != "write"]

@@ -4,7 +4,7 @@ The last stage of a group is the one whose loops are cut; what it reads of the g
 computed and copied inside of them::
 
     stage read X for S as X_in in inputs
-    split Y.i ladder 10 as i_tile i_in
+    split Y.i guard 10 as i_tile i_in
     at S Y.i_tile in accumulators
     at X_in Y.i_tile
     cover S at i gemm_1x16x16
@@ -26,7 +26,7 @@ from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Names, Stage
-from offcut.partition import LADDER, Strategy
+from offcut.partition import GUARD, Strategy
 from offcut.schedule.decisions import (
     At,
     Cover,
@@ -50,7 +50,7 @@ def decisions(
     """Return the decisions about one group of stages.
 
     names  those that are taken: of stages, loops and arrays
-    tails  the strategy of an axis; `ladder` of the others
+    tails  the strategy of an axis; `guard` of the others: one loop, whose last tile is as high as what is left
     """
     return tuple(_Deciding(computation, group, made, tiling, spec, names, tails).each())
 
@@ -169,7 +169,7 @@ class _Deciding:
             head = self.heads[axis] = self.names.fresh(f"{axis}_tile")
             within = self.names.fresh(f"{axis}_in")
             self.within[stage, axis] = within
-            yield Split(stage, axis, (Level(size, tail or LADDER),), (head, within))
+            yield Split(stage, axis, (Level(size, tail or GUARD),), (head, within))
 
     def inside(self, stage: str, spatial: bool = False) -> list[str]:
         """Return the loops inside a tile, those of lanes last; of a sum its terms innermost."""

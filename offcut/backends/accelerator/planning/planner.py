@@ -1,40 +1,59 @@
-"""From a computation to the program of a machine of queues, and to the schedule that says what was decided.
+"""From a program to the one of a machine of queues, and to the schedule that says what was decided.
 
-Where words may lie along one axis or another, and sizes say which is better, a nest has a way for each layout: options of a choice
-that cost nothing in the text, because a call counts what each takes.
+The program is read as a computation, whose grouped axes are made axes of their own; then decisions are applied, those
+of a schedule, or of the policy for the nests that it says nothing of. Where words may lie along one axis or another, and
+sizes say which is better, the policy has an option for each layout; options cost nothing in the text, because a call
+counts what each takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.microkernels import name_of, product_name
-from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
-from offcut.backends.accelerator.planning.loops import CoverOf, Level, Loops, Tiling, over
+from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.planning.decide import decisions
+from offcut.backends.accelerator.planning.elementary import (
+    Operations,
+    layouts_of,
+    narrowed,
+    operations,
+)
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
-from offcut.backends.accelerator.planning.written import (
-    labels,
-    nests_of,
-    roles_of,
-    tiling_of,
-    way_of,
-)
+from offcut.backends.accelerator.planning.roles import Roles
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
-from offcut.core.accesses import stored_arrays
-from offcut.core.expr import Var, real
-from offcut.core.program import Buffer, Choose, Cover, Kind, Option, Program, Stmt, Store
-from offcut.describe.computation import Computation, Stage
+from offcut.core.program import Kind, Program
+from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.source import source
-from offcut.schedule import Nest, Schedule, Way
+from offcut.partition import Strategy
+from offcut.schedule import Alternative, Choose, Primitive, Schedule, create_schedule, stages_in
 
 COMBINATIONS = 16
-"""Of the ways of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
-without ways. Nests behind those that have several have one.
+"""Of the options of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
+without options. Nests behind those that have several have one.
 """
+LABEL = "chip"
+"""What the policy calls its way of a nest."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of the policy.
+
+    tails  strategies by (stage that leads a group, axis)
+    tiles  iterations of a tile by the same
+    turns  whether windows may take turns
+    """
+
+    tails: Mapping[tuple[str, str], Strategy]
+    tiles: Mapping[tuple[str, str], int]
+    turns: bool = True
+
+
+FREE = Wanted({}, {})
 
 
 def planned(
@@ -42,117 +61,93 @@ def planned(
     computation: Computation,
     spec: Spec,
     schedule: Schedule | None,
-    virtual: bool = True,
+    wanted: Wanted = FREE,
 ) -> Planned:
     """The program on the chip; `schedule` decides where there is one, else the policy.
 
-    virtual  whether the policy may take virtual threads
-
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
+    steps = prepared(computation)
+    said = () if schedule is None else schedule.steps
+    rest = policy_of(program, steps[-1], spec, wanted, said)
+    whole = Schedule(program.name, (*said, *rest))
+    by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
+    *forms, last = by_hand.apply(whole).forms()
+    return Planned(last, whole, through=(*map(apart, steps), *forms))
+
+
+def prepared(computation: Computation) -> tuple[Computation, ...]:
+    """Return steps from a computation to the one whose nests are decided: grouped axes apart, elements widened late."""
     steps = regrouped(computation)
-    computation = steps[-1]
-    names = computation.names()
-    scopes = scopes_of(spec)
-    written: dict[Level, tuple[list[Buffer], list[Stmt]]] = {level: ([], []) for level in Level}
-    nests: list[Nest] = []
-    inner = _missing(list(computation.buffers), list(program.buffers))
-    known = replace(program, buffers=(*program.buffers, *inner))
-    decided = {} if schedule is None else nests_of(schedule, computation)
-    left = COMBINATIONS
+    last = narrowed(steps[-1])
+    return steps if last == steps[-1] else (*steps, last)
+
+
+def policy_of(
+    program: Program,
+    computation: Computation,
+    spec: Spec,
+    wanted: Wanted = FREE,
+    said: Sequence[object] = (),
+) -> tuple[Primitive, ...]:
+    """Return what the policy decides of the nests of a computation that `said` says nothing of."""
+    known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
+    inner = [b for b in computation.buffers if b.name not in {one.name for one in program.buffers}]
+    program = replace(program, buffers=(*program.buffers, *inner))
+    names, left = computation.names(), COMBINATIONS
+    found: list[Primitive] = []
     for group in computation.groups:
-        if is_regrouping(group, computation):
-            for _, body in written.values():
-                body += copied_by_host(group[0])
+        if is_regrouping(group, computation) or known & {stage.buffer for stage in group}:
             continue
-        nest = decided.get(group[0].buffer)
-        ways: list[tuple[Way, Operations, Tiling]] = []
-        if schedule is None or nest is None:
-            laid = layouts_of(computation, group, spec)
-            laid = laid if len(laid) <= left else laid[:1]
-            for label, roles in zip(labels(laid), laid, strict=True):
-                made = operations(computation, group, spec, names, roles)
-                tiling = chosen(known, made, spec, virtual=virtual)
-                ways.append((way_of(made, tiling, spec, label), made, tiling))
-        else:
-            for way in nest.ways:
-                made = operations(computation, group, spec, names, roles_of(way))
-                tiling = tiling_of(schedule, way, made, spec)
-                ways.append((way_of(made, tiling, spec, way.label), made, tiling))
-        left //= len(ways)
-        nests.append(Nest(group[0].buffer, tuple(way for way, _, _ in ways)))
-        options = {
-            way.label: Loops(made, tiling, scopes, covering(made, spec), names)
-            for way, made, tiling in ways
-        }
-        for level, (buffers, body) in written.items():
-            for loops in options.values():
-                buffers += _missing(list(loops.buffers(level)), buffers)
-            body += chosen_of({label: one.statements(level) for label, one in options.items()})
-    local = {name for buffers, _ in written.values() for name in (b.name for b in buffers)}
-    local |= {stage.buffer for group in computation.groups for stage in group}
-    crossing = [b for b in program.buffers if b.kind not in (Kind.LOCAL, Kind.PRIVATE)]
-    between = [
-        replace(b, kind=Kind.LOCAL)
-        for b in computation.buffers
-        if b.kind is Kind.LOCAL and any(_stores(body, b.name) for _, body in written.values())
+        laid = layouts_of(computation, group, spec)
+        laid = laid if len(laid) <= left else laid[:1]
+        left //= len(laid)
+        deciding = Deciding(program, computation, group, spec, wanted)
+        options = [
+            Alternative(label, None, deciding.decisions(roles, names))
+            for label, roles in zip(labels(laid), laid, strict=True)
+        ]
+        found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """What is decided of one group of stages."""
+
+    program: Program
+    computation: Computation
+    group: tuple[Stage, ...]
+    spec: Spec
+    wanted: Wanted
+
+    def of(self, roles: Roles, names: Names) -> Operations:
+        """Return the group in operations, its words along these axes."""
+        return operations(self.computation, self.group, self.spec, names, roles)
+
+    def decisions(self, roles: Roles, names: Names) -> tuple[Primitive, ...]:
+        """Return the decisions of the policy for a layout in words."""
+        made, lead = self.of(roles, names), self.group[0].buffer
+        tiles = {axis: size for (stage, axis), size in self.wanted.tiles.items() if stage == lead}
+        tiling = chosen(self.program, made, self.spec, self.wanted.turns, tiles)
+        return self.written(made, tiling, names)
+
+    def written(self, made: Operations, tiling: Tiling, names: Names) -> tuple[Primitive, ...]:
+        """Return the decisions that a tiling is."""
+        lead = self.group[0].buffer
+        tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
+        return decisions(self.computation, self.group, made, tiling, self.spec, names, tails)
+
+
+def labels(ways: Sequence[Roles]) -> list[str]:
+    """What the policy calls the options of a nest: of several, by the axes along which their words lie."""
+    if len(ways) == 1:
+        return [LABEL]
+    lanes = ((roles.rows, roles.columns, roles.depth) for roles in ways)
+    found = ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
+    return [
+        one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
     ]
-    forms = {
-        level: replace(
-            program,
-            buffers=(*crossing, *_missing(between, buffers), *buffers),
-            body=tuple(body),
-        )
-        for level, (buffers, body) in written.items()
-    }
-    *through, last = forms.values()
-    return Planned(
-        last,
-        Schedule(program.name, tuple(nests)),
-        through=(*map(apart, steps), *through),
-    )
-
-
-def covering(made: Operations, spec: Spec) -> CoverOf:
-    """What says which microkernel runs a statement of a nest on the chip: a product on the axes that its words lie along."""
-    on_chip = {buffer.name for buffer in made.buffers}
-    lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
-    axes = tuple((name, axis) for name, axis in lanes if axis is not None)
-
-    def cover(store: Store) -> Cover | None:
-        if store.buffer not in on_chip:
-            return None
-        name = name_of(store, spec)
-        return Cover(name, axes if name == product_name(spec) else ())
-
-    return cover
-
-
-def chosen_of(options: Mapping[str, tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
-    """One option as it is; of several a choice that is left to the call."""
-    if len(options) == 1:
-        return next(iter(options.values()))
-    return (Choose(tuple(Option(label, real(0.0), body) for label, body in options.items())),)
-
-
-def copied_by_host(stage: Stage) -> tuple[Stmt, ...]:
-    """The loops of a copy from main memory to main memory."""
-    point = tuple(Var(axis.name) for axis in stage.axes)
-    return over(stage.axes, (Store(stage.buffer, point, stage.body),))
-
-
-def scopes_of(spec: Spec) -> Mapping[Place, str]:
-    """The memory that keeps each place."""
-    return {place: words.memory for place, words in spec.words.items()}
-
-
-def _missing(buffers: list[Buffer], known: list[Buffer]) -> list[Buffer]:
-    names = {buffer.name for buffer in known}
-    return [buffer for buffer in buffers if buffer.name not in names]
-
-
-def _stores(body: list[Stmt], name: str) -> bool:
-    return name in stored_arrays(tuple(body))
 
 
 def apart(computation: Computation) -> Program:
