@@ -47,7 +47,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
-from offcut.partition import Strategy, Users
+from offcut.partition import LoopCut, Made, Strategy, Users
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
@@ -132,6 +132,7 @@ class Planned:
     through   programs on the way to it: a proof by small steps reaches further
     by_hand   what primitives of the schedule that was asked for made, each by a theorem of its own: the proof goes on
               from there; None: there are none
+    tiles     its tiles by the loops that were cut around them, in the order of the text; none where `applied` has them
     """
 
     program: Program
@@ -140,6 +141,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     through: tuple[Program, ...] = ()
     by_hand: Program | None = None
+    tiles: tuple[Made, ...] = ()
 
 
 class Target(ABC):
@@ -184,6 +186,18 @@ class Target(ABC):
 
         Raises PartitionError where an option is not legal for it.
         """
+
+    def cut(
+        self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    ) -> Planned | None:
+        """The plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
+        as they stand, and what runs them is found when they are compiled.
+
+        cuts  by axis, as the user calls it
+
+        Raises PartitionError for a cut that the machine does not run.
+        """
+        return None
 
     def computation(self, request: Request, options: Options) -> Computation | None:
         """What the nests of a schedule are of; None where the target cuts no computation of it."""

@@ -20,7 +20,7 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
-from offcut.backends.accelerator.planning.planner import planned, prepared
+from offcut.backends.accelerator.planning.planner import lead_of, planned, prepared, wanted_of
 from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.planning.typical import typical_of
@@ -45,7 +45,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
-from offcut.partition import Users, check_windows
+from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import (
@@ -114,9 +114,9 @@ class Accelerator(Target):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """A schedule decides tiles and virtual threads; sums are of integers, in any order."""
-        made = super().options(op, strategy, reassociate, microkernels, threads)
-        return replace(made, schedule=schedule)
+        """A strategy is of tails, a schedule decides everything; sums are of integers, in any order."""
+        made = super().options(op, "auto", reassociate, microkernels, threads)
+        return replace(made, strategy=strategy, schedule=schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
         """The machine, and what is asked of the plan."""
@@ -132,10 +132,31 @@ class Accelerator(Target):
             _, by_hand = replayed(program, schedule, of_target=self.microkernels())
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
         else:
-            made = settled(program, self.arrays(program), self.spec, schedule)
+            computation = labelled(self.arrays(program), users)
+            wanted = wanted_of(computation, options.strategy)
+            made = settled(program, computation, self.spec, schedule, wanted)
         phases = Phases(made.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
         yield replace(made, program=annotate(made.program, nests))
+
+    def cut(
+        self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    ) -> Planned | None:
+        """The policy's plan in which the axes of `cuts` have these tiles and tails."""
+        program = with_memories(program)
+        if any(buffer.scope is not None for buffer in program.buffers):
+            return None
+        computation = labelled(self.arrays(program), users)
+        wanted = wanted_of(computation, {axis: cut.strategy for axis, cut in cuts.items()})
+        homes = (axis_named(computation, axis) for axis in cuts)
+        tiles = {
+            (lead_of(computation, home), axis): cut.tiles[-1]
+            for (home, axis), cut in zip(homes, cuts.values(), strict=True)
+        }
+        made = settled(program, computation, self.spec, None, replace(wanted, tiles=tiles))
+        phases = Phases(made.program, self.spec).each
+        nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
+        return replace(made, program=annotate(made.program, nests))
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
@@ -242,11 +263,15 @@ class Accelerator(Target):
         users, considered = request.users.names, list[Considered]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
-        steps = () if planned.schedule is None else planned.schedule.steps
-        nests = [step for step in steps if isinstance(step, Nest)]
-        if len(nests) < len(steps) or not nests:  # by hand: its loops are no nests of whole arrays
-            return replace(made, considered=tuple(considered))
-        pieces = pieces_of(self.arrays(request.program), nests, streams, given)
+        pieces = (
+            replace(
+                piece,
+                stage=users.get(piece.stage, piece.stage),
+                tile={users.get(axis, axis): extent for axis, extent in piece.tile.items()},
+                ranges={users.get(axis, axis): ends for axis, ends in piece.ranges.items()},
+            )
+            for piece in pieces_of(planned.program, streams, self.spec, given)
+        )
         return replace(made, pieces=tuple(pieces), considered=tuple(considered))
 
     def cost_of(

@@ -37,6 +37,7 @@ from offcut.partition import (
     CUT,
     LADDER,
     PAD,
+    Made,
     Segment,
     Strategy,
     runs,
@@ -49,12 +50,19 @@ from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.bounds import footprint
 from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.by_hand.offsets import At
+from offcut.schedule.by_hand.read import loads_of
 from offcut.schedule.by_hand.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
 
 
 def lower(nests: Nests) -> Program:
-    """The program that runs `nests` as they are scheduled; nothing is proved here."""
+    """Return the program that runs `nests` as they are scheduled; nothing is proved here."""
+    return lowered(nests)[0]
+
+
+def lowered(nests: Nests) -> tuple[Program, list[Made]]:
+    """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
+    made: dict[int, Made] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
     facts = Facts(Space(nests.sizes, nests.assumptions))
     buffers = {buffer.name: buffer for buffer in nests.buffers}
@@ -68,14 +76,14 @@ def lower(nests: Nests) -> Program:
     for nest in nests.nests:
         several = chosen.get(nest.name)
         if several is None and nest.at is None:
-            body += _Lowering(nests, names).nest(nest, facts, {})
+            body += _Lowering(nests, names, made).nest(nest, At(facts, {}))
         elif several is not None and several not in emitted:
             emitted.append(several)
             options = []
             for label, cost, option in several.options:
-                making, inside = _Lowering(option, names), tuple[Stmt, ...]()
+                making, inside = _Lowering(option, names, made), tuple[Stmt, ...]()
                 for own in several.own(nests, option):
-                    inside += making.nest(own, facts, {})
+                    inside += making.nest(own, At(facts, {}))
                 options.append(Option(label, cost, inside))
             body += (Choose(tuple(options)),)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
@@ -89,7 +97,8 @@ def lower(nests: Nests) -> Program:
         for name in nest.covered.names
     }
     program = replace(nests.program(body), buffers=tuple(buffers.values()))
-    return with_covers(program, kernels.get)
+    tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
+    return with_covers(program, kernels.get), tiles
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
@@ -109,35 +118,47 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 
 
 class _Lowering:
-    def __init__(self, nests: Nests, names: Names) -> None:
-        self.nests, self.names = nests, names
+    def __init__(self, nests: Nests, names: Names, made: dict[int, Made]) -> None:
+        self.nests, self.names, self.made = nests, names, made
 
-    def nest(
-        self, nest: Nest, facts: Facts, window: Mapping[str, tuple[Expr, Expr]]
-    ) -> tuple[Stmt, ...]:
-        """The statements of `nest`, its roots in `window` bounded so."""
-        at = At(facts, window)
+    def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
+        """The statements of `nest` at a place around it, its roots in the window there."""
         body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
-        return self.computed_inside(nest, None, body, facts)
+        return self.computed_inside(nest, None, body, at)
 
     def computed_inside(
-        self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], facts: Facts
+        self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
     ) -> tuple[Stmt, ...]:
         """`body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
             (buffer,) = producer.written
-            window = footprint(body, buffer, self.nests.buffer(buffer).shape, facts)
+            window = footprint(body, buffer, self.nests.buffer(buffer).shape, at.facts)
             point = point_of(producer, buffer)
             assert point is not None
             reach = {
                 name: (start, ix.add(start, extent))
                 for name, (start, extent) in zip(point, window, strict=True)
             }
-            made = self.nest(producer, facts, reach)
+            inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
+            made = self.nest(producer, inner)
             where = producer.window
             inside = (*made, *body)
             body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
         return body
+
+    def moved(
+        self, reader: Nest, producer: Nest, point: Sequence[str], at: At
+    ) -> dict[str, Segment]:
+        """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
+        (buffer,) = producer.written
+        inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
+        found: dict[str, Segment] = {}
+        for load in (load for one in inside for load in loads_of(one.plain)):
+            if load.buffer == buffer:
+                for root, part in zip(point, load.index, strict=True):
+                    if isinstance(part, Var) and part.name in at.segments:
+                        found.setdefault(root, at.segments[part.name])
+        return found
 
 
 class _Nest(Tiles):
@@ -159,11 +180,20 @@ class _Nest(Tiles):
             elif not self.is_tile(first[0], inside):
                 body += self.loop(first[0], [(loops[1:], part) for loops, part in inside], at)
             elif self.fits(inside, at):
-                body += self.tiles(inside, at)
+                tiles = self.tiles(inside, at)
+                for tile in tiles:
+                    self.lowering.made[id(tile)] = self.piece(tile, at)
+                body += tiles
             else:
                 plain = replace(self.nest, covered=None)
                 body += _Nest(self.lowering, plain).block(inside, at)
         return body
+
+    def piece(self, tile: Stmt, at: At) -> Made:
+        """Return what a tile is by the loops that are split around it."""
+        assert isinstance(tile, Tile)
+        roots = (root.name for root in self.nest.roots if root.name in at.segments)
+        return Made(tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel)
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The loop over `axis` around `parts`; several where its tail is treated apart."""
@@ -203,7 +233,7 @@ class _Nest(Tiles):
             facts = facts.where(guard)
         known = replace(known, facts=facts, role=Role.WHOLE)
         body = self.block(parts, known)
-        body = self.lowering.computed_inside(self.nest, axis, body, facts)
+        body = self.lowering.computed_inside(self.nest, axis, body, known)
         return (If(conjunction(guards), body),) if guards and body else body
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -310,7 +340,12 @@ class _Nest(Tiles):
         for made in (s, h):
             self.names.release(made.name)
         values = {s.name: start, h.name: height}
-        return map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
+        made = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
+        tiles = self.lowering.made
+        for old, new in zip(walk(body), walk(made), strict=True):
+            if id(old) in tiles:
+                tiles[id(new)] = replace(tiles[id(old)], leaf=new)
+        return made
 
     def segment(
         self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
@@ -329,6 +364,9 @@ class _Nest(Tiles):
             role=segment.role,
             forms={**at.forms, split.inner: segment.form},
         )
+        origins = self.nest.origins(split.axis)
+        if len(origins) == 1:
+            inner = replace(inner, segments={**at.segments, origins[0]: segment})
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
         opaque = self.staged and not segment.predicate and ix.literal_value(height) is None

@@ -15,6 +15,7 @@ from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
 from offcut.core.intervals import ends
 from offcut.core.program import Form, Role, Stmt, substitute_coordinates
+from offcut.partition import Segment
 from offcut.polyhedral import Facts
 from offcut.schedule.by_hand.nests import Nest, Part, depends_on
 from offcut.schedule.decisions import Fuse, Level, SplitPair
@@ -31,6 +32,7 @@ class At:
     offsets  the axes whose value is known
     starts   of an axis that a segment covers: where it starts in its parent
     extents  likewise, and of the roots: how far it reaches
+    segments  of a root that is split: the innermost one around
     limits   of an axis that a predicated segment covers: only offsets below are instances
     """
 
@@ -42,6 +44,7 @@ class At:
     extents: Mapping[str, Expr] = field(default_factory=dict)
     limits: Mapping[str, Expr] = field(default_factory=dict)
     forms: Mapping[str, Form] = field(default_factory=dict)
+    segments: Mapping[str, Segment] = field(default_factory=dict)
     role: Role = Role.WHOLE
 
 

@@ -17,12 +17,12 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import StrategyLike, strategy_named
+from offcut.partition import Made, StrategyLike, strategy_named
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
-from offcut.schedule.by_hand.lower import lower
+from offcut.schedule.by_hand.lower import lower, lowered
 from offcut.schedule.by_hand.nests import Alternatives, Nests
 from offcut.schedule.by_hand.prove import prove
 from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
@@ -344,6 +344,10 @@ class HandSchedule:
         Each computes what the one before does, which is a small question.
         """
         return tuple(map(lower, self._forms()))
+
+    def tiles(self) -> tuple[Made, ...]:
+        """Return the tiles of the whole, in the order of the text."""
+        return tuple(lowered(self._nests)[1])
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""

@@ -23,12 +23,16 @@ from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
-from offcut.backends.target import Planned
+from offcut.backends.target import Planned, Strategies
+from offcut.core import index as ix
+from offcut.core.expr import variables
 from offcut.core.program import Kind, Program
 from offcut.describe.computation import Computation, Names, Stage
 from offcut.describe.source import source
-from offcut.partition import Strategy
+from offcut.errors import PartitionError
+from offcut.partition import GUARD, Strategy, axis_named, segments
 from offcut.schedule import Alternative, Choose, Primitive, Schedule, create_schedule, stages_in
 
 COMBINATIONS = 16
@@ -56,6 +60,33 @@ class Wanted:
 FREE = Wanted({}, {})
 
 
+def wanted_of(computation: Computation, strategy: Strategies) -> Wanted:
+    """Return what strategies ask of the policy: one for the rows, axes of results whose extents sizes give, or some by axis.
+
+    Raises PartitionError for an axis that there is not.
+    """
+    if strategy == "auto":
+        return FREE
+    if isinstance(strategy, Strategy):
+        axes = [
+            (group[0].buffer, axis.name)
+            for group in computation.groups
+            for axis in group[0].axes
+            if variables(axis.extent)
+        ]
+        return Wanted(dict.fromkeys(axes, strategy), {})
+    tails = {}
+    for name, tail in dict(strategy).items():
+        home, axis = axis_named(computation, name)
+        tails[lead_of(computation, home), axis] = tail
+    return Wanted(tails, {})
+
+
+def lead_of(computation: Computation, home: int) -> str:
+    """Return the stage that a group of a computation begins with."""
+    return computation.groups[home][0].buffer
+
+
 def planned(
     program: Program,
     computation: Computation,
@@ -73,7 +104,8 @@ def planned(
     whole = Schedule(program.name, (*said, *rest))
     by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
     *forms, last = by_hand.apply(whole).forms()
-    return Planned(last, whole, through=(*map(apart, steps), *forms))
+    through = (*map(apart, steps), *forms)
+    return Planned(last, whole, through=through, tiles=by_hand.tiles())
 
 
 def prepared(computation: Computation) -> tuple[Computation, ...]:
@@ -135,8 +167,35 @@ class Deciding:
     def written(self, made: Operations, tiling: Tiling, names: Names) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is."""
         lead = self.group[0].buffer
+        check_words(made, tiling, self.spec, self.wanted, lead)
         tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
         return decisions(self.computation, self.group, made, tiling, self.spec, names, tails)
+
+
+def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: str) -> None:
+    """Check that tiles along the lanes of words begin where words do.
+
+    Raises PartitionError.
+    """
+    extents = {axis.name: axis.extent for axis in (*made.axes, *made.terms)}
+    tiles = dict(tiling.tiles)
+    for axis, count in lanes(made, spec).items():
+        tail, tile = wanted.tails.get((lead, axis)), tiles.get(axis)
+        if count == 1 or tile is None:
+            continue
+        apart = [
+            one
+            for one in segments(tail or GUARD, extents[axis], tile)
+            if ix.known_divisor(one.start) % count
+        ]
+        if tile % count or apart:
+            raise PartitionError(
+                "schedule",
+                f"cannot cut {lead}.{axis} by {tile}, {tail or GUARD}",
+                at=f"axis {lead}.{axis}",
+                because=f"it runs along words of {count}, and a tile would begin inside of one",
+                help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
+            )
 
 
 def labels(ways: Sequence[Roles]) -> list[str]:
