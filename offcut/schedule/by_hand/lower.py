@@ -7,13 +7,13 @@ further out, both loops are complete and an instance past the end is left out by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
+from offcut.core.expr import Binary, Const, Expr, Logic, Var, rewrite, substitute, variables
 from offcut.core.expr import walk as expressions_in
 from offcut.core.intervals import interval
 from offcut.core.program import (
@@ -64,7 +64,6 @@ def lowered(nests: Nests) -> tuple[Program, list[Made]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
     made: dict[int, Made] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
-    facts = Facts(Space(nests.sizes, nests.assumptions))
     buffers = {buffer.name: buffer for buffer in nests.buffers}
     body: tuple[Stmt, ...] = ()
     chosen = dict[str, Alternatives]()
@@ -76,14 +75,14 @@ def lowered(nests: Nests) -> tuple[Program, list[Made]]:
     for nest in nests.nests:
         several = chosen.get(nest.name)
         if several is None and nest.at is None:
-            body += _Lowering(nests, names, made).nest(nest, At(facts, {}))
+            body += _Lowering(nests, names, made).root(nest)
         elif several is not None and several not in emitted:
             emitted.append(several)
             options = []
             for label, cost, option in several.options:
                 making, inside = _Lowering(option, names, made), tuple[Stmt, ...]()
                 for own in several.own(nests, option):
-                    inside += making.nest(own, At(facts, {}))
+                    inside += making.root(own)
                 options.append(Option(label, cost, inside))
             body += (Choose(tuple(options)),)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
@@ -120,6 +119,11 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 class _Lowering:
     def __init__(self, nests: Nests, names: Names, made: dict[int, Made]) -> None:
         self.nests, self.names, self.made = nests, names, made
+        self.derived = _Derived(nests, names)
+
+    def root(self, nest: Nest) -> tuple[Stmt, ...]:
+        """Return the statements of a nest that is computed in no other."""
+        return self.derived.around(self.nest(nest, At(self.derived.facts, {})))
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
         """The statements of `nest` at a place around it, its roots in the window there."""
@@ -351,12 +355,18 @@ class _Nest(Tiles):
         self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """The tiles of one segment."""
-        bound: dict[str, Expr] = {
-            let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
-        }
+        derived = self.lowering.derived
+        apart = self.staged and derived.holds(self.extent(split.axis, at))
+        bound: dict[str, Expr] = {}
+        for let in segment.lets:
+            value = substitute(let.value, bound)
+            if apart:
+                bound[let.name] = derived.named(let.name.strip("#"), value, let.lo, let.hi)
+            else:
+                bound[let.name] = Var(self.names.fresh(let.name.strip("#")))
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
         shown = substitute(segment.start, bound), substitute(segment.height, bound)
-        start, height = (ix.simplify(part) for part in shown)
+        start, height = (derived.within(ix.simplify(part)) for part in shown)
         inner = replace(
             at,
             facts=facts,
@@ -379,37 +389,66 @@ class _Nest(Tiles):
                 once = replace(inner, starts={**at.starts, split.inner: begin})
                 body = self.opened(split.outer, value, parts, once)
         else:
-            count = ix.simplify(substitute(segment.count, bound))
-            named = (
-                None
-                if _is_affine(count) or not self.staged
-                else Var(self.names.fresh(f"{split.outer}_count"))
-            )
-            body = self.plain_of(
-                split, named or count, start, parts, inner, segment if opaque else None
-            )
-            if named is not None:
-                sizes = {size.name: (size.min, size.last) for size in self.nests.sizes}
-
-                def known(
-                    expr: Expr, sizes: Mapping[str, tuple[int, int]] = sizes
-                ) -> tuple[int, int]:
-                    return (
-                        sizes.get(expr.name, (0, MAX_SIZE))
-                        if isinstance(expr, Var)
-                        else (0, MAX_SIZE)
-                    )
-
-                most = min(interval(self.extent(split.axis, at), known)[1], MAX_SIZE - 1)
-                body = (Let(named.name, 0, most + 1, count, body),) if body else ()
-                self.names.release(named.name)
-        for let in reversed(segment.lets):
+            count = derived.within(ix.simplify(substitute(segment.count, bound)))
+            if apart and not _is_affine(count):
+                most = derived.most(self.extent(split.axis, at))
+                count = derived.named(f"{split.outer}_count", count, 0, most + 1)
+            body = self.plain_of(split, count, start, parts, inner, segment if opaque else None)
+        for let in () if apart else reversed(segment.lets):
             name = bound[let.name]
             assert isinstance(name, Var)
             body = (Let(name.name, let.lo, let.hi, let.value, body),)
             self.names.release(name.name)
         if segment.when is not None and body and not self.always(segment.when, at):
             body = (If(segment.when, body),)
+        return body
+
+
+class _Derived:
+    """Sizes that follow from those of the program, bound around a nest: what no set says of them is asked of none."""
+
+    def __init__(self, nests: Nests, names: Names) -> None:
+        self.sizes = {size.name: (size.min, size.last) for size in nests.sizes}
+        self.facts = Facts(Space(nests.sizes, nests.assumptions))
+        self.names, self.lets = names, dict[str, Let]()
+
+    def holds(self, extent: Expr) -> bool:
+        """Return whether an extent is one of sizes alone, and at least 1 at all of them, so that it can be divided by."""
+        one = ix.compare(">=", extent, 1)
+        return variables(extent) <= set(self.sizes) and (
+            one == Const(1, "bool") or self.facts.holds(one)
+        )
+
+    def most(self, extent: Expr) -> int:
+        """Return the most that an extent of sizes may be."""
+
+        def known(expr: Expr) -> tuple[int, int]:
+            everything = 0, MAX_SIZE
+            return self.sizes.get(expr.name, everything) if isinstance(expr, Var) else everything
+
+        return min(interval(extent, known)[1], MAX_SIZE - 1)
+
+    def named(self, name: str, value: Expr, lo: int, hi: int) -> Var:
+        """Return the derived size of a value, which lies in ``lo:hi``."""
+        for let in self.lets.values():
+            if let.value == value:
+                self.lets[let.name] = replace(let, lo=min(lo, let.lo), hi=max(hi, let.hi))
+                return Var(let.name)
+        made = self.names.fresh(name)
+        self.lets[made] = Let(made, lo, hi, value, ())
+        return Var(made)
+
+    def within(self, expr: Expr) -> Expr:
+        """Return an expression that names the derived sizes in it."""
+        values = {let.value: Var(name) for name, let in self.lets.items()}
+        return rewrite(expr, values.get)
+
+    def around(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Return `body` inside of the derived sizes, which are bound no more."""
+        for name, let in reversed(self.lets.items()):
+            body = (replace(let, body=body),)
+            self.names.release(name)
+        self.lets = {}
         return body
 
 
