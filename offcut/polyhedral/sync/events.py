@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.accesses import status_buffers
@@ -98,7 +98,7 @@ class Event:
     where: tuple[Expr, ...]
     time: tuple[int | str, ...]
     place: Place
-    stmt: Stmt
+    stmt: Any
     accesses: tuple[Access, ...] = ()
     copies: tuple[Access, ...] = ()
 
@@ -117,7 +117,7 @@ class Event:
 class Events:
     """The events of `program` on `agents`.
 
-    derived  values of `let` over sizes alone, each with its promised range, half open
+    derived  values of `let` over sizes alone, each with its promised range, half open; `lets` has the values
     parts    the number of places of a region: elements of an array, slots of a window; None where it is not a literal
     units    the units by name
     """
@@ -129,14 +129,38 @@ class Events:
     derived: Mapping[str, tuple[int, int]]
     parts: Mapping[str, int | None]
     units: Mapping[str, Unit]
+    lets: Mapping[str, Expr]
 
 
-def events(program: Program, agents: Agents) -> Events:
+def events(program: Program, agents: Agents, own: frozenset[str] = frozenset()) -> Events:
     """Return the events of `program`.
+
+    own   buffers that no two agents share
 
     Raises PartitionError for a unit or a token that does not exist, a `let` that no host computes before, and a `choose`.
     """
-    return _Reader(program, agents).read()
+    return _Reader(program, agents, own).read()
+
+
+def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
+    """Return the kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
+    kind = units[other.engine or other.unit].fence
+    theirs = {access.region for access in other.accesses}
+    writes = any(access.writes and access.region in theirs for access in one.accesses)
+    mine = units[one.engine or one.unit].fence
+    return kind if writes and kind != mine else ""
+
+
+def by_one_lane(units: Mapping[str, Unit], one: Event, other: Event) -> bool:
+    """Return whether one lane of an agent issues one of two leaves, and all its lanes run the other one."""
+    engines = [bool(event.engine) and units[event.engine].engine for event in (one, other)]
+    return units[one.unit].lanes and engines[0] != engines[1]
+
+
+def multicast_keys(event: Event) -> tuple[Key, ...]:
+    """Return the unit over whose agents a leaf copies at once, if it does."""
+    name = event.stmt.multicast if isinstance(event.stmt, Tile) else None
+    return tuple(key for key, loop in event.keys.items() if loop.name == name)
 
 
 UNORDERED = "cannot keep the order of {} on units that run side by side"
@@ -171,14 +195,15 @@ class _Scope:
 
 
 class _Reader:
-    def __init__(self, program: Program, agents: Agents) -> None:
+    def __init__(self, program: Program, agents: Agents, own: frozenset[str]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - status_buffers(program)
+        self.shared = written - tile_buffers(program) - status_buffers(program) - own
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []
         self.derived: dict[str, tuple[int, int]] = {}
+        self.lets: dict[str, Expr] = {}
         self.parts: dict[str, int | None] = {}
         for buffer in program.buffers:
             extents = [ix.literal_value(extent) for extent in buffer.shape]
@@ -195,6 +220,7 @@ class _Reader:
             self.derived,
             self.parts,
             self.units,
+            self.lets,
         )
 
     def block(self, body: Sequence[Stmt], place: Place, scope: _Scope, at: list[int]) -> None:
@@ -208,7 +234,7 @@ class _Reader:
                 self.block(stmt.body, place, self.within(stmt, place, scope), at)
             case Let(name, lo, hi, value, body):
                 if variables(value) <= self.sizes | self.derived.keys() and not reads_memory(value):
-                    self.derived[name] = (lo, hi)
+                    self.derived[name], self.lets[name] = (lo, hi), value
                     self.block(body, place, scope, at)
                     return
                 raise self.refuse(stmt, "it is a value of what changes while units run")
@@ -427,6 +453,3 @@ class _Inside:
         slot = () if window.slot is None else (window.slot,)
         owner = map(Var, window.owner)
         yield Access(window.region, (*owner, *slot, *offsets), at.inner, at.where, writes)
-
-
-__all__ = ["UNORDERED", "Access", "Event", "Events", "Key", "Loop", "events", "refused"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import Tile
-from offcut.polyhedral.sync.events import Access, Event, Key, refused
-from offcut.polyhedral.sync.relations import Relations, alike, multicast_keys
+from offcut.polyhedral.sync.events import Access, Event, Key, multicast_keys, refused
+from offcut.polyhedral.sync.relations import Relations, alike
 
 
 def check_multicast(relations: Relations) -> None:
@@ -42,12 +42,9 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
     mine = relations.of(event)
     absent = mine.apply(others).subtract(mine)
     if not absent.is_empty():
-        _, values = relations.values_at(mine)
-        raise refused(
-            relations.program,
-            f"`{event.head}`",
-            f"it runs at {values}, and not for each {loop.name}",
-        )
+        at, _, sizes = relations.describe(mine.intersect(absent.apply(others)))
+        because = f"{sizes}it runs there, and not for each {loop.name}"
+        raise refused(relations.program, at, because)
     to_others = others.intersect_domain(mine).intersect_range(mine)
     for access in event.copies:
         moving = [*(part for part in access.place if part is not None)]
@@ -58,12 +55,12 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         other = to_others.apply_range(places).subtract(places)
         if not other.is_empty() or not _is_known(relations, event, access):
             point = other if not other.is_empty() else to_others
-            _, values = relations.values_at(point.domain())
+            at, _, sizes = relations.describe(point.domain())
             what = f"the window of {access.region}" if access.writes else access.region
             raise refused(
                 relations.program,
-                f"`{event.head}`",
-                f"at {values} it {'writes' if access.writes else 'reads'} {what} elsewhere than for "
+                at,
+                f"{sizes}it {'writes' if access.writes else 'reads'} {what} elsewhere than for "
                 f"another {loop.name}: one copy cannot be both",
                 "without @multicast",
             )

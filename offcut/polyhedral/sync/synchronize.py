@@ -41,11 +41,20 @@ from offcut.polyhedral.sync.boundaries import (
     own_of,
     with_barriers,
 )
-from offcut.polyhedral.sync.events import UNORDERED, Event, events, refused
+from offcut.polyhedral.sync.events import (
+    UNORDERED,
+    Event,
+    by_one_lane,
+    events,
+    fence_between,
+    multicast_keys,
+    refused,
+)
 from offcut.polyhedral.sync.multicast import check_multicast
-from offcut.polyhedral.sync.order import Order, Pair, by_one_lane, fence_between
-from offcut.polyhedral.sync.relations import Relations, alike, is_inside, multicast_keys
+from offcut.polyhedral.sync.order import Order, Pair
+from offcut.polyhedral.sync.relations import Relations, alike, is_inside
 from offcut.polyhedral.sync.room import has_room, most
+from offcut.polyhedral.sync.run_at_sizes import smallest_fault
 from offcut.polyhedral.units.independence import Independence
 
 MOST_PENDING = 8
@@ -75,8 +84,11 @@ def synchronized(program: Program, agents: Agents) -> Program:
         result = _Finder(bare, agents).synchronized()
         order = _order(result, agents)
         order.check()
-        while (spare := order.spare()) is not None:
-            result = replace(result, body=_without(result.body, spare.place))
+        while spare := order.spare():
+            body = _without(result.body, {event.place for event in spare})
+            used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
+            tokens = tuple(token for token in result.tokens if token.name in used)
+            result = replace(result, body=body, tokens=tokens)
             order = _order(result, agents)
     return result
 
@@ -94,13 +106,18 @@ def check(program: Program, agents: Agents) -> None:
         check_barriers(program, unit, own_of(bare, unit))
         _check_independent(bare, unit)
         return
-    with _bounded(program):
-        order = _order(program, agents)
-        order.check()
-        spare = order.spare()
-    if spare is not None:
-        because = "without it all is ordered, too"
-        raise refused(program, f"`{spare.head}`", because, "leave it out")
+    known = events(program, agents)
+    try:
+        with _bounded(program):
+            order = _order(program, agents)
+            order.check()
+            spare = order.spare()
+    except PartitionError as error:
+        raise smallest_fault(known) or error from None
+    if spare:
+        them = "it" if len(spare) == 1 else "them"
+        at = ", ".join(f"`{event.head}`" for event in spare)
+        raise refused(program, at, f"without {them} all is ordered, too", f"leave {them} out")
 
 
 def _check_arguments(op: str, program: object, agents: object) -> None:
@@ -171,13 +188,13 @@ def _bounded(program: Program) -> AbstractContextManager[None]:
     return request_budget("sync", UNORDERED.format(program.name), requests=REQUESTS)
 
 
-def _without(body: tuple[Stmt, ...], place: Place, around: Place = ()) -> tuple[Stmt, ...]:
-    """Return a block without the statement at a place; the block itself stands at `around`."""
+def _without(body: tuple[Stmt, ...], out: set[Place], around: Place = ()) -> tuple[Stmt, ...]:
+    """Return a block without the statements at some places; the block itself stands at `around`."""
     places = [((*around, position), stmt) for position, stmt in enumerate(body)]
     return tuple(
-        with_numbered_blocks(stmt, here, lambda block, at: _without(block, place, at))
+        with_numbered_blocks(stmt, here, lambda block, at: _without(block, out, at))
         for here, stmt in places
-        if here != place
+        if here not in out
     )
 
 
@@ -229,13 +246,12 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
             independent = independent and independence.of(stmt, place)
     if independent:
         return
-    first = across.domain().lexmin()
-    _, values = relations.values_at(first)
+    at, first, sizes = relations.describe(across.domain())
     units = ", ".join(f"@{loop.key[0]}" for loop in shared if loop.key is not None)
     raise refused(
         program,
-        relations.describe(across.intersect_domain(first).range()),
-        f"it touches what `{one.head}` touches at {values}: both are in one run of a loop {units}, whose iterations "
+        relations.describe(across.intersect_domain(first).range())[0],
+        f"{sizes}it touches what {at} touches: both are in one run of a loop {units}, whose iterations "
         "run side by side",
     )
 
