@@ -95,7 +95,8 @@ class Order:
         """Check that all statements that a unit runs stand in loops that are bound to the same units."""
         known: dict[str, Event] = {}
         for event in (*self.events.leaves, *self.events.syncs):
-            if isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER:
+            barrier = isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER
+            if barrier or not self.units[event.unit].fixed:
                 continue
             other = known.setdefault(event.unit, event)
             if other.keys.keys() != event.keys.keys():
@@ -353,6 +354,8 @@ class Order:
     def across_agents(self, pair: Pair) -> isl.Map:
         """Return the part of a pair of one unit that the order of each agent alone does not keep."""
         one, other = pair.one, pair.other
+        if not self.units[one.unit].fixed:
+            return pair.map
         if one.engine and one.engine == other.engine and self.units[one.engine].in_order:
             return pair.map.subtract(self.relations.next_own)
         if one.engine and self.units[one.engine].ends is Ends.TOKEN:
@@ -449,13 +452,12 @@ class Order:
             ordered = self.ordered(self.matches[token.name])
             rest = self.syncs(Action.ARRIVE, token.name) + self.syncs(Action.WAIT, token.name)
             while rest:
-                some, more = [rest.pop(0)], True
+                some = more = [rest.pop(0)]
                 while more:
-                    of = self.relations.union(some)
+                    of = self.relations.union(more)
                     both = of.apply(ordered).union(of.apply(ordered.reverse()))
                     more = [one for one in rest if not both.is_disjoint(self.relations.of(one))]
-                    some += more
-                    rest = [one for one in rest if one not in more]
+                    some, rest = [*some, *more], [one for one in rest if one not in more]
                 yield some
 
     def check_count(self, token: Token) -> None:

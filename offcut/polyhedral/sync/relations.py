@@ -130,6 +130,18 @@ class Relations:
         """``{ a -> b }``: the same agent, and b is a or after it."""
         return self.order("<<=", self.agents)
 
+    def next_of_agent(self, one: Event, other: Event) -> isl.Map:
+        """Return ``{ a -> b }``: the same agent runs an instance of one event, and of another one after it."""
+        if self.events.units[one.unit].fixed:
+            return self.next_own
+        keys, theirs = one.keys, other.keys
+        if not keys and not theirs:  # the last one of the agents
+            return self.later
+        if keys != theirs:
+            return self.no_pairs
+        depth = _depth(one, next(iter(keys.values())))
+        return self.later.intersect(self.map(alike((*self.agents, *self.prefix(depth)))))
+
     def axis(self, key: Key) -> str:
         """Return the coordinate of a unit's agents."""
         return self.agents[self.keys.index(key)]

@@ -26,24 +26,30 @@ from itertools import product
 
 import islpy as isl
 
+from offcut.core import index as ix
 from offcut.core.memo import memo
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import Action, Alloc, For, Let, Program, Stmt, Sync, Token, walk
+from offcut.core.program import Action, Alloc, For, Let, Program, Sync, Token, walk
 from offcut.core.text.printer import format_head, shown
-from offcut.core.traversal import Place, used_names, walk_with_paths, with_numbered_blocks
+from offcut.core.traversal import Place, used_names, walk_with_paths
 from offcut.errors import DescribeError, PartitionError
 from offcut.polyhedral.isl_budget import request_budget
 from offcut.polyhedral.sync.agents import Agents, Ends
 from offcut.polyhedral.sync.boundaries import (
     Boundaries,
+    Open,
     check_barriers,
     is_barrier,
+    missing_barrier,
     own_of,
     with_barriers,
+    with_syncs,
+    without,
 )
 from offcut.polyhedral.sync.events import (
     UNORDERED,
     Event,
+    Events,
     by_one_lane,
     events,
     fence_between,
@@ -82,14 +88,14 @@ def synchronized(program: Program, agents: Agents) -> Program:
         return with_barriers(bare, unit, own_of(bare, unit))
     with _bounded(program):
         result = _Finder(bare, agents).synchronized()
-        order = _order(result, agents)
+        order = _order(events(result, agents))
         order.check()
         while spare := order.spare():
-            body = _without(result.body, {event.place for event in spare})
+            body = without(result.body, {event.place for event in spare})
             used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
             tokens = tuple(token for token in result.tokens if token.name in used)
             result = replace(result, body=body, tokens=tokens)
-            order = _order(result, agents)
+            order = _order(events(result, agents))
     return result
 
 
@@ -100,20 +106,25 @@ def check(program: Program, agents: Agents) -> None:
     Raises PartitionError with an instance that could run too early, or that waits for ever, or with a statement too many.
     """
     _check_arguments("check", program, agents)
+    own, missing = frozenset[str](), None
     if (unit := _any_agent(program, agents)) is not None:
         bare = unsynchronized(program)
+        own = own_of(bare, unit)
         _check_words(program, unit)
-        check_barriers(program, unit, own_of(bare, unit))
         _check_independent(bare, unit)
-        return
-    known = events(program, agents)
+        missing = missing_barrier(program, unit, own)
+        if missing is None:
+            check_barriers(program, unit, own)
+            return
+    known = None
     try:
+        known = events(program, agents, own)
         with _bounded(program):
-            order = _order(program, agents)
+            order = _order(known)
             order.check()
             spare = order.spare()
     except PartitionError as error:
-        raise smallest_fault(known) or error from None
+        raise (known and smallest_fault(known)) or missing or error from None
     if spare:
         them = "it" if len(spare) == 1 else "them"
         at = ", ".join(f"`{event.head}`" for event in spare)
@@ -179,23 +190,13 @@ def _check_independent(program: Program, unit: str) -> None:
             raise refused(program, f"`{format_head(stmt)}`", because)
 
 
-def _order(program: Program, agents: Agents) -> Order:
-    relations = Relations(events(program, agents))
+def _order(known: Events) -> Order:
+    relations = Relations(known)
     return Order(relations, pairs_of(relations))
 
 
 def _bounded(program: Program) -> AbstractContextManager[None]:
     return request_budget("sync", UNORDERED.format(program.name), requests=REQUESTS)
-
-
-def _without(body: tuple[Stmt, ...], out: set[Place], around: Place = ()) -> tuple[Stmt, ...]:
-    """Return a block without the statements at some places; the block itself stands at `around`."""
-    places = [((*around, position), stmt) for position, stmt in enumerate(body)]
-    return tuple(
-        with_numbered_blocks(stmt, here, lambda block, at: _without(block, out, at))
-        for here, stmt in places
-        if here not in out
-    )
 
 
 def pairs_of(relations: Relations) -> list[Pair]:
@@ -222,7 +223,7 @@ def pairs_of(relations: Relations) -> list[Pair]:
         pairs = touching.intersect(relations.later)
         pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
         if own:
-            pairs = pairs.subtract(relations.next_own)
+            pairs = pairs.subtract(relations.next_of_agent(one, other))
         if not pairs.is_empty():
             result.append(Pair(one, other, pairs))
     return result
@@ -286,10 +287,10 @@ class _Finder:
             if engine and self.units[engine].ends is Ends.GROUP:
                 self.groups(engine, unit)
         self.lanes()
-        body = self.block(self.program.body, ())
-        if body == self.program.body:
-            return self.program
-        result = replace(self.program, body=body, tokens=tuple(self.tokens))
+        result = with_syncs(self.program, self.before, self.after, self.ends)
+        if result is self.program:
+            return result
+        result = replace(result, tokens=tuple(self.tokens))
         return result if self.agents.blocks or not self.tokens else self.with_rooms(result)
 
     def with_rooms(self, program: Program) -> Program:
@@ -297,7 +298,7 @@ class _Finder:
 
         Raises StandstillError if any number of tokens may be under way.
         """
-        order = _order(program, self.agents)
+        order = _order(events(program, self.agents))
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
@@ -321,17 +322,6 @@ class _Finder:
         syncs = into.setdefault(self.relations.all[number].place, [])
         if sync not in syncs:
             syncs.append(sync)
-
-    def block(self, body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
-        """Return a block with its statements of synchronization."""
-        result: list[Stmt] = []
-        for position, stmt in enumerate(body):
-            here = (*place, position)
-            result += self.before.get(here, [])
-            result.append(with_numbered_blocks(stmt, here, self.block))
-            result += self.after.get(here, [])
-        result += self.ends.get(place, [])
-        return body if result == [*body] else tuple(result)
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -494,35 +484,29 @@ class _Finder:
         if not apart:
             return
 
-        def around(pair: Pair, place: Place) -> tuple[int, list[str]]:
-            loops = [one for one in pair.one.loops if is_inside(place, one.at)]
-            depth = sum(1 if one.key is not None else 2 for one in loops)
-            axes = [relations.axis(one.key) for one in loops if one.key is not None]
-            return depth, alike(axes)
-
-        def conflict(here: Place, _: Stmt, at: Place, __: Stmt) -> bool:
+        def waits(earlier: Open, one: Open) -> bool:
             for pair in apart:
-                if is_inside(pair.one.place, at, True) and is_inside(pair.other.place, here, True):
-                    depth, agents = around(pair, here)
-                    same = (*agents, *alike(relations.prefix(depth)))
-                    if not pair.map.intersect(relations.map(same)).is_empty():
+                places = pair.one.place, pair.other.place
+                if is_inside(places[0], earlier.place, True) and is_inside(
+                    places[1], one.place, True
+                ):
+                    outer = one.place if earlier.carried is None else (*earlier.carried, 0)
+                    both = [p for p in pair.one.loops if p in pair.other.loops]
+                    loops = [p for p in both if is_inside(outer, p.at)]
+                    depth = sum(1 if p.key is not None else 2 for p in loops)
+                    same = [relations.axis(p.key) for p in loops if p.key is not None]
+                    same += relations.prefix(depth - (earlier.carried is not None))
+                    axis = f"t{depth - 1}"
+                    later = [] if earlier.carried is None else [f"{axis} < {axis}'"]
+                    if not pair.map.is_disjoint(relations.map((*alike(same), *later))):
                         return True
             return False
 
-        def carried(place: Place, loop: For, barriers: list[int]) -> bool:
-            for pair in apart:
-                if is_inside(pair.one.place, place) and is_inside(pair.other.place, place):
-                    one, other = pair.one.place[len(place)], pair.other.place[len(place)]
-                    depth, agents = around(pair, (*place, 0))
-                    axis, same = f"t{depth - 1}", alike(relations.prefix(depth - 1))
-                    later = relations.map((*agents, *same, f"{axis} < {axis}'"))
-                    between = any(at > one or at <= other for at in barriers)
-                    if not between and not pair.map.intersect(later).is_empty():
-                        return True
-            return False
-
-        boundaries = Boundaries(unit, conflict, carried)
-        boundaries.block(self.program.body)
-        for missing in boundaries.missing:
-            into = self.before if missing.earlier is not None else self.ends
-            into.setdefault(missing.place, []).append(Sync(Action.BARRIER, unit))
+        missing = Boundaries(
+            unit, waits, lambda loop: (ix.literal_value(ix.sub(loop.hi, loop.lo)) or 0) > 0
+        )
+        missing.block(self.program.body)
+        barrier = Sync(Action.BARRIER, unit)
+        for into, places in ((self.before, missing.before), (self.ends, missing.ends)):
+            for place in places:
+                into.setdefault(place, []).append(barrier)
