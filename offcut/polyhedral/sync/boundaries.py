@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.accesses import status_buffers, stored_arrays
-from offcut.core.expr import Var, reads_memory
+from offcut.core.expr import Binary, Const, Var, reads_memory
 from offcut.core.program import (
     Action,
     Alloc,
@@ -175,8 +175,7 @@ class Boundaries:
         with_numbered_blocks(stmt, here, look)
         if not isinstance(stmt, For):
             return behind
-        count = ix.literal_value(ix.sub(stmt.hi, stmt.lo))
-        if count is None or count > 1:
+        if _may_repeat(stmt):
             inner = [one for key, one in behind.items() if key[0][: len(here)] == here]
             again: Opened = {(one.place, here): replace(one, carried=here) for one in inner}
             last = self.block(stmt.body, here, around, again)
@@ -185,6 +184,16 @@ class Boundaries:
         same = (replace(o, carried=None) if o.carried == here else o for o in behind.values())
         behind = {(one.place, one.carried): one for one in same}
         return behind if self.runs(stmt) else {**opened, **behind}
+
+
+def _may_repeat(loop: For) -> bool:
+    """Return whether a loop may have more than one iteration."""
+    match ix.sub(loop.hi, loop.lo):
+        case Const(count):
+            return count > 1
+        case Binary("%", _, Const(divisor)):
+            return divisor > 2
+    return True
 
 
 class _Intervals:
@@ -209,9 +218,8 @@ class _Intervals:
         carried = earlier.carried in places
         depth = places.index(earlier.carried or ()) + 1 if carried else depth
         mine, theirs = _within(earlier, depth), _within(one, depth)
-        windows = [{w.buffer for w in walk((of,)) if isinstance(w, Alloc)} for of in (mine, theirs)]
-        # Windows of two iterations, or two windows, may lie in one place, whatever their elements.
-        moved = windows[0] | windows[1] if carried else windows[0] & windows[1]
+        # Windows of two iterations lie in one place, whatever their elements.
+        moved = {w.buffer for w in walk((mine, theirs)) if isinstance(w, Alloc)} if carried else ()
         loop = one.around[depth - 1][1] if carried else None
         if isinstance(loop, For):
             later = ix.add(Var(loop.iter), Var(LATER), 1)
