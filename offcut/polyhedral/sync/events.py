@@ -21,7 +21,16 @@ from typing import Any, TypeAlias
 from offcut.core import index as ix
 from offcut.core.accesses import status_buffers
 from offcut.core.conditions import negate
-from offcut.core.expr import Expr, Var, all_loads, reads_memory, substitute, variables
+from offcut.core.expr import (
+    Expr,
+    Var,
+    all_loads,
+    children,
+    dtype_of,
+    reads_memory,
+    substitute,
+    variables,
+)
 from offcut.core.program import (
     Action,
     Alloc,
@@ -87,8 +96,8 @@ class Event:
     where    the conditions around it
     time     its place in the text: positions, and iterators of loops that no agents share
     place    the place of the statement, as `walking.numbered` has it
-    copies   of a copy to several agents at once: the elements of whole arrays that it reads and writes,
-             and the starts of the windows
+    copies   of a copy to several agents at once, by store: the place in the window that it writes, and all indices that
+             its value is made of
     """
 
     number: int
@@ -350,15 +359,10 @@ class _Reader:
                 return unit, (sync.unit or unit) if sync.action is Action.WAIT_GROUP else ""
 
     def copies(self, stmt: Stmt, scope: _Scope) -> tuple[Access, ...]:
-        """Return the accesses of a copy to several agents at once, and the starts of the windows that it touches."""
+        """Return the accesses of a copy to several agents at once."""
         if not isinstance(stmt, Tile) or stmt.multicast is None:
             return ()
-        every = {buffer.name for buffer in self.program.buffers}
-        accesses = list(_Inside(every, {}).of(stmt))
-        touched = {access.region for access in accesses}
-        windows = ((name, one.starts) for name, one in scope.windows.items() if name in touched)
-        starts = (Access(name, start, (), (), True) for name, start in windows)
-        return tuple(dict.fromkeys((*accesses, *starts)))
+        return tuple(_Inside((), scope.windows, joint=True).of(stmt))
 
     def refuse(self, stmt: Stmt, because: str) -> PartitionError:
         return refused(self.program, format_head(stmt), because)
@@ -400,10 +404,12 @@ class _Inside:
 
     shared   the buffers whose accesses are of interest
     windows  those around the leaf, by buffer
+    joint    whether each store is one access: of its element and of all indices that its value is made of
     """
 
     shared: Collection[str]
     windows: Mapping[str, _Window]
+    joint: bool = False
 
     def of(self, stmt: Stmt, at: _Inner = _LEAF) -> Iterator[Access]:
         """Return each access inside of a statement."""
@@ -411,6 +417,13 @@ class _Inside:
             for load in all_loads(expr):
                 yield from self.access(load.buffer, load.index, False, at)
         match stmt:
+            case Store(buffer, index, value) if self.joint:
+                place = tuple(map(at.expr, index))
+                if buffer in self.windows:
+                    starts = self.windows[buffer].starts
+                    place = tuple(map(ix.simplify, map(ix.sub, place, starts)))
+                place += tuple(map(at.expr, _indices(value)))
+                yield Access(buffer, place, at.inner, at.where, True)
             case Store(buffer, index, _):
                 yield from self.access(buffer, index, True, at)
             case For(name, lo, hi, body):
@@ -453,3 +466,12 @@ class _Inside:
         slot = () if window.slot is None else (window.slot,)
         owner = map(Var, window.owner)
         yield Access(window.region, (*owner, *slot, *offsets), at.inner, at.where, writes)
+
+
+def _indices(value: Expr) -> Iterator[Expr]:
+    """Return the indices that a value is made of: of loads, and those that are operands."""
+    if dtype_of(value) == "index":
+        yield value
+        return
+    for part in children(value):
+        yield from _indices(part)

@@ -52,18 +52,15 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         if not any(loop.name in variables(part) for part in moving):
             continue
         places = relations.places(event, access)
-        other = to_others.apply_range(places).subtract(places)
-        if not other.is_empty() or not _is_known(relations, event, access):
-            point = other if not other.is_empty() else to_others
-            at, _, sizes = relations.describe(point.domain())
-            what = f"the window of {access.region}" if access.writes else access.region
-            raise refused(
-                relations.program,
-                at,
-                f"{sizes}it {'writes' if access.writes else 'reads'} {what} elsewhere than for "
-                f"another {loop.name}: one copy cannot be both",
-                "without @multicast",
-            )
+        differing = to_others.apply_range(places).subtract(places)
+        if differing.is_empty() and _is_known(relations, event, access):
+            continue
+        pairs = differing.apply_range(places.reverse()).intersect(to_others)
+        pairs = to_others.subtract(relations.same) if pairs.is_empty() else pairs
+        at, first, sizes = relations.describe(pairs.domain())
+        other, _, _ = relations.describe(pairs.intersect_domain(first).range())
+        because = f"{sizes}what it copies to {access.region}, or where, is not what {other} does: one copy cannot be both"
+        raise refused(relations.program, at, because, "without @multicast")
 
 
 def _is_known(relations: Relations, event: Event, access: Access) -> bool:

@@ -121,6 +121,11 @@ class Relations:
         return self.order("<<", ())
 
     @lazy_property
+    def same(self) -> isl.Map:
+        """``{ a -> a }``."""
+        return self.map(alike(self.dims))
+
+    @lazy_property
     def next_own(self) -> isl.Map:
         """``{ a -> b }``: the same agent, and b after a."""
         return self.order("<<", self.agents)
