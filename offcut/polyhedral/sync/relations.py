@@ -7,7 +7,7 @@ answer holds for more programs than the one at hand.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 
 import islpy as isl
@@ -62,7 +62,8 @@ class Relations:
         for event in self.all.values():
             for expr in _others(event):
                 self.bound(expr)
-        self.space = Space(tuple(map(self._size, self.bounds)))
+        facts = tuple(self._facts())
+        self.space = Space(tuple(map(self._size, self.bounds)), facts)
         self.keys: list[Key] = sorted({key for event in self.all.values() for key in event.keys})
         self.agents = [f"a{at}" for at in range(len(self.keys))]
         depth = max((len(event.time) for event in self.all.values()), default=0)
@@ -251,6 +252,13 @@ class Relations:
         parts.append(self.space.facts)
         dims = ", ".join(self.dims)
         return isl.Set(f"{self.space.parameters}{{ [{dims}] : {' and '.join(parts)} }}")
+
+    def _facts(self) -> Iterator[Expr]:
+        """Return what is known of parameters: the least and the greatest of others are these."""
+        for name, atom in [*self.bounds.items()]:
+            if isinstance(atom, Binary) and atom.op in ("min", "max"):
+                known = rebuild(atom, tuple(map(self.bound, children(atom))))
+                yield Compare("==", Var(name), known)
 
     def _size(self, name: str) -> Size:
         """Return a parameter: any integer, or in the range that is promised of a derived value."""

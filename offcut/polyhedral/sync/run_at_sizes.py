@@ -386,7 +386,8 @@ class _Run:
         if source != target:
             return f"a token {source} -> {target}: arrive behind the first, wait before the second"
         if one.agent == other.agent and one.event.engine:
-            return "wait group, before it"
+            by_token = self.by_token(one.event.engine)
+            return "another unit that waits for the first in between" if by_token else "wait group, before it"
         return f"barrier {target}, before it"
 
     def is_ordered(self, one: Instance, other: Instance) -> bool:
@@ -394,7 +395,7 @@ class _Run:
         kind = fence_between(self.units, one.event, other.event)
         engine, own = one.event.engine, one.agent == other.agent
         lanes = by_one_lane(self.units, one.event, other.event)
-        in_order = engine == other.event.engine and (not engine or self.units[engine].in_order)
+        in_order = not engine or (engine == other.event.engine and self.units[engine].in_order)
         if one.copies == other.copies or (own and not lanes and not kind and in_order):
             return True
         begins = {at for copy in self.copies[other.copies] for at in copy.begins.values()}
