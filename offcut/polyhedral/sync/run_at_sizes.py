@@ -371,7 +371,7 @@ class _Run:
             for place in sorted(one.reads | one.writes, key=str):
                 writes = place in one.writes
                 self.spend(len(touched[place]))
-                for other, wrote in touched[place]:
+                for other, wrote in reversed(touched[place]):
                     pair = (id(other), id(one))
                     if (writes or wrote) and pair not in seen:
                         seen.add(pair)

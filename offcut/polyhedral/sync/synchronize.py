@@ -150,7 +150,7 @@ def _any_agent(program: Program, agents: Agents) -> str | None:
     Raises PartitionError for a machine with such a unit and others: which agent waits for whom is not known.
     """
     free = [unit.name for unit in agents.units if not unit.fixed]
-    if free and len(agents.units) > 1:
+    if free and len(agents.by_name) > 1:
         at = f"@{free[0]}"
         raise refused(program, at, "any of its agents may run any iteration, beside other units")
     return free[0] if free else None
