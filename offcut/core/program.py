@@ -231,7 +231,9 @@ class Sync:
 
     def __post_init__(self) -> None:
         if not isinstance(self.action, Action):
-            because = f"an action is one of ir.Action, and it is of type {type(self.action).__name__}"
+            because = (
+                f"an action is one of ir.Action, and it is of type {type(self.action).__name__}"
+            )
             help = tuple(f"ir.Action.{one.name}" for one in Action)
             raise DescribeError("Sync", f"cannot take {self.action!r}", because=because, help=help)
         if not isinstance(self.pending, int) or self.pending < 0:

@@ -387,7 +387,11 @@ class _Run:
             return f"a token {source} -> {target}: arrive behind the first, wait before the second"
         if one.agent == other.agent and one.event.engine:
             by_token = self.by_token(one.event.engine)
-            return "another unit that waits for the first in between" if by_token else "wait group, before it"
+            return (
+                "another unit that waits for the first in between"
+                if by_token
+                else "wait group, before it"
+            )
         return f"barrier {target}, before it"
 
     def is_ordered(self, one: Instance, other: Instance) -> bool:
