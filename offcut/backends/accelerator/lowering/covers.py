@@ -45,7 +45,7 @@ from offcut.core.text.printer import format_stmt
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
-from offcut.partition import Coverage, Question, Surroundings, cover
+from offcut.partition import Question, Refusal, Surroundings, cover
 from offcut.partition.judge import MAIN, Match
 
 
@@ -232,11 +232,12 @@ class Covers:
         tile, refusal = _tile_of(leaf, store, lanes), None
         for kernel in kernels:
             found = cover(tile, self.program, kernel, wanted, at=_ANYWHERE, undecided=_DECIDED)
-            if isinstance(found, Coverage):
+            if isinstance(found, Refusal):
+                refusal = refusal or found
+            elif found.cover.microkernel == name:  # the start of a sum is not what adds to it
                 (covered,) = found.covered
                 axes = [pair for pair in found.cover.axes if pair[0] != "i" or self.spec.rows > 1]
                 return replace(found.cover, axes=tuple(axes)), covered.match
-            refusal = refusal or found
         if given is not None and (name != own or given.axes or given.operands):
             because = refusal or f"{own} of {self.spec.name} runs it"
             raise not_covered(leaf, name, str(because), f"@cover({own})")
