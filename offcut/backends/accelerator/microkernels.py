@@ -183,9 +183,7 @@ def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Mi
     """
     shape = spec.rows, spec.columns
     if name == product_name(spec):
-        places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
-        memories = tuple(spec.words[place].memory for place in places)
-        return _products(*shape, spec.terms, spec.gemm_cycles, memories)
+        return products_of(spec)
     if name not in _OPERATIONS or dtype not in TYPES:
         return ()
     by = 1
@@ -193,6 +191,13 @@ def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Mi
         by = max(int(store.value.b.value), 1) if name in _BY_CONSTANT else 1
     of_terms = store.reduce is not None  # a constant is taken once for each word of the result
     return _operations(name, dtype, by, of_terms, shape, spec.words[Words.ACCUMULATORS].memory)
+
+
+def products_of(spec: Spec) -> tuple[Microkernel, Microkernel]:
+    """Return the products of words: along their terms, and of one term of each."""
+    places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+    memories = tuple(spec.words[place].memory for place in places)
+    return _products(spec.rows, spec.columns, spec.terms, spec.gemm_cycles, memories)
 
 
 def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
@@ -215,8 +220,7 @@ def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
 @cache
 def _products(
     rows: int, columns: int, terms: int, cycles: float, memories: tuple[str, ...]
-) -> tuple[Microkernel, ...]:
-    """Return the products of words: along their terms, and of one term of each."""
+) -> tuple[Microkernel, Microkernel]:
     whole = gemm(rows, columns, terms, cycles)
     a, b, c = (
         placeholder(shape, dtype, name=name)

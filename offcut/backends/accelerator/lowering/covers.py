@@ -154,6 +154,8 @@ class Covers:
         ranges  of the values of the buffers on the chip
         """
         self.ranges = ranges
+        for leaf in leaves:
+            self.check_started(leaf, leaves)
         for kind in (self.product, self.operation, self.result, self.copy):
             for leaf in leaves:
                 if self.kind(leaf) == kind:
@@ -176,6 +178,27 @@ class Covers:
             because=because,
             help=help,
         )
+
+    def check_started(self, leaf: Leaf, leaves: Sequence[Leaf]) -> None:
+        """Check that something stores in a window before a leaf reads it; what a loop inside of the window stores may be read later."""
+        store = leaf.store
+        read = {load.buffer for load, _ in loads(store.value)} & self.scoped.keys()
+        for name in sorted(read if store.reduce is None else {*read, store.buffer}):
+            window = leaf.windows.get(name)
+            if window is None or len(leaf.around) > window.depth:
+                before = [one for one in leaves if one is not leaf]
+            else:
+                before = [one for one in leaves if one.number < leaf.number]
+            if not any(
+                (one.store.buffer, one.store.reduce, one.windows.get(name)) == (name, None, window)
+                for one in before
+            ):
+                sums = f"the start of {name} is lost: " if name == store.buffer else ""
+                raise self.refuse(
+                    leaf,
+                    f"{sums}nothing stores in {name} before",
+                    f"a tile before that stores in {name}",
+                )
 
     def product(self, leaf: Leaf) -> Product:
         """A sum of products by the matrix unit."""
@@ -227,20 +250,28 @@ class Covers:
         name = own if given is None else given.microkernel
         dtype = self.program.buffer(store.buffer).dtype
         kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
-        lanes = given.axes if given is not None and given.axes else self.bound_lanes(bound)
+        lanes, said = (
+            self.bound_lanes(bound),
+            self.without_rows(() if given is None else given.axes),
+        )
+        if said and lanes is not None and {*said} != {*lanes}:
+            because = f"it has other elements of {bound[0].buffer} in a word than another statement"
+            raise not_covered(leaf, name, because, f"@cover({own})")
+        lanes = said or lanes
         wanted = Cover(name, lanes or (), () if given is None else given.operands)
-        tile, refusal = _tile_of(leaf, store, lanes), None
+        tile, refusals = _tile_of(leaf, store, lanes), list[Refusal]()
         for kernel in kernels:
             found = cover(tile, self.program, kernel, wanted, at=_ANYWHERE, undecided=_DECIDED)
             if isinstance(found, Refusal):
-                refusal = refusal or found
+                refusals.append(found)
             elif found.cover.microkernel == name:  # the start of a sum is not what adds to it
                 (covered,) = found.covered
-                axes = [pair for pair in found.cover.axes if pair[0] != "i" or self.spec.rows > 1]
-                return replace(found.cover, axes=tuple(axes)), covered.match
+                axes = self.without_rows(found.cover.axes)
+                return replace(found.cover, axes=axes), covered.match
+        refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
         if given is not None and (name != own or given.axes or given.operands):
-            because = refusal or f"{own} of {self.spec.name} runs it"
-            raise not_covered(leaf, name, str(because), f"@cover({own})")
+            runs = f"{own} of {self.spec.name} runs it"
+            raise not_covered(leaf, name, str(refusal or runs), f"@cover({own})")
         if refusal is None:
             raise self.refuse(leaf, "no instruction computes it from accumulators")
         memories = dict.fromkeys(
@@ -260,6 +291,10 @@ class Covers:
                 index = ((name, element.index[at]) for name, at in parts if at is not None)
                 return tuple((name, part.name) for name, part in index if isinstance(part, Var))
         return None
+
+    def without_rows(self, axes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        """Axes of a microkernel, but for the rows of words that have one."""
+        return tuple(pair for pair in axes if pair[0] != "i" or self.spec.rows > 1)
 
     def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
         """The axes of a leaf along the rows and the columns of its words of accumulators."""
@@ -294,12 +329,9 @@ class Covers:
         order = _order(leaf, self.scoped[buffer])
         known = self.lanes.setdefault(buffer, Lanes(axes, shape, order))
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
-            because = f"it has other elements of {buffer} in a word than another statement"
-            given = None if leaf.tile is None else leaf.tile.cover
-            if given is not None and given.axes:
-                name = given.microkernel
-                raise not_covered(leaf, name, because, f"@cover({name})")
-            raise self.refuse(leaf, because)
+            raise self.refuse(
+                leaf, f"it has other elements of {buffer} in a word than another statement"
+            )
 
     def copy(self, leaf: Leaf) -> Copy:
         """A copy to the chip."""
@@ -365,6 +397,7 @@ def _tile_of(leaf: Leaf, store: Store, lanes: Sequence[tuple[str, str]] | None) 
     return Tile(tuple(TileAxis(*axis) for axis in leaf.axes if axis[0] in inside), body)
 
 
+_QUESTIONS = list(Question)
 _ANYWHERE = Surroundings((), lambda expr: (-inf, inf))
 _DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
 """What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
