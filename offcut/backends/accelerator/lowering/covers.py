@@ -250,10 +250,8 @@ class Covers:
         name = own if given is None else given.microkernel
         dtype = self.program.buffer(store.buffer).dtype
         kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
-        lanes, said = (
-            self.bound_lanes(bound),
-            self.without_rows(() if given is None else given.axes),
-        )
+        lanes = self.bound_lanes(bound)
+        said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
         if said and lanes is not None and {*said} != {*lanes}:
             because = f"it has other elements of {bound[0].buffer} in a word than another statement"
             raise not_covered(leaf, name, because, f"@cover({own})")
@@ -266,7 +264,7 @@ class Covers:
                 refusals.append(found)
             elif found.cover.microkernel == name:  # the start of a sum is not what adds to it
                 (covered,) = found.covered
-                axes = self.without_rows(found.cover.axes)
+                axes = _in_words(kernel, found.cover.axes)
                 return replace(found.cover, axes=axes), covered.match
         refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
         if given is not None and (name != own or given.axes or given.operands):
@@ -291,10 +289,6 @@ class Covers:
                 index = ((name, element.index[at]) for name, at in parts if at is not None)
                 return tuple((name, part.name) for name, part in index if isinstance(part, Var))
         return None
-
-    def without_rows(self, axes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Axes of a microkernel, but for the rows of words that have one."""
-        return tuple(pair for pair in axes if pair[0] != "i" or self.spec.rows > 1)
 
     def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
         """The axes of a leaf along the rows and the columns of its words of accumulators."""
@@ -380,6 +374,12 @@ class Covers:
         found, match = self.judged(leaf, replace(store, value=value), own.name, (source,), (own,))
         self.put(leaf, source, Place.ACCUMULATORS, self.lanes_of(match))
         return Result(source, found)
+
+
+def _in_words(kernel: Microkernel, axes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Axes of a microkernel, each with that of a leaf, but for those along which a word has one element."""
+    alone = {name for name, n in zip(kernel.axes, kernel.tiles[0].extents, strict=True) if n == 1}
+    return tuple(pair for pair in axes if pair[0] not in alone)
 
 
 def _tile_of(leaf: Leaf, store: Store, lanes: Sequence[tuple[str, str]] | None) -> Tile:
