@@ -267,7 +267,10 @@ class _Nest(Tiles):
     ) -> tuple[Stmt, ...]:
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
-        for segment in segments(strategy, extent, split.factor):
+        found = segments(strategy, extent, split.factor)
+        if self.lowering.derived.holds(extent):
+            found = _alike(found)
+        for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
             body += self.segment(split, segment, parts, at)
@@ -356,7 +359,7 @@ class _Nest(Tiles):
     ) -> tuple[Stmt, ...]:
         """The tiles of one segment."""
         derived = self.lowering.derived
-        apart = self.staged and derived.holds(self.extent(split.axis, at))
+        apart = False
         bound: dict[str, Expr] = {}
         for let in segment.lets:
             value = substitute(let.value, bound)
@@ -402,6 +405,22 @@ class _Nest(Tiles):
         if segment.when is not None and body and not self.always(segment.when, at):
             body = (If(segment.when, body),)
         return body
+
+
+def _alike(found: Sequence[Segment]) -> list[Segment]:
+    """Return segments whose values of one definition have one range: where each is computed at all sizes, so is what it says."""
+    ranges: dict[Expr, tuple[int, int]] = {}
+    for let in (let for segment in found for let in segment.lets):
+        lo, hi = ranges.get(let.value, (let.lo, let.hi))
+        ranges[let.value] = min(lo, let.lo), max(hi, let.hi)
+
+    def changed(segment: Segment) -> Segment:
+        lets = (
+            replace(let, lo=ranges[let.value][0], hi=ranges[let.value][1]) for let in segment.lets
+        )
+        return replace(segment, lets=tuple(lets))
+
+    return list(map(changed, found))
 
 
 class _Derived:

@@ -141,8 +141,12 @@ class Tiles(Offsets):
         only = conjunction(where) if where else None
         cover = None if microkernel is None else Cover(microkernel)
         if covered is not None and covered.wanted is not None and cover is not None:
-            own = microkernel == covered.wanted.microkernel
-            cover = covered.wanted if own else cover
+            called = dict(zip(loops, names, strict=True))
+            along = [(a, called[loop]) for a, loop in covered.wanted.axes if loop in called]
+            if microkernel != covered.wanted.microkernel:  # a start has no axis that is reduced
+                stored_names = {axis.iter for axis in axes}
+                along = [(a, name) for a, name in along if name in stored_names]
+            cover = Cover(microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, cover)

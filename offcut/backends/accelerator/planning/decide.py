@@ -189,17 +189,23 @@ class _Deciding:
         moving = [axis for axis in self.tiling.order if axis in used]
         return max((self.tiling.order.index(axis) + 1 for axis in moving), default=0)
 
+    def cover(self, stage: str, name: str, terms: bool = False) -> Cover:
+        """Return the cover of a stage on the axes that words lie along."""
+        roles = self.made.roles
+        loops = self.inside(stage, spatial=True)
+        lanes = ("i", roles.rows), ("j", roles.columns), ("p", roles.depth if terms else None)
+        axes = ((lane, self.within.get((stage, a), a)) for lane, a in lanes if a is not None)
+        return Cover(stage, loops[0], name, tuple(one for one in axes if one[1] in loops))
+
     def covers(self, inner: Sequence[str], parts: Sequence[Staging]) -> Iterator[Primitive]:
         """Yield what runs each stage."""
         made = self.made
         if made.lead is not None:
-            first = self.inside(self.lead, spatial=True)[0]
-            yield Cover(self.lead, first, name_of(made.lead[1], self.spec))
+            yield self.cover(self.lead, name_of(made.lead[1], self.spec), terms=True)
         last = {store.buffer: store for store in made.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
-                name = name_of(last[stage], self.spec)
-                yield Cover(stage, self.inside(stage, spatial=True)[0], name)
+                yield self.cover(stage, name_of(last[stage], self.spec))
         within = self.inside(self.last)
         if within:
             yield Cover(self.last, within[0], "store_outputs")
