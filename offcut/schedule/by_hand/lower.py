@@ -13,9 +13,7 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Binary, Const, Expr, Logic, Var, rewrite, substitute, variables
-from offcut.core.expr import walk as expressions_in
-from offcut.core.intervals import interval
+from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -30,7 +28,6 @@ from offcut.core.program import (
     map_body,
     walk,
 )
-from offcut.core.sizes import MAX_SIZE
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.partition import (
@@ -119,11 +116,11 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 class _Lowering:
     def __init__(self, nests: Nests, names: Names, made: dict[int, Made]) -> None:
         self.nests, self.names, self.made = nests, names, made
-        self.derived = _Derived(nests, names)
+        self.facts = Facts(Space(nests.sizes, nests.assumptions))
 
     def root(self, nest: Nest) -> tuple[Stmt, ...]:
         """Return the statements of a nest that is computed in no other."""
-        return self.derived.around(self.nest(nest, At(self.derived.facts, {})))
+        return self.nest(nest, At(self.facts, {}))
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
         """The statements of `nest` at a place around it, its roots in the window there."""
@@ -268,7 +265,12 @@ class _Nest(Tiles):
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
         found = segments(strategy, extent, split.factor)
-        if self.lowering.derived.holds(extent):
+        sizes = {size.name for size in self.nests.sizes}
+        if (
+            self.staged
+            and variables(extent) <= sizes
+            and self.lowering.facts.holds(ix.compare(">=", extent, 1))
+        ):
             found = _alike(found)
         for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
@@ -358,18 +360,12 @@ class _Nest(Tiles):
         self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """The tiles of one segment."""
-        derived = self.lowering.derived
-        apart = False
-        bound: dict[str, Expr] = {}
-        for let in segment.lets:
-            value = substitute(let.value, bound)
-            if apart:
-                bound[let.name] = derived.named(let.name.strip("#"), value, let.lo, let.hi)
-            else:
-                bound[let.name] = Var(self.names.fresh(let.name.strip("#")))
+        bound: dict[str, Expr] = {
+            let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
+        }
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
         shown = substitute(segment.start, bound), substitute(segment.height, bound)
-        start, height = (derived.within(ix.simplify(part)) for part in shown)
+        start, height = (ix.simplify(part) for part in shown)
         inner = replace(
             at,
             facts=facts,
@@ -392,12 +388,9 @@ class _Nest(Tiles):
                 once = replace(inner, starts={**at.starts, split.inner: begin})
                 body = self.opened(split.outer, value, parts, once)
         else:
-            count = derived.within(ix.simplify(substitute(segment.count, bound)))
-            if apart and not _is_affine(count):
-                most = derived.most(self.extent(split.axis, at))
-                count = derived.named(f"{split.outer}_count", count, 0, most + 1)
+            count = ix.simplify(substitute(segment.count, bound))
             body = self.plain_of(split, count, start, parts, inner, segment if opaque else None)
-        for let in () if apart else reversed(segment.lets):
+        for let in reversed(segment.lets):
             name = bound[let.name]
             assert isinstance(name, Var)
             body = (Let(name.name, let.lo, let.hi, let.value, body),)
@@ -421,65 +414,6 @@ def _alike(found: Sequence[Segment]) -> list[Segment]:
         return replace(segment, lets=tuple(lets))
 
     return list(map(changed, found))
-
-
-class _Derived:
-    """Sizes that follow from those of the program, bound around a nest: what no set says of them is asked of none."""
-
-    def __init__(self, nests: Nests, names: Names) -> None:
-        self.sizes = {size.name: (size.min, size.last) for size in nests.sizes}
-        self.facts = Facts(Space(nests.sizes, nests.assumptions))
-        self.names, self.lets = names, dict[str, Let]()
-
-    def holds(self, extent: Expr) -> bool:
-        """Return whether an extent is one of sizes alone, and at least 1 at all of them, so that it can be divided by."""
-        one = ix.compare(">=", extent, 1)
-        return variables(extent) <= set(self.sizes) and (
-            one == Const(1, "bool") or self.facts.holds(one)
-        )
-
-    def most(self, extent: Expr) -> int:
-        """Return the most that an extent of sizes may be."""
-
-        def known(expr: Expr) -> tuple[int, int]:
-            everything = 0, MAX_SIZE
-            return self.sizes.get(expr.name, everything) if isinstance(expr, Var) else everything
-
-        return min(interval(extent, known)[1], MAX_SIZE - 1)
-
-    def named(self, name: str, value: Expr, lo: int, hi: int) -> Var:
-        """Return the derived size of a value, which lies in ``lo:hi``."""
-        for let in self.lets.values():
-            if let.value == value:
-                self.lets[let.name] = replace(let, lo=min(lo, let.lo), hi=max(hi, let.hi))
-                return Var(let.name)
-        made = self.names.fresh(name)
-        self.lets[made] = Let(made, lo, hi, value, ())
-        return Var(made)
-
-    def within(self, expr: Expr) -> Expr:
-        """Return an expression that names the derived sizes in it."""
-        values = {let.value: Var(name) for name, let in self.lets.items()}
-        return rewrite(expr, values.get)
-
-    def around(self, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """Return `body` inside of the derived sizes, which are bound no more."""
-        for name, let in reversed(self.lets.items()):
-            body = (replace(let, body=body),)
-            self.names.release(name)
-        self.lets = {}
-        return body
-
-
-def _is_affine(expr: Expr) -> bool:
-    """Whether it has no product and no quotient of two parts that sizes change."""
-    return not any(
-        isinstance(node, Binary)
-        and node.op in ("*", "//", "%")
-        and variables(node.b)
-        and (node.op != "*" or variables(node.a))
-        for node in expressions_in(expr)
-    )
 
 
 def _started(start: Expr, tile: Expr) -> Expr:
