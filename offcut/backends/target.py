@@ -180,7 +180,7 @@ class Target(ABC):
 
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """The plans of a program; the first is the default policy.
+        """The plans of a program in the policy's order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
 
@@ -425,20 +425,25 @@ class Target(ABC):
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
         forget()
-        plans = answer(self, "space", self.space(request.program, request.users, options))
-        found = next(iter(plans), None)
-        if found is None:
+        refused: PartitionError | None = None
+        for found in answer(self, "space", self.space(request.program, request.users, options)):
+            plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
+            steps = () if options.schedule is None else options.schedule.steps
+            asked = any(isinstance(step, Primitive) for step in steps)
+            source = plan.by_hand if asked and plan.by_hand is not None else request.program
+            try:
+                check_compiled((source, *plan.through, plan.program), options.reassociate)
+            except PartitionError as error:
+                refused = refused or error
+            else:
+                return plan
+        if refused is None:
             raise TargetError(
                 "compile",
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
-        plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
-        steps = () if options.schedule is None else options.schedule.steps
-        asked = any(isinstance(step, Primitive) for step in steps)
-        source = plan.by_hand if asked and plan.by_hand is not None else request.program
-        check_compiled((source, *plan.through, plan.program), options.reassociate)
-        return plan
+        raise refused
 
     def plan_of(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]

@@ -127,17 +127,23 @@ class Accelerator(Target):
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
-            made = Planned(single(program, self.spec))
+            yield self.annotated(Planned(single(program, self.spec)))
         elif schedule is not None and not self.applies(program, schedule):
             _, by_hand = replayed(program, schedule, of_target=self.microkernels())
             made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
+            yield self.annotated(made)
         else:
             computation = labelled(self.arrays(program), users)
             wanted = wanted_of(computation, options.strategy)
-            made = settled(program, computation, self.spec, schedule, wanted)
-        phases = Phases(made.program, self.spec).each  # what does not run is refused here
+            for one in (wanted, *wanted.in_smaller_tiles()):
+                made = settled(program, computation, self.spec, schedule, one)
+                yield self.annotated(made)
+
+    def annotated(self, planned: Planned) -> Planned:
+        """Return a plan with the words of its program about the machine; what does not run is refused."""
+        phases = Phases(planned.program, self.spec).each
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        yield replace(made, program=annotate(made.program, nests))
+        return replace(planned, program=annotate(planned.program, nests))
 
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
@@ -153,10 +159,8 @@ class Accelerator(Target):
             (lead_of(computation, home), axis): cut.tiles[-1]
             for (home, axis), cut in zip(homes, cuts.values(), strict=True)
         }
-        made = settled(program, computation, self.spec, None, replace(wanted, tiles=tiles))
-        phases = Phases(made.program, self.spec).each
-        nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        return replace(made, program=annotate(made.program, nests))
+        wanted = replace(wanted, tiles=tiles)
+        return self.annotated(settled(program, computation, self.spec, None, wanted))
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import (
     Alloc,
@@ -395,9 +395,12 @@ class _Nest(Tiles):
             assert isinstance(name, Var)
             body = (Let(name.name, let.lo, let.hi, let.value, body),)
             self.names.release(name.name)
-        if segment.when is not None and body and not self.always(segment.when, at):
-            body = (If(segment.when, body),)
-        return body
+        left = [] if segment.when is None else [*self.undecided(segment.when, at)]
+        return (If(conjunction(left), body),) if left and body else body
+
+    def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
+        """Yield the parts of a condition that are not known to hold."""
+        return (part for part in conjuncts(condition) if not self.always(part, at))
 
 
 def _alike(found: Sequence[Segment]) -> list[Segment]:

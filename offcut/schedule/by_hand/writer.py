@@ -11,7 +11,7 @@ from offcut.core.expr import real
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Kind, Program
+from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Alloc, Kind, Program, walk
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
@@ -22,6 +22,7 @@ from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
+from offcut.schedule.by_hand.joined import joined
 from offcut.schedule.by_hand.lower import lower, lowered
 from offcut.schedule.by_hand.nests import Alternatives, Nests
 from offcut.schedule.by_hand.prove import prove
@@ -331,9 +332,8 @@ class HandSchedule:
             forget()
             help = 'fewer splits, or tail="cut"'
             with request_budget("lower", "cannot lower the schedule", help=(help,)):
-                forms = self._forms()
-                programs = tuple(map(lower, forms))
-                certificate = prove(self._nests, forms[0].source, programs, reassociate)
+                programs = self.forms()
+                certificate = prove(self._nests, self._forms()[0].source, programs, reassociate)
                 program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
@@ -341,9 +341,11 @@ class HandSchedule:
     def forms(self) -> tuple[Program, ...]:
         """Return the programs from one without staged arrays to the whole, each of one more; nothing is proved.
 
-        Each computes what the one before does, which is a small question.
+        Each computes what the one before does, which is a small question. The first is without windows, where it has any.
         """
-        return tuple(map(lower, self._forms()))
+        programs = tuple(map(lower, self._forms()))
+        staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
+        return (joined(programs[0]), *programs) if staged else programs
 
     def tiles(self) -> tuple[Made, ...]:
         """Return the tiles of the whole, in the order of the text."""

@@ -8,7 +8,7 @@ counts what each takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.microkernels import microkernels
@@ -56,7 +56,14 @@ class Wanted:
     tiles: Mapping[tuple[str, str], int]
     turns: bool = True
 
+    def in_smaller_tiles(self) -> Iterator[Wanted]:
+        """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
+        for size in SMALLER if self.tails and not self.tiles else ():
+            yield replace(self, tiles=dict.fromkeys(self.tails, size))
 
+
+SMALLER = (32, 16)
+"""Iterations of tiles that are tried where those that the policy likes best are not proved: multiples of a word's lanes."""
 FREE = Wanted({}, {})
 
 
