@@ -46,7 +46,7 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, TargetError
+from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import LoopCut, Made, Strategy, Users
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together

@@ -7,7 +7,7 @@ further out, both loops are complete and an instance past the end is left out by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
