@@ -47,12 +47,12 @@ globals().update({face: _of_row(row) for face, row in PUBLIC.items()})
 
 
 def maximum(a: Any, b: Any) -> Value:
-    """The larger of two, by element; NaN where either is NaN."""
+    """The larger of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("max", a, b)
 
 
 def minimum(a: Any, b: Any) -> Value:
-    """The smaller of two, by element; NaN where either is NaN."""
+    """The smaller of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("min", a, b)
 
 

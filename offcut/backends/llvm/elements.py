@@ -100,6 +100,10 @@ class Elements:
         """``a op b``: + - * / // %, functions of two, and of integers those on bits."""
         kind = self.kind(dtype)
         if dtype in FLOATS:
+            if op in ("min", "max") and b == self.constant(0.0, dtype):
+                # One instruction, and -0.0 stays, as in `max(x, 0)` of others; NaN is not beyond.
+                beyond = self.compare("<" if op == "max" else ">", dtype, a, b)
+                return self.select(beyond, b, a, dtype)
             if op in FUNCTIONS:
                 return self._function(op, dtype, a, b)
             if op == "%":
