@@ -222,8 +222,8 @@ def _products(
         accumulate="both",
         reset=None,
     )
-    held = dict(zip("ABC", memories, strict=True))
-    return _issued(whole, held), _issued(alone, held)
+    memory_of = dict(zip("ABC", memories, strict=True))
+    return _issued(whole, memory_of), _issued(alone, memory_of)
 
 
 @cache
@@ -240,17 +240,17 @@ def _operations(
         START: lambda a, b: cast(0, "int32"),
     }
     of = divided.get(own) or _OPERATIONS[own]
-    made = [on_words(own, of, *shape)]
+    kernels = [on_words(own, of, *shape)]
     if double:
         a, constant = (
             placeholder(extents, "int32", name=name)
             for name, extents in (("A", shape), ("constant", ()))
         )
         computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
-        operands = {name: made[0].operands[name] for name in ("A", "C")}
+        operands = {name: kernels[0].operands[name] for name in ("A", "C")}
         operands["constant"] = _CONSTANT
-        made.append(replace(made[0], computes=computes, operands=operands))
-    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+        kernels.append(replace(kernels[0], computes=computes, operands=operands))
+    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in kernels)
 
 
 @cache
@@ -264,12 +264,12 @@ def _copy(
 ) -> Microkernel:
     """Return ``C[i, j] = A[i, j]`` of words, as `dtype`."""
     a = placeholder(shape, source, name="A")
-    made = compute(
+    result = compute(
         shape, lambda i, j: a[i, j] if source == dtype else cast(a[i, j], dtype), name="C"
     )
     tiles = (TileShape(shape, 0.0, 0.0),)
     operands = dict(zip("AC", ends, strict=True))
-    return _issued(Microkernel(name, made, tiles, operands=operands), {}, unit)
+    return _issued(Microkernel(name, result, tiles, operands=operands), {}, unit)
 
 
 def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute") -> Microkernel:

@@ -31,13 +31,13 @@ def log_gamma(make: Make, x: Ref) -> Ref:
         total = make("add", total, make("divide", factor, make("add", z, float(place))))
     t = make("add", z, 7.5)
     power = make("subtract", make("multiply", make("add", z, 0.5), make("log", t)), t)
-    found = make("add", make("add", power, make("log", total)), math.log(2 * math.pi) / 2)
+    value = make("add", make("add", power, make("log", total)), math.log(2 * math.pi) / 2)
     sine = make("absolute", make("sin", make("multiply", _rest(make, x), math.pi)))
-    mirrored = make("subtract", make("log", make("divide", math.pi, sine)), found)
-    found = make("where", low, mirrored, found)
+    mirrored = make("subtract", make("log", make("divide", math.pi, sine)), value)
+    value = make("where", low, mirrored, value)
     for root in (1.0, 2.0):
-        found = make("where", make("equal", x, root), 0.0, found)
-    return make("where", make("equal", make("absolute", x), math.inf), math.inf, found)
+        value = make("where", make("equal", x, root), 0.0, value)
+    return make("where", make("equal", make("absolute", x), math.inf), math.inf, value)
 
 
 def digamma(make: Make, x: Ref) -> Ref:

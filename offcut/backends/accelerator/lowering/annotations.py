@@ -116,7 +116,7 @@ def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
 
     Axes and operands are said where the judge finds them: not of a value that takes several instructions.
     """
-    given, store, name = tile.cover, work.leaf.store, nest.spec.name
+    cover, store, name = tile.cover, work.leaf.store, nest.spec.name
     if tile.unit not in (None, work.unit.value):
         raise TargetError(
             "compile",
@@ -127,19 +127,19 @@ def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
         )
     leaf, instructions = _instructions_of(nest, work)
     own = instructions[0].name
-    if given is not None and given.microkernel != own:
-        if declared(given.microkernel) is not None:
-            return given
+    if cover is not None and cover.microkernel != own:
+        if declared(cover.microkernel) is not None:
+            return cover
         because = f"{own} of {name} runs it"
-        raise not_covered(leaf, given.microkernel, because, f"@cover({own})")
+        raise not_covered(leaf, cover.microkernel, because, f"@cover({own})")
     if isinstance(work.does, Product):
         return work.does.cover
-    said = given if given is not None and given.axes + given.operands else None
-    found = judged(nest.program, leaf, instructions, said or Cover(own, _axes_of(work)))
-    if isinstance(found, Coverage):
-        return found.cover
-    if said is not None:
-        raise not_covered(leaf, own, str(found), f"@cover({own})")
+    stated = cover if cover is not None and cover.axes + cover.operands else None
+    verdict = judged(nest.program, leaf, instructions, stated or Cover(own, _axes_of(work)))
+    if isinstance(verdict, Coverage):
+        return verdict.cover
+    if stated is not None:
+        raise not_covered(leaf, own, str(verdict), f"@cover({own})")
     return Cover(own)
 
 

@@ -173,22 +173,22 @@ class Covers:
     def product(self, leaf: Leaf) -> Product:
         """A sum of products by the matrix unit, whose lanes are those of its cover."""
         spec, own = self.spec, product_name(self.spec)
-        given = None if leaf.microkernel != own or leaf.tile is None else leaf.tile.cover
-        found = judged(self.program, leaf, instructions_of(leaf.store, spec), given)
-        if isinstance(found, Refusal):
-            if given is not None and given.axes + given.operands:
-                raise not_covered(leaf, own, str(found), f"@cover({own})")
+        stated_cover = None if leaf.microkernel != own or leaf.tile is None else leaf.tile.cover
+        verdict = judged(self.program, leaf, instructions_of(leaf.store, spec), stated_cover)
+        if isinstance(verdict, Refusal):
+            if stated_cover is not None and stated_cover.axes + stated_cover.operands:
+                raise not_covered(leaf, own, str(verdict), f"@cover({own})")
             memories = spec.words[Place.INPUTS].memory, spec.words[Place.WEIGHTS].memory
             helps = [f'cache_read(…, "{memory}")' for memory in dict.fromkeys(memories)]
-            raise self.refuse(leaf, f"it is not {own} of {spec.name}: {found}", *helps)
-        (match,) = (one.match for one in found.covered)
+            raise self.refuse(leaf, f"it is not {own} of {spec.name}: {verdict}", *helps)
+        (match,) = (one.match for one in verdict.covered)
         inputs, weights = match.operand("A"), match.operand("B")
         row, column, depth = map(match.axis, "ijp")
         row = row if spec.rows > 1 else None
         self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
         self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
         self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
-        return Product(inputs, weights, found.cover)
+        return Product(inputs, weights, verdict.cover)
 
     def operation(self, leaf: Leaf) -> Operation:
         """Operations by the vector unit."""
@@ -335,10 +335,10 @@ def judged(
     axes = (TileAxis(*axis) for axis in leaf.axes if axis[0] in stored)
     tile, refusal = Tile(tuple(axes), body), None
     for instruction in instructions:
-        found = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
-        if isinstance(found, Coverage):
-            return found
-        refusal = refusal or found
+        verdict = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
+        if isinstance(verdict, Coverage):
+            return verdict
+        refusal = refusal or verdict
     assert refusal is not None
     return refusal
 

@@ -113,10 +113,14 @@ def planned(
     )
 
 
-def covering(made: Operations, spec: Spec) -> CoverOf:
+def covering(operations: Operations, spec: Spec) -> CoverOf:
     """What says which microkernel runs a statement of a nest on the chip: a product on the axes that its words lie along."""
-    on_chip = {buffer.name for buffer in made.buffers}
-    lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
+    on_chip = {buffer.name for buffer in operations.buffers}
+    lanes = zip(
+        "ijp",
+        (operations.roles.rows, operations.roles.columns, operations.roles.depth),
+        strict=True,
+    )
     axes = tuple((name, axis) for name, axis in lanes if axis is not None)
 
     def cover(store: Store) -> Cover | None:
