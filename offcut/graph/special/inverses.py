@@ -92,7 +92,7 @@ def _log_of_twice(make: Make, x: Ref) -> Ref:
 
 
 def odd(make: Make, x: Ref, value: Ref) -> Ref:
-    """`found`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
+    """`value`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
     signed = make("where", make("less", x, 0.0), make("negative", value), value)
     return make("where", make("less", make("absolute", x), _SMALL), x, signed)
 
