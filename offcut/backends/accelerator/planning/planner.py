@@ -113,21 +113,18 @@ def planned(
     )
 
 
-def covering(operations: Operations, spec: Spec) -> CoverOf:
-    """What says which microkernel runs a statement of a nest on the chip: a product on the axes that its words lie along."""
-    on_chip = {buffer.name for buffer in operations.buffers}
-    lanes = zip(
-        "ijp",
-        (operations.roles.rows, operations.roles.columns, operations.roles.depth),
-        strict=True,
-    )
+def covering(made: Operations, spec: Spec) -> CoverOf:
+    """What says which microkernel runs a statement of a nest on the chip, on the axes that its words lie along."""
+    on_chip = {buffer.name for buffer in made.buffers}
+    lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
     axes = tuple((name, axis) for name, axis in lanes if axis is not None)
 
     def cover(store: Store) -> Cover | None:
         if store.buffer not in on_chip:
             return None
         name = name_of(store, spec)
-        return Cover(name, axes if name == product_name(spec) else ())
+        within = axes if name == product_name(spec) else (one for one in axes if one[0] != "p")
+        return Cover(name, tuple(within))
 
     return cover
 
