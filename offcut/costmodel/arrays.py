@@ -45,7 +45,7 @@ class Formulas:
         self._steps: list[tuple[int, Callable[..., Any], tuple[int, ...]]] = []
         self._found = [self._place(expr) for expr in exprs]
 
-    def __call__(self, values: Mapping[str, Array]) -> list[Array]:
+    def __call__(self, values: Mapping[str, npt.NDArray[Any]]) -> list[Array]:
         """The value of each, by the value of each name."""
         at = list(self._start)
         for place, name in self._names:
@@ -72,7 +72,7 @@ class Formulas:
             case Lookup(table, _):
                 self._steps.append((place, _lookup(np.array(table)), parts))
             case Select():
-                self._steps.append((place, np.where, parts))
+                self._steps.append((place, _where, parts))
             case Logic(op, _):
                 self._steps.append((place, _logic(op), parts))
             case Binary(op) | Unary(op) | Compare(op):
@@ -80,6 +80,10 @@ class Formulas:
             case _:
                 raise AssertionError(type(expr))
         return place
+
+
+def _where(condition: Any, then: Any, other: Any) -> Any:
+    return np.where(condition, then, other)
 
 
 def _lookup(table: Array) -> Callable[[Array], Array]:

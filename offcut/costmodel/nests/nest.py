@@ -104,7 +104,7 @@ class Nests:
         one = self.calls.constant(1)
         total, tails = np.zeros((3, self.calls.count)), self.calls.constant(0)
         for shapes, here in every.shapes.items():
-            given = {GROUPS: one, **self.calls.values}
+            given: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
             if cut.cuts:
                 given[count_of(cut.cuts[0].axis)] = every.count[here]
             for place, axis in enumerate(along.axis for along in cut.cuts):
@@ -177,9 +177,9 @@ class Nests:
         size: Array = each.sum(axis=0) * self.refilled(computation)
         return size
 
-    def mean(self, cut: GroupCut) -> dict[str, Array]:
+    def mean(self, cut: GroupCut) -> dict[str, npt.NDArray[Any]]:
         """The parameters of a nest whose tiles all are of their mean height."""
-        given: dict[str, Array] = dict(self.calls.values)
+        given: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         height = self.calls.constant(1)
         for one in cut.cuts:
