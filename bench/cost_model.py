@@ -42,8 +42,8 @@ from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
-from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import chosen_by
+from offcut.tuning.oracle.run import filled
 from offcut.tuning.oracle.space import alone, narrowed
 from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import key_of, price_of
