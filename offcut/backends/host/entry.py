@@ -16,6 +16,7 @@ from offcut.backends.base import Argument, Extent, Signature
 from offcut.backends.host import arrays, scratch
 from offcut.backends.host.builtin import ALIGNED, BYTES_OF, DATA, FIELDS, TYPE_OF, WRITEABLE
 from offcut.backends.host.reading import READ_ARRAY
+from offcut.core import extents as core
 from offcut.core.dtypes import numpy_dtype
 
 RELEASE_ABOVE = 200_000
@@ -30,20 +31,15 @@ def solving_order(
     An extent gives a size when it is affine in that one unknown, the others being `given` or
     solved before. Sizes that do not occur in the result are determined by no shape.
     """
-    known, order = set(given), list[tuple[str, int, int]]()
-    progress = True
-    while progress:
-        progress = False
-        for number, argument in enumerate(signature.inputs):
-            for axis, extent in enumerate(argument.shape):
-                unknown = [name for name in extent.names if name not in known]
-                plain = {name for name, _ in extent.terms}
-                divided = {name for quotient, _ in extent.quotients for name in quotient.names}
-                if len(unknown) == 1 and extent.div == 1 and unknown[0] in plain - divided:
-                    order.append((unknown[0], number, axis))
-                    known.add(unknown[0])
-                    progress = True
-    return tuple(order)
+    places = [(n, axis) for n, one in enumerate(signature.inputs) for axis in range(len(one.shape))]
+    names = [_names(signature.inputs[number].shape[axis]) for number, axis in places]
+    return tuple((name, *places[number]) for name, number in core.solving_order(names, given))
+
+
+def _names(extent: Extent) -> core.Names:
+    divided = {name for quotient, _ in extent.quotients for name in quotient.names}
+    plain = {name for name, _ in extent.terms} if extent.div == 1 else set()
+    return core.Names(extent.names, plain - divided)
 
 
 DECLARED = """\
