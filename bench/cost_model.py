@@ -26,6 +26,7 @@ from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from programs import Judged, programs
 from rich.table import Table as Grid
 
 import offcut as oc
@@ -33,7 +34,6 @@ from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
