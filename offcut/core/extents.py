@@ -1,30 +1,50 @@
-"""Which extent of an array gives which size, and the value that it gives."""
+"""Extents of arrays at sizes: their values, and which of them gives which size."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables, walk
+
+APPLIED: Mapping[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
+"""The operations of extents."""
 
 
-class Names(NamedTuple):
-    """The sizes in an extent, and those of them that it is affine in."""
-
-    every: Collection[str]
-    affine: Collection[str]
-
-
-def names_in(extent: Expr) -> Names:
-    """Return the names of an index expression."""
-    plain, inner = set[str](), set[str]()
-    for atom, _ in ix.to_linear(ix.simplify(extent)).terms:
-        (plain if isinstance(atom, Var) else inner).update(variables(atom))
-    return Names(plain | inner, plain - inner)
+def number_at(extent: Expr, sizes: Mapping[str, int]) -> int:
+    """Return the value of an extent."""
+    match extent:
+        case Const(value, _):
+            return int(value)
+        case Var(name):
+            return sizes[name]
+        case Binary(op, a, b):
+            return APPLIED[op](number_at(a, sizes), number_at(b, sizes))
+        case _:
+            raise ValueError(f"no extent: {extent}")
 
 
-def solving_order(extents: Sequence[Names], known: Collection[str]) -> Iterator[tuple[str, int]]:
+def names_of(extent: Expr) -> tuple[str, ...]:
+    """Return the sizes in an extent, in the order in which they stand."""
+    return tuple(dict.fromkeys(part.name for part in walk(extent) if isinstance(part, Var)))
+
+
+def factor_of(extent: Expr, name: str) -> int:
+    """Return the factor of a size that an extent is affine in."""
+    return dict(ix.to_linear(extent).terms)[Var(name)]
+
+
+def solving_order(extents: Sequence[Expr], known: Collection[str]) -> Iterator[tuple[str, int]]:
     """Return pairs of a size and the extent that gives it, in an order that can be followed.
 
     An extent gives a size if it is affine in it, and the others in it are `known` or come before.
@@ -32,9 +52,10 @@ def solving_order(extents: Sequence[Names], known: Collection[str]) -> Iterator[
     solved, before = set(known), -1
     while before < len(solved):
         before = len(solved)
-        for number, (every, affine) in enumerate(extents):
-            unknown = set(every) - solved
-            if len(unknown) == 1 and unknown <= set(affine):
+        for number, extent in enumerate(extents):
+            unknown = variables(extent) - solved
+            parts = {atom for atom, _ in ix.to_linear(extent).terms if variables(atom) & unknown}
+            if len(unknown) == 1 and parts == set(map(Var, unknown)):
                 (name,) = unknown
                 yield name, number
                 solved.add(name)

@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, substitute
-from offcut.core.extents import names_in, solving_order
+from offcut.core.extents import factor_of, solving_order
 from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substitute_coordinates, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
@@ -145,9 +145,9 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
         for one, shape in zip(wanted, shapes, strict=True)
         for extent, actual in zip(one.shape, shape, strict=True)
     ]
-    for name, number in solving_order([names_in(extent) for extent, _ in axes], known):
+    for name, number in solving_order([extent for extent, _ in axes], known):
         extent, actual = axes[number]
-        factor = dict(ix.to_linear(extent).terms)[Var(name)]
+        factor = factor_of(extent, name)
         rest = extents.at(ix.sub(extent, ix.mul(factor, Var(name))), known)
         value = extents.quotient(extents.normal(Binary("-", actual, rest)), ix.const(factor))
         if value is None:
