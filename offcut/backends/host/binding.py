@@ -365,7 +365,7 @@ def _bind_outs(
                 f"{label} has the wrong shape",
                 at=label,
                 because=f"{label} has shape {tuple_text(view.shape)}, the result is "
-                f"{tuple_text(output.shape)} = {tuple_text(shape)}{_where(sizes, *output.shape)}",
+                f"{tuple_text(output.extents)} = {tuple_text(shape)}{_where(sizes, *output.shape)}",
             )
         _check_target(name, view, label)
         number = len(views)
@@ -463,7 +463,8 @@ def tuple_text(items: Sequence[object]) -> str:
     return f"({', '.join(map(str, items))}{',' * (len(items) == 1)})"
 
 
-def _where(sizes: Mapping[str, int], extent: Expr) -> str:
-    """`` with n = 3``: the sizes in an extent as far as they are known."""
-    names = [name for name in names_of(extent) if name in sizes]
+def _where(sizes: Mapping[str, int], *extents: Expr) -> str:
+    """`` with n = 3``: the sizes in these extents as far as they are known."""
+    every = dict.fromkeys(name for each in extents for name in names_of(each))
+    names = [name for name in every if name in sizes]
     return " with " + ", ".join(f"{name} = {sizes[name]}" for name in names) if names else ""
