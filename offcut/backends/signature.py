@@ -60,17 +60,25 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
-    """An extent over the sizes by the users' names; ``a % k`` is written as ``a - k*(a//k)``."""
+    """An extent over the sizes by the users' names, with as few operations as a call can have: ``a % k`` is ``a - k*(a//k)``,
+    ``a//2//3`` is ``a//6``, and ``a//k + 1`` is ``(a + k)//k``.
+    """
 
     def rule(node: Expr) -> Expr | None:
         match node:
             case Binary("%", a, Const(divisor, _)):
                 return ix.sub(a, ix.mul(int(divisor), ix.floordiv(a, int(divisor))))
+            case Binary("//", Binary("//", a, Const(inner, _)), Const(divisor, _)):
+                return ix.floordiv(a, int(inner) * int(divisor))
         return None
 
     extent = ix.simplify(rewrite(substitute(expr, users), rule))
     if not _is_checked(extent):
         raise _unchecked(expr, tensor)
+    form = ix.to_linear(extent)
+    match form.terms:
+        case ((Binary("//", a, Const(divisor, _) as by), 1),) if form.const:
+            return Binary("//", ix.add(a, form.const * int(divisor)), by)
     return extent
 
 
