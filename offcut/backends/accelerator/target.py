@@ -198,15 +198,15 @@ class Accelerator(Target):
 
         Raises TargetError where it is none.
         """
-        found = try_isl(lambda: raised(program, {}), None)
-        if found is None:
+        computation = try_isl(lambda: raised(program, {}), None)
+        if computation is None:
             raise TargetError(
                 "compile",
                 f"cannot run {program.name} on {self.spec.name}",
                 because="it is not a sequence of whole arrays, each from those before",
                 help=('target="cpu" runs it',),
             )
-        return found
+        return computation
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """The program's text: streams are made from it at each size."""
