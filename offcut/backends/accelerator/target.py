@@ -49,7 +49,6 @@ from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import (
-    Nest,
     Primitive,
     RFactor,
     Schedule,
@@ -301,7 +300,7 @@ class Accelerator(Target):
     def schedules(self, request: Request, options: Options, most: int) -> Points:
         """Tiles, orders of loops and virtual threads of each nest."""
         first = self.policy(request, options).schedule
-        if first is None or not all(isinstance(step, Nest) for step in first.steps):
+        if first is None or not all(isinstance(step, Primitive) for step in first.steps):
             return super().schedules(request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 

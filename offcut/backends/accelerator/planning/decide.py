@@ -25,7 +25,7 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Store
 from offcut.core.text.printer import format_expr
-from offcut.describe.computation import Computation, Names, Stage
+from offcut.describe.computation import Computation, Stage
 from offcut.partition import GUARD, Strategy
 from offcut.schedule.decisions import (
     At,
@@ -44,15 +44,39 @@ def decisions(
     made: Operations,
     tiling: Tiling,
     spec: Spec,
-    names: Names,
     tails: Mapping[str, Strategy],
 ) -> tuple[Primitive, ...]:
     """Return the decisions about one group of stages.
 
-    names  those that are taken: of stages, loops and arrays
     tails  the strategy of an axis; `guard` of the others: one loop, whose last tile is as high as what is left
     """
-    return tuple(_Deciding(computation, group, made, tiling, spec, names, tails).each())
+    return tuple(_Deciding(computation, group, made, tiling, spec, tails).each())
+
+
+def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object]) -> Tiling:
+    """Return the tiling of a group that decisions say: those that `decisions` writes, in which case they are of no other."""
+    stages = {stage.buffer for stage in group} | {made.lead[0].buffer if made.lead else ""}
+    names = {axis.name for axis in (*made.axes, *made.terms)}
+    heads, tiles = dict[str, str](), dict[str, int]()
+    for step in steps:
+        if isinstance(step, Split) and step.stage in stages:
+            heads[step.names[0]], tiles[step.axis] = step.axis, step.levels[0].tile
+    loops = [
+        heads.get(loop, loop)
+        for step in steps
+        if isinstance(step, Order) and step.stage in stages
+        for loop in step.loops
+        if loop in heads or (loop in names and loop not in tiles)
+    ]
+    depth: tuple[str, int] | None = None
+    for step in steps:
+        if isinstance(step, At) and step.axis is not None and step.depth > 1:
+            axis = heads.get(step.axis, step.axis)
+            if depth is None or loops.index(axis) < loops.index(depth[0]):
+                depth = axis, step.depth
+    whole = {a for step in steps if isinstance(step, Cover) for _, a in step.axes}
+    order = tuple(dict.fromkeys(a for a in loops if a in tiles or a not in whole))
+    return Tiling(tuple((a, tiles.get(a, 1)) for a in order), order, depth)
 
 
 @dataclass
@@ -62,13 +86,12 @@ class _Deciding:
     made: Operations
     tiling: Tiling
     spec: Spec
-    names: Names
     tails: Mapping[str, Strategy]
     heads: dict[str, str] = field(default_factory=dict)
     within: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.tiles = dict(self.tiling.tiles)
+        self.tiles, self.names = dict(self.tiling.tiles), self.computation.names()
         self.terms = {axis.name for axis in self.made.terms}
         self.last = self.group[-1].buffer
         self.lead = self.group[0].buffer
@@ -78,7 +101,8 @@ class _Deciding:
         """Yield the decisions, in order."""
         inner = [stage.buffer for stage in self.group[:-1]]
         if self.group[-1].reducer is not None:
-            name = self.names.fresh(f"{self.last}_acc")
+            assert self.made.lead is not None
+            name = self.made.lead[0].buffer
             yield Staging("write", self.last, name, memory=self.memory[Place.ACCUMULATORS])
             inner.append(name)
             self.lead = name if self.lead == self.last else self.lead
@@ -122,7 +146,7 @@ class _Deciding:
         if not copy.by_host:
             yield Staging("value", text, copy.name, readers, axes, memory)
             return
-        laid = self.names.fresh(f"{copy.name}_laid")
+        laid = f"{copy.name}_laid"
         yield Staging("value", text, laid, readers, axes)
         yield Staging("read", laid, copy.name, readers, (), memory)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.accelerator.microkernels import microkernels
-from offcut.backends.accelerator.planning.decide import decisions
+from offcut.backends.accelerator.planning.decide import decisions, tiling_of
 from offcut.backends.accelerator.planning.elementary import (
     Operations,
     layouts_of,
@@ -29,11 +29,20 @@ from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import Kind, Program
-from offcut.describe.computation import Computation, Names, Stage
+from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import GUARD, Strategy, axis_named, segments
-from offcut.schedule import Alternative, Choose, Primitive, Schedule, create_schedule, stages_in
+from offcut.schedule import (
+    Alternative,
+    Choose,
+    Nest,
+    Primitive,
+    Schedule,
+    at_line,
+    create_schedule,
+    stages_in,
+)
 
 COMBINATIONS = 16
 """Of the options of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
@@ -106,13 +115,49 @@ def planned(
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
     steps = prepared(computation)
-    said = () if schedule is None else schedule.steps
+    said = () if schedule is None else migrated(schedule, program, steps[-1], spec)
     rest = policy_of(program, steps[-1], spec, wanted, said)
     whole = Schedule(program.name, (*said, *rest))
     by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
     *forms, last = by_hand.apply(whole).forms()
     through = (*map(apart, steps), *forms)
     return Planned(last, whole, through=through, tiles=by_hand.tiles())
+
+
+def migrated(
+    schedule: Schedule, program: Program, computation: Computation, spec: Spec
+) -> tuple[Primitive, ...]:
+    """Return the decisions of a schedule, those of nests in ways of versions before 0.3 as decisions of today.
+
+    Raises PartitionError, with the line, for a nest that is none of the computation, or a decision of another target.
+    """
+    found: list[Primitive] = []
+    groups = {one.group[0].buffer: one for one, _ in groups_of(program, computation, spec)}
+    names = computation.names()
+    for step in schedule.steps:
+        with at_line(schedule, step):
+            if isinstance(step, Primitive):
+                found.append(step)
+                continue
+            if not isinstance(step, Nest) or step.stage not in groups:
+                raise PartitionError(
+                    "schedule",
+                    "cannot apply this to a machine of queues",
+                    because=f"its stages are {', '.join(groups)}, and a processor alone has such decisions",
+                    help=("kernel.schedule has the decisions of its policy",),
+                )
+            one, options = groups[step.stage], []
+            for way in step.ways:
+                cover = way.cover or way.words
+                depth = None if way.cover is None else way.cover.depth
+                roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None
+                made = operations(computation, one.group, spec, names, roles)
+                tiles = {cut.axis: cut.tile for cut in way.splits}
+                order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
+                tiling = Tiling(tuple(order), way.loops, way.virtual)
+                options.append(Alternative(way.label, None, one.written(made, tiling)))
+            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+    return tuple(found)
 
 
 def prepared(computation: Computation) -> tuple[Computation, ...]:
@@ -131,23 +176,30 @@ def policy_of(
 ) -> tuple[Primitive, ...]:
     """Return what the policy decides of the nests of a computation that `said` says nothing of."""
     known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
+    found: list[Primitive] = []
+    for one, ways in groups_of(program, computation, spec, wanted):
+        if not known & {stage.buffer for stage in one.group}:
+            options = [Alternative(label, None, one.decisions(made)) for label, made in ways]
+            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+    return tuple(found)
+
+
+def groups_of(
+    program: Program, computation: Computation, spec: Spec, wanted: Wanted = FREE
+) -> Iterator[tuple[Deciding, list[tuple[str, Operations]]]]:
+    """Yield each group of stages that runs on the chip, with the layouts in words that are worth it."""
     inner = [b for b in computation.buffers if b.name not in {one.name for one in program.buffers}]
     program = replace(program, buffers=(*program.buffers, *inner))
     names, left = computation.names(), COMBINATIONS
-    found: list[Primitive] = []
     for group in computation.groups:
-        if is_regrouping(group, computation) or known & {stage.buffer for stage in group}:
+        if is_regrouping(group, computation):
             continue
         laid = layouts_of(computation, group, spec)
         laid = laid if len(laid) <= left else laid[:1]
         left //= len(laid)
-        deciding = Deciding(program, computation, group, spec, wanted)
-        options = [
-            Alternative(label, None, deciding.decisions(roles, names))
-            for label, roles in zip(labels(laid), laid, strict=True)
-        ]
-        found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
-    return tuple(found)
+        made = (operations(computation, group, spec, names, roles) for roles in laid)
+        ways = list(zip(labels(laid), made, strict=True))
+        yield Deciding(program, computation, group, spec, wanted), ways
 
 
 @dataclass(frozen=True)
@@ -160,23 +212,22 @@ class Deciding:
     spec: Spec
     wanted: Wanted
 
-    def of(self, roles: Roles, names: Names) -> Operations:
-        """Return the group in operations, its words along these axes."""
-        return operations(self.computation, self.group, self.spec, names, roles)
-
-    def decisions(self, roles: Roles, names: Names) -> tuple[Primitive, ...]:
+    def decisions(self, made: Operations) -> tuple[Primitive, ...]:
         """Return the decisions of the policy for a layout in words."""
-        made, lead = self.of(roles, names), self.group[0].buffer
+        lead = self.group[0].buffer
         tiles = {axis: size for (stage, axis), size in self.wanted.tiles.items() if stage == lead}
-        tiling = chosen(self.program, made, self.spec, self.wanted.turns, tiles)
-        return self.written(made, tiling, names)
+        return self.written(made, chosen(self.program, made, self.spec, self.wanted.turns, tiles))
 
-    def written(self, made: Operations, tiling: Tiling, names: Names) -> tuple[Primitive, ...]:
+    def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is."""
         lead = self.group[0].buffer
         check_words(made, tiling, self.spec, self.wanted, lead)
         tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
-        return decisions(self.computation, self.group, made, tiling, self.spec, names, tails)
+        return decisions(self.computation, self.group, made, tiling, self.spec, tails)
+
+    def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
+        """Return the tiling that decisions are."""
+        return tiling_of(self.group, made, steps)
 
 
 def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: str) -> None:
