@@ -250,10 +250,10 @@ class Covers:
         name = own if given is None else given.microkernel
         dtype = self.program.buffer(store.buffer).dtype
         kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
-        lanes = self.bound_lanes(bound)
+        buffer, lanes = self.bound_lanes(bound)
         said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
         if said and lanes is not None and {*said} != {*lanes}:
-            because = f"it has other elements of {bound[0].buffer} in a word than another statement"
+            because = f"it has other elements of {buffer} in a word than another statement"
             raise not_covered(leaf, name, because, f"@cover({own})")
         lanes = said or lanes
         wanted = Cover(name, lanes or (), () if given is None else given.operands)
@@ -281,14 +281,20 @@ class Covers:
         helps = [f'cache_read(…, "{memory}")' for memory in memories]
         raise self.refuse(leaf, f"it is not {own} of {self.spec.name}: {refusal}", *helps)
 
-    def bound_lanes(self, elements: Sequence[Load | Store]) -> tuple[tuple[str, str], ...] | None:
-        """The axes of a microkernel by those of a leaf, as the first of these elements lies in words; None where none does yet."""
+    def bound_lanes(
+        self, elements: Sequence[Load | Store]
+    ) -> tuple[str, tuple[tuple[str, str], ...] | None]:
+        """The first buffer of these elements that lies in words already, and the axes of a microkernel by those of a leaf along
+        them; None where no buffer does yet.
+        """
         for element in elements:
             if element.buffer in self.lanes:
                 parts = zip("ij", self.lanes[element.buffer].axes, strict=True)
-                index = ((name, element.index[at]) for name, at in parts if at is not None)
-                return tuple((name, part.name) for name, part in index if isinstance(part, Var))
-        return None
+                index = [(name, element.index[at]) for name, at in parts if at is not None]
+                if all(isinstance(part, Var) for _, part in index):
+                    lanes = ((name, part.name) for name, part in index if isinstance(part, Var))
+                    return element.buffer, tuple(lanes)
+        return "", None
 
     def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
         """The axes of a leaf along the rows and the columns of its words of accumulators."""
