@@ -48,6 +48,7 @@ def test_the_text_of_a_kernel_compiles_to_the_same_stream(machine: str) -> None:
     inputs, output = dense(64, 32)
     kernel = oc.compile(output, inputs=inputs, target=machine)
     text = kernel.source("loops")
+    assert all("; " in line for line in text.splitlines() if "@cover" in line)
     for word in ("@by(load)", "@by(compute)", "@by(store)", "@async", " inplace ", "@cover(gemm"):
         assert word in text
     again = oc.compile(oc.parse(text), target=machine)
@@ -123,8 +124,7 @@ def test_what_the_text_says_wrongly_is_refused(what: str) -> None:
 def test_a_cover_that_says_other_axes_or_operands_is_refused(
     change: tuple[str, str], because: str
 ) -> None:
-    inputs, output = dense(64, 32)
-    text = oc.compile(output, inputs=inputs, target="vta").source("loops")
+    text = _product()
     assert "@cover(gemm_1x16x16; j=j, p=k; A=A_in, B=W_wgt, C=S)" in text
     with pytest.raises(oc.TargetError) as refused:
         oc.compile(oc.parse(text.replace(*change)), target="vta")
@@ -314,3 +314,9 @@ def test_a_statement_that_no_declaration_covers_is_refused_with_its_reason(what:
 @cache
 def _covered() -> str:
     return oc.compile(oc.parse(OPERATIONS), target="vta").source("loops")
+
+
+@cache
+def _product() -> str:
+    inputs, output = dense(64, 32)
+    return oc.compile(output, inputs=inputs, target="vta").source("loops")
