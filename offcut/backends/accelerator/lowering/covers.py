@@ -242,11 +242,11 @@ class Covers:
         made   the instructions of `own`; none: those of its statement
         """
         given = None if leaf.tile is None else leaf.tile.cover
-        if given is not None and given.microkernel != own and declared(given.microkernel):
-            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
         name = own if given is None else given.microkernel
         dtype = self.program.buffer(store.buffer).dtype
         kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
+        if given is not None and not kernels and name != own and declared(name):
+            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
         buffer, lanes = self.bound_lanes(bound)
         said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
         if said and lanes is not None and {*said} != {*lanes}:
