@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offcut.core.accesses import element_accesses, windowed_arrays
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.index import add, const, sub, to_linear
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, blocks, walk
+from offcut.core.tile_limits import at_most
 
 # None: an iterator of which no more is known than that it is one
 _Ranges = Mapping[str, Ends | None]
@@ -75,9 +76,9 @@ def _accesses(
 def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
     match stmt:
         case For(name, lo, hi):
-            return {**ranges, name: _counted(lo, _length(lo, hi), ranges)}
+            return {**ranges, name: _counted(lo, at_most(sub(hi, lo)), ranges)}
         case Tile(axes):
-            counted = {a.iter: _counted(a.start, _at_most(a.extent), ranges) for a in axes}
+            counted = {a.iter: _counted(a.start, at_most(a.extent), ranges) for a in axes}
             return {**ranges, **counted}
         case Let(name, low, high):
             return {**ranges, name: (const(low), const(high - 1))}
@@ -91,24 +92,3 @@ def _counted(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
     if begin is None or count is None:
         return None
     return begin[0], add(begin[1], max(0, count - 1))
-
-
-def _length(lo: Expr, hi: Expr) -> int | None:
-    if isinstance(hi, Binary) and hi.op == "min":
-        known = [n for n in (_length(lo, hi.a), _length(lo, hi.b)) if n is not None]
-        return min(known, default=None)
-    return _at_most(sub(hi, lo))
-
-
-def _at_most(extent: Expr) -> int | None:
-    """A number that `extent` does not exceed; None where none is seen."""
-    match extent:
-        case Const(value, _):
-            return int(value)
-        case Binary("min", a, b):
-            known = [n for n in (_at_most(a), _at_most(b)) if n is not None]
-            return min(known, default=None)
-        case Binary("%", _, Const(value, _)):
-            return int(value) - 1
-        case _:
-            return None

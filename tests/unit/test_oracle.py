@@ -21,10 +21,9 @@ from offcut.search.explorers import EXPLORERS
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table, oracle
 from offcut.tuning.oracle import space as spacing
-from offcut.tuning.oracle.filling import NAME, filled
-from offcut.tuning.oracle.findings import chosen_by, picks_of
-from offcut.tuning.oracle.replay import replayed
-from offcut.tuning.oracle.shown import facts
+from offcut.tuning.oracle.findings import chosen_by, picks_of, replayed
+from offcut.tuning.oracle.report import facts
+from offcut.tuning.oracle.run import NAME, filled
 from offcut.tuning.oracle.space import alone, narrowed, part_of
 from offcut.tuning.pricing.predicting import key_of, price_of
 from tests import spaces
