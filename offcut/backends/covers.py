@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Tile
-from offcut.describe.intrinsic import declared
+from offcut.describe.intrinsic import all_declared, declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Question, with_covers
+
+_UNIT = (Question.UNIT,)
 
 
 def judged_covers(
     program: Program,
     own: Sequence[Microkernel],
     op: str,
-    undecided: Collection[Question] | None = (),
+    whole: bool | None = True,
 ) -> Program:
     """Return `program` whose tiles say the whole of the covers that they name.
 
-    own        the microkernels of a target: a name is one of these first, then an instruction that was declared
-    undecided  questions that are not asked of `own`; None: nothing is. Of a declared instruction, everything is
+    own    the microkernels of a target: a name is one of these first, then an instruction that was declared
+    whole  whether memories, layouts and units are decided in this text; False: where it states them; None: nothing is asked
+           of `own`
 
-    Tiles that name neither stay as they are.
+    A declared instruction is asked what the text states: who does not have it runs its tiles as loops. Tiles that name neither stay as they are.
 
     Raises PartitionError, in the name of `op`, for a tile that its microkernel does not run.
     """
@@ -31,13 +34,13 @@ def judged_covers(
         return program
     by_name = _by_name(own)
     help = ("without @cover(…) it runs as loops",)
-    if undecided is not None:
-        program = with_covers(program, by_name.get, undecided, op, help)
+    if whole is not None:
+        program = with_covers(program, by_name.get, () if whole else _UNIT, op, help, not whole)
 
-    def elsewhere(name: str) -> Microkernel | None:
-        return None if name in by_name else declared(name)
+    def elsewhere(name: str) -> Sequence[Microkernel]:
+        return () if name in by_name else all_declared(name)
 
-    return with_covers(program, elsewhere, (), op, help)
+    return with_covers(program, elsewhere, _UNIT, op, help, open=True)
 
 
 def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str, Tile]:
@@ -63,11 +66,10 @@ def no_microkernel(name: str, tile: Tile, own: Sequence[Microkernel], op: str) -
     )
 
 
-def _by_name(own: Sequence[Microkernel]) -> dict[str, Microkernel]:
+def _by_name(own: Sequence[Microkernel]) -> dict[str, list[Microkernel]]:
     """Return microkernels by the names that covers have of them, those of their starts and steps, too."""
-    return {
-        name: kernel
-        for kernel in reversed(own)
-        for name in (kernel.update, kernel.reset, kernel.name)
-        if name is not None
-    }
+    by_name: dict[str, list[Microkernel]] = {}
+    for kernel in own:
+        for name in {kernel.name, kernel.reset, kernel.update} - {None}:
+            by_name.setdefault(str(name), []).append(kernel)
+    return by_name

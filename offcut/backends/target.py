@@ -48,7 +48,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
-from offcut.partition import BEFORE_STAGING, Strategy, Users
+from offcut.partition import Strategy, Users
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
@@ -187,7 +187,7 @@ class Target(ABC):
         Raises PartitionError, in the name of `op`, with the first question that a tile fails.
         """
         own = self.microkernels(options)
-        judged_covers(program, own, op, None if self.judges else BEFORE_STAGING)
+        judged_covers(program, own, op, None if self.judges else False)
         unknown = unknown_covers(program, own)
         if unknown and not self.any_cover:
             raise no_microkernel(*next(iter(unknown.items())), own, op)

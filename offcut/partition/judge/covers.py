@@ -88,16 +88,19 @@ def uncovered_notes(program: Program, microkernels: Sequence[Microkernel]) -> tu
 
 def with_covers(
     program: Program,
-    named: Callable[[str], Microkernel | None],
+    named: Callable[[str], Microkernel | Sequence[Microkernel] | None],
     undecided: Collection[Question] = (),
     op: str = "cover",
     help: tuple[str, ...] = (),
+    open: bool = False,
 ) -> Program:
     """Return `program` whose tiles say the whole of the covers that they name.
 
-    named      the microkernel of a name; None of one whose tiles stay as they are
+    named      the microkernel of a name, or several, one of which runs a tile that says it; None of one whose tiles stay
+               as they are
     undecided  questions that are not asked
     op, help   of the error
+    open       whether memories and layouts that the text does not state are not decided yet
 
     Raises PartitionError for a tile that its microkernel does not run, with the first question that it fails.
     """
@@ -106,27 +109,30 @@ def with_covers(
         if not isinstance(stmt, Tile) or stmt.cover is None:
             return None
         name = stmt.cover.microkernel
-        kernel = named(name)
-        if kernel is None:
+        kernels = named(name) or ()
+        refusals: list[Refusal] = []
+        for kernel in (kernels,) if isinstance(kernels, Microkernel) else kernels:
+            at = around[id(stmt)]
+            answer = cover(stmt, program, kernel, stmt.cover, at=at, undecided=undecided)
+            if isinstance(answer, Coverage) and answer.cover.microkernel == name:
+                return replace(stmt, cover=answer.cover)
+            if isinstance(answer, Coverage):
+                of = answer.cover.microkernel
+                because = f"the tile is of {of}: it starts its sum, or adds to one"
+                answer = Refusal(Question.START, because)
+            refusals.append(answer)
+        if not refusals:
             return None
-        answer = cover(stmt, program, kernel, stmt.cover, at=around[id(stmt)], undecided=undecided)
-        if isinstance(answer, Coverage) and answer.cover.microkernel != name:
-            because = (
-                f"the tile is of {answer.cover.microkernel}: it starts its sum, or adds to one"
-            )
-            answer = Refusal(Question.START, because)
-        if isinstance(answer, Refusal):
-            raise PartitionError(
-                op,
-                f"cannot cover a tile by {name}",
-                at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
-                because=f"{answer.question.value}: {answer}",
-                help=help,
-            )
-        return replace(stmt, cover=answer.cover)
+        raise PartitionError(
+            op,
+            f"cannot cover a tile by {name}",
+            at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
+            because=f"{refusals[0].question.value}: {refusals[0]}",
+            help=help,
+        )
 
     around = {
-        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program)
+        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program, open)
         for stmt, path in paths(program)
         if isinstance(stmt, Tile)
     }
