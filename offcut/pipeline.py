@@ -135,7 +135,7 @@ def partition(
     described, said = None, tuple[str, ...]()
     if isinstance(output, Program):
         program = chosen.unsynchronized(read_back(output, "partition"), "partition")
-        said = chosen.check_covers(program, options, "partition")
+        said = chosen.check_text(program, options, "partition")
         check_layouts(program, "partition")
         check_windows(program, "partition")
     else:
@@ -300,7 +300,7 @@ def compile(
     output = chosen.unsynchronized(output, "compile")
     request, said = requested(output, inputs, constants, "compile"), tuple[str, ...]()
     if isinstance(output, Program):
-        said = chosen.check_covers(output, options, "compile")
+        said = chosen.check_text(output, options, "compile")
         check_layouts(output, "compile")
     notes = (*said, *told_options(request.program, "compile"))
     if price is not None:

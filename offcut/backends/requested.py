@@ -32,6 +32,7 @@ from offcut.polyhedral import (
     request_budget,
     try_isl,
 )
+from offcut.proof import check_written
 from offcut.proof.forms.zeros import conditions
 
 
@@ -103,9 +104,12 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
     program = _with_finite(program, arrays)
     made = Request(canonicalize(program), users, arrays)
     written = made.text if made.program is program else str(program)
-    name = objects.key("checked", written, made.text)
+    text = isinstance(output, Program)
+    name = objects.key("checked text" if text else "checked", written, made.text)
     if debug.verifies() or objects.read(name) is None:
         _check(program, made)
+        if text:
+            check_written(made.program, op, users.names)
         objects.write(name, b"checked")
     return made
 

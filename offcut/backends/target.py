@@ -179,12 +179,15 @@ class Target(ABC):
         check(output, self.agents)
         return unsynchronized(output)
 
-    def check_covers(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
-        """Check that tiles of a text are run by the microkernels that they name; return a line for each name that nobody knows.
+    def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
+        """Check what a text says of the machine; return a line for each word of it that is not used.
+
+        Tiles are run by the microkernels that they name; a line is for a name that nobody knows.
 
         Memories, layouts and units of its own microkernels may be decided by `space`: these are asked of its plan.
 
-        Raises PartitionError, in the name of `op`, with the first question that a tile fails.
+        Raises PartitionError, in the name of `op`, with the first question that a tile fails, TargetError for a unit or a
+        memory that the machine does not have.
         """
         own = self.microkernels(options)
         judged_covers(program, own, op, None if self.judges else False)

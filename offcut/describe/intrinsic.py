@@ -176,7 +176,9 @@ def _check_operands(
         elif not written:
             because = f"it writes nothing, and computes {computation.name}"
         elif missing := sorted(wanted - named):
-            because = f"it does not read {', '.join(missing)}, which {computation.name} is computed from"
+            because = (
+                f"it does not read {', '.join(missing)}, which {computation.name} is computed from"
+            )
         elif what == "reset" and named & read - {computation.name}:
             because = f"it reads {', '.join(sorted(named & read))}, and starts a reduction"
         if because:

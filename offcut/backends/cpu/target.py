@@ -19,6 +19,7 @@ from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign
 from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
 from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
+from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
@@ -139,9 +140,13 @@ class Cpu(Target):
             )
         return build.loaded(lowered, signature, host)
 
-    def check_covers(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
-        """Check names, and tiles of declared instructions; those of its own microkernels where a text is cut further: a plan asks them itself."""
-        notes = super().check_covers(program, options, op)
+    def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
+        """Check units and memories, names of microkernels, and tiles of declared instructions; those of its own where a text is
+        cut further: a plan asks them itself.
+        """
+        notes = super().check_text(program, options, op)
+        if op == "compile":
+            notes = (*notes, *machine_words(program, self.machine, op))
         if op == "partition" and any(tile.cover for tile in analysis(program).of(Tile)):
             host = self.host(options)
             check_covers(program, covers_of(program, host, options.reassociate), host, op)

@@ -100,9 +100,7 @@ class Surroundings:
         return cls.in_path(tuple(stmt for stmt, _ in path), program)
 
     @classmethod
-    def in_path(
-        cls, outer: tuple[Stmt, ...], program: Program, open: bool = False
-    ) -> Surroundings:
+    def in_path(cls, outer: tuple[Stmt, ...], program: Program, open: bool = False) -> Surroundings:
         """Return those of a tile inside these statements."""
         ranges: dict[str, tuple[float, float]] = {s.name: (s.min, s.last) for s in program.sizes}
         for stmt in outer:
