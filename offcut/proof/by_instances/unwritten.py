@@ -6,7 +6,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.accesses import accessed_arrays, indices, read_arrays, statement_arrays
+from offcut.core.accesses import (
+    accessed_arrays,
+    indices,
+    read_arrays,
+    statement_arrays,
+    windowed_arrays,
+)
+from offcut.core.analysis import analysis
 from offcut.core.expr import Expr, Load, Var, dtype_of, loads, substitute, variables
 from offcut.core.program import (
     Alloc,
@@ -65,7 +72,8 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
 
 
 def check_written(program: Program, op: str, users: Mapping[str, str]) -> None:
-    """Check that no element of an array of the program's own is read before a statement wrote it: it would be anything.
+    """Check that no element of a result, or of an array of the program's own, is read before a statement wrote it: it would be
+    anything.
 
     op      what was asked for, in the words of the refusal
     users   what the user calls the sizes that the program calls otherwise
@@ -75,7 +83,10 @@ def check_written(program: Program, op: str, users: Mapping[str, str]) -> None:
 
     Raises PartitionError with the smallest sizes and instance.
     """
-    own = [b for b in program.buffers if b.kind in (Kind.LOCAL, Kind.PRIVATE, Kind.OUTPUT)]
+    kinds = (Kind.LOCAL, Kind.PRIVATE, Kind.OUTPUT)
+    # what is touched outside of its window, too, is refused as such
+    escaping = analysis(program).windows - windowed_arrays(program.body)
+    own = [b for b in program.buffers if b.kind in kinds and b.name not in escaping]
     asked = frozenset(
         b.name
         for b in own
