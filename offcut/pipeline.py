@@ -22,7 +22,7 @@ from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
-from offcut.backends.requested import Request, check_reassociate, requested
+from offcut.backends.requested import Request, check_reassociate
 from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.analysis import analysis
@@ -297,11 +297,7 @@ def compile(
         _checked_schedule(schedule, strategy, microkernels),
     )
     options = answer(chosen, "options", asked)
-    output = chosen.unsynchronized(output, "compile")
-    request, said = requested(output, inputs, constants, "compile"), tuple[str, ...]()
-    if isinstance(output, Program):
-        said = chosen.check_text(output, options, "compile")
-        check_layouts(output, "compile")
+    request, said = chosen.request(output, inputs, constants, options, "compile")
     notes = (*said, *told_options(request.program, "compile"))
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))

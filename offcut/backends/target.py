@@ -48,7 +48,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
-from offcut.partition import Strategy, Users
+from offcut.partition import Strategy, Users, check_layouts
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
@@ -199,6 +199,20 @@ class Target(ABC):
         because = f"target={self.name!r} knows no microkernel of that name"
         return tuple(f"{name} stays a name, and is not checked: {because}" for name in unknown)
 
+    def request(
+        self, output: Any, inputs: Any, constants: Any, options: Options, op: str
+    ) -> tuple[Request, tuple[str, ...]]:
+        """Return what `op` is asked, checked, its text too, and a line for each word of that which is not used.
+
+        Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
+        """
+        output = self.unsynchronized(output, op)
+        made, notes = requested(output, inputs, constants, op), tuple[str, ...]()
+        if isinstance(output, Program):
+            notes = self.check_text(output, options, op)
+            check_layouts(output, op)
+        return made, notes
+
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """The plans of a program; the first is the default policy.
@@ -303,8 +317,9 @@ class Target(ABC):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        request, planned = self._planned(output, inputs, constants, options or DEFAULT)
-        return self.plan_of(planned, request, options or DEFAULT, sizes)
+        request, planned, said = self._planned(output, inputs, constants, options or DEFAULT)
+        made = self.plan_of(planned, request, options or DEFAULT, sizes)
+        return replace(made, notes=(*said, *made.notes))
 
     def source(
         self,
@@ -315,7 +330,7 @@ class Target(ABC):
         form: str = "loops",
     ) -> str:
         """What a kernel would run: its loop program (``loops``), or one of `forms`."""
-        request, planned = self._planned(output, inputs, constants, options or DEFAULT)
+        request, planned, _ = self._planned(output, inputs, constants, options or DEFAULT)
         return self.shown(planned, signature_of(*request.named), options or DEFAULT, form)
 
     def vectors(self, options: Options) -> tuple[int, int]:
@@ -414,7 +429,7 @@ class Target(ABC):
 
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options
-    ) -> tuple[Request, Planned]:
+    ) -> tuple[Request, Planned, tuple[str, ...]]:
         known = constants
         if not isinstance(constants, Mapping | Sequence):
             raise DescribeError(
@@ -425,8 +440,8 @@ class Target(ABC):
             )
         if not isinstance(constants, Mapping):
             known = stand_ins(constants, output, inputs, "plan")
-        request = requested(self.unsynchronized(output, "plan"), inputs, known, "plan")
-        return request, self.policy(request, options)
+        request, notes = self.request(output, inputs, known, options, "plan")
+        return request, self.policy(request, options), notes
 
     def policy(self, request: Request, options: Options) -> Planned:
         """The first plan of the space, proved; the same one whatever was planned before.

@@ -145,7 +145,7 @@ class Cpu(Target):
         cut further: a plan asks them itself.
         """
         notes = super().check_text(program, options, op)
-        if op == "compile":
+        if op != "partition":
             notes = (*notes, *machine_words(program, self.machine, op))
         if op == "partition" and any(tile.cover for tile in analysis(program).of(Tile)):
             host = self.host(options)
