@@ -311,8 +311,7 @@ class Microkernel:
                 longest = max(tile.extents[place] for tile in tiles)
                 for tile in tiles:
                     extent = tile.extents[place]
-                    fits = extent <= allowed.most if name in self.predicates else extent in allowed
-                    if not fits:
+                    if extent > allowed.most or extent % allowed.multiple_of:
                         because = f"{tile} has {extent} along {name}, and it computes {allowed}"
                         raise self._refused(because, f"TileShape of {allowed} along {name}")
             if name in self.repeats:

@@ -223,7 +223,7 @@ def test_instructions_may_share_the_name_of_their_start() -> None:
     for target in ("cpu", "interpret", Toy()):
         np.testing.assert_array_equal(oc.compile(oc.parse(text), target=target)(x, y, n=1), x @ y)
     with pytest.raises(oc.PartitionError, match=r"extents: a is 3 long"):
-        oc.compile(oc.parse(text.replace("tile a in 0 +: 4", "tile a in 0 +: 3", 1)))
+        oc.partition(oc.parse(text.replace("tile a in 0 +: 4", "tile a in 0 +: 3", 1)))
 
 
 def test_the_interpreter_says_which_names_it_does_not_check() -> None:
