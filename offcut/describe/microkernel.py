@@ -16,6 +16,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
+from offcut.core.dtypes import INTEGERS, finite_range, in_range
 from offcut.core.expr import Expr, Load, Reduce, Var, loads, variables
 from offcut.core.layout import Layout
 from offcut.core.memo import lazy_property
@@ -129,12 +130,16 @@ class Place:
               "descriptor": a word that says address and layout; "immediate": a constant of the
               instruction, of an operand without axes
     beside    the axis along which its elements lie next to each other; "": along none in particular
+    types     element types that lie there as the declared one, of the same value: what it reads is ``int32(B[j])``
+    repeated  axes along which an array may stand still: its one element lies there as often as the tile has any
     """
 
     memories: tuple[str, ...] = ()
     layout: Layout | None = None
     by: str = "plain"
     beside: str = ""
+    types: tuple[str, ...] = ()
+    repeated: frozenset[str] = frozenset()
 
 
 _ANYWHERE = Place()
@@ -252,6 +257,13 @@ class Microkernel:
         if place.beside and place.beside not in axes:
             because = f"{operand} lies side by side along {place.beside}, which is no axis of it"
             raise self._refused(because)
+        if unknown := sorted({*place.repeated} - {*axes}):
+            because = f"{operand} is repeated along {', '.join(unknown)}, which is no axis of it"
+            raise self._refused(because, f"it has {', '.join(axes)}")
+        narrow = [one for one in place.types if not _is_within(one, tensor.dtype)]
+        if isinstance(place.types, str) or narrow:
+            because = f"{operand} is {tensor.dtype}, and its types are {place.types!r}"
+            raise self._refused(because, 'types=("int8",) of an operand of int32')
         if place.layout is not None and not isinstance(place.layout, Layout):
             raise self._refused(
                 f"the layout of {operand} is {place.layout!r}", "layout=panels(16)", "layout=None"
@@ -276,25 +288,27 @@ class Microkernel:
             raise self._refused(f"{tile} has no instances, or takes no time that there is")
         return tile
 
-    def _extents(self, axis: Axis, given: Bound | None) -> Extents:
-        match given:
+    def _extents(self, axis: Axis, bound: Bound | None) -> Extents:
+        match bound:
             case None:
-                found = _extents_of(axis.extent)
+                extents = _extents_of(axis.extent)
             case Extents():
-                found = given
-            case int() if not isinstance(given, bool):
-                found = Extents(given, given)
+                extents = bound
+            case int() if not isinstance(bound, bool):
+                extents = Extents(bound, bound)
             case (int(least), int(most)):
-                found = Extents(least, most)
+                extents = Extents(least, most)
             case _:
                 raise self._refused(
-                    f"the extents of {axis.name} are {given!r}",
+                    f"the extents of {axis.name} are {bound!r}",
                     f"bounds={{{axis.name!r}: (1, 14)}}",
                     f"bounds={{{axis.name!r}: multiples(16)}}",
                 )
-        if not (0 <= found.least <= found.most and found.most >= 1 and found.multiple_of >= 1):
-            raise self._refused(f"no extent of {axis.name} is {found}")
-        return found
+        if not (
+            0 <= extents.least <= extents.most and extents.most >= 1 and extents.multiple_of >= 1
+        ):
+            raise self._refused(f"no extent of {axis.name} is {extents}")
+        return extents
 
     def _check_extents(
         self, definition: Compute, tiles: Sequence[TileShape], bounds: dict[str, Extents]
@@ -341,9 +355,9 @@ class Microkernel:
 
     def extents_of(self, axis: str) -> Extents:
         """The extents that an axis may have."""
-        found = self.bounds[axis]
-        assert isinstance(found, Extents)
-        return found
+        extents = self.bounds[axis]
+        assert isinstance(extents, Extents)
+        return extents
 
     @lazy_property
     def definition(self) -> Compute:
@@ -371,6 +385,10 @@ class Microkernel:
     def place_of(self, operand: str) -> Place:
         """Where an operand, or the result, lies."""
         return self.operands.get(operand, _ANYWHERE)
+
+    def repeated(self, read: Expr) -> frozenset[str]:
+        """The axes along which what it reads may stand still."""
+        return self.place_of(read.buffer).repeated if isinstance(read, Load) else frozenset()
 
     def layout_of(self, operand: str) -> Layout | None:
         """Where the elements of an operand, or of the result, lie; None where as an array's do."""
@@ -500,6 +518,11 @@ def _extents_of(extent: Any) -> Extents:
         low, high = sorted(int(factor) * end for end in ends)
         least, most = least + low, most + high
     return Extents(max(least, 0), min(most, MAX_SIZE))
+
+
+def _is_within(dtype: str, of: str) -> bool:
+    """Whether each value of an integer type is one of another."""
+    return {dtype, of} <= {*INTEGERS} and all(in_range(end, of) for end in finite_range(dtype))
 
 
 def _moves(load: Load, axis: str) -> bool:

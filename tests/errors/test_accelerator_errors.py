@@ -118,7 +118,7 @@ compile: cannot cover a tile by gemm_8x8
         """\
 compile: cannot cover a tile by alu_cut
   at       Y[i, j] = int8(S[i, j])
-  because  store_outputs of vta runs it
+  because  Y lies in main memory, and alu_cut has C in accumulators
   help     @cover(store_outputs)""",
     ),
 }

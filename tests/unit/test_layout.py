@@ -286,7 +286,7 @@ layout: cannot place an operand
         """\
 layout: cannot place an operand
   at       axis 0
-  because  Digit(axis=0, step=1, extent=0, weight=1) is of no values""",
+  because  element[0] // 1 % 0, times 1: axes count from 0, the rest from 1""",
     ),
     "a swizzle of no bits": (
         lambda: Swizzle(0, 4, 7),

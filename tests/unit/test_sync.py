@@ -275,6 +275,7 @@ def assert_refused_or_harmless(
     return refused, harmless
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_pass_puts_in_is_enough_however_agents_run(name: str) -> None:
     _, agents, sizes = CASES[name]
@@ -321,9 +322,20 @@ def test_a_copy_to_a_cluster_waits_for_the_readers_of_all_its_blocks() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "because"),
     [
-        ("Ws[k, j] = W[k, j]", "Ws[k, j] = W[k + c, j]", "reads W elsewhere"),
+        (
+            "Ws[k, j] = W[k, j]",
+            "Ws[k, j] = W[k + c, j]",
+            "what it copies to Ws, or where, is not what",
+        ),
         ("alloc Ws[k +: 1,", "alloc Ws[k + c - c +: 1,", ""),
-        ("j in 0 +: 2  @by(load)", "j in c +: 1  @by(load)", "elsewhere than for another c"),
+        ("Ws[k, j] = W[k, j]", "Ws[k, j] = W[k, (j + c) % 2]", "at c = 1, k = 0 does"),
+        ("Ws[k, j] = W[k, j]", "Ws[k, (j + c) % 2] = W[k, (j + c) % 2]", ""),
+        ("Ws[k, j] = W[k, j]", "Ws[k, j] = W[k, j] * float32(c)", "one copy cannot be both"),
+        (
+            "j in 0 +: 2  @by(load)",
+            "j in c +: 1  @by(load)",
+            "with n = 2, what it copies to Ws, or where",
+        ),
         ("for k in 0:n", "for k in 0:n - c", "not for each c"),
         ("@multicast(c)", "@multicast(k)", "no loop k around is bound to a unit"),
     ],

@@ -27,6 +27,7 @@ from offcut.partition.judge.judge import cover, is_run
 from offcut.partition.judge.match import Match, all_matches, matches
 from offcut.partition.judge.places import is_multiple
 from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
+from offcut.partition.judge.terms import pairings
 
 __all__ = [
     "BEFORE_STAGING",
@@ -45,6 +46,7 @@ __all__ = [
     "is_run",
     "match_cover",
     "matches",
+    "pairings",
     "uncovered_notes",
     "with_covers",
 ]

@@ -116,6 +116,8 @@ class Places:
             if block == 1 or iterator is None:
                 continue
             moved = [one for one in index if iterator in variables(one)]
+            if not moved and isinstance(part, Var) and part.name in place.repeated:
+                continue
             if len(moved) != 1 or not is_multiple(ix.sub(moved[0], Var(iterator)), block):
                 return iterator
         return ""

@@ -11,27 +11,15 @@ Words that are there are checked, the others are added as the program runs. They
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import (
-    Copy,
-    Operation,
-    Product,
-    Result,
-    judged,
-    not_covered,
-)
+from offcut.backends.accelerator.lowering.covers import Operation
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import Leaf, tile_of
-from offcut.backends.accelerator.microkernels import instructions_of, load_of, store_of
-from offcut.core.expr import Cast, Var
-from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, map_blocks, walk
+from offcut.backends.accelerator.lowering.tree import tile_of
+from offcut.core.program import Alloc, Program, Stmt, Tile, map_blocks, walk
 from offcut.core.text.printer import format_head, format_stmt
-from offcut.describe.intrinsic import declared
-from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
-from offcut.partition import Coverage
 
 
 def with_memories(program: Program) -> Program:
@@ -64,17 +52,23 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
     Declared instructions were compared with their tiles when these were covered.
     """
     tiles: dict[Stmt, Tile] = {}
-    bases: dict[Alloc, str] = {}
+    bases: dict[Alloc, set[str | None]] = {}
     for nest in nests:
+        for alloc, base in _bases(nest):
+            bases.setdefault(alloc, set()).add(base)
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                cover = _cover_of(nest, work, tile)
-                tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
-            base = _base_in_place(work)
-            if base is not None:
-                bases[work.leaf.windows[work.leaf.store.buffer].alloc] = base
+                if tile.unit not in (None, work.unit.value):
+                    raise _other_unit(tile.unit, work, nest.spec.name)
+                made = replace(tile, unit=work.unit.value, asynchronous=True)
+                tiles[tile] = replace(made, cover=work.does.cover)
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
+
+    def base_of(alloc: Alloc) -> str | None:
+        """Return the buffer that a window lies over; equal windows, as in two options, all lie over it or none says so."""
+        candidates = bases.get(alloc, set())
+        return next(iter(candidates)) if len(candidates) == 1 else None
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         changed = tuple(map(statement, body))
@@ -86,67 +80,36 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
             case Tile() as tile, Tile() if tile in tiles and tile_of(stmt) is stmt:
                 return replace(tiles[tile], body=new.body)
             case Alloc() as alloc, Alloc():
-                base = bases.get(alloc, alloc.inplace)
-                return replace(new, memory=alloc.memory or scopes[alloc.buffer], inplace=base)
+                memory = alloc.memory or scopes[alloc.buffer]
+                return replace(new, memory=memory, inplace=base_of(alloc) or alloc.inplace)
             case _:
                 return new
 
     return replace(program, body=block(program.body))
 
 
-def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
-    """Return the cover of a tile by what runs it.
-
-    Axes and operands are said where the judge finds them: not of a value that takes several instructions.
-    """
-    given, store, name = tile.cover, work.leaf.store, nest.spec.name
-    if tile.unit not in (None, work.unit.value):
-        raise TargetError(
-            "compile",
-            f"cannot run a tile by {tile.unit}",
-            at=format_stmt(store),
-            because=f"{work.unit.value} of {name} runs it",
-            help=(f"@by({work.unit.value})",),
-        )
-    leaf, instructions = _instructions_of(nest, work)
-    own = instructions[0].name
-    if given is not None and given.microkernel != own:
-        if declared(given.microkernel) is not None:
-            return given
-        because = f"{own} of {name} runs it"
-        raise not_covered(leaf, given.microkernel, because, f"@cover({own})")
-    if isinstance(work.does, Product):
-        return work.does.cover
-    said = given if given is not None and given.axes + given.operands else None
-    found = judged(nest.program, leaf, instructions, said or Cover(own, _axes_of(work)))
-    if isinstance(found, Coverage):
-        return found.cover
-    if said is not None:
-        raise not_covered(leaf, own, str(found), f"@cover({own})")
-    return Cover(own)
+def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
+    """Yield the windows of a nest, each with the buffer that it lies over; None for one that lies over no other."""
+    windows: dict[int, tuple[Alloc, str | None]] = {}
+    for work in nest.work:
+        for window in work.leaf.windows.values():
+            windows.setdefault(window.number, (window.alloc, None))
+        base = _base_in_place(work)
+        if base is not None:
+            window = work.leaf.windows[work.leaf.store.buffer]
+            windows[window.number] = window.alloc, base
+    yield from windows.values()
 
 
-def _instructions_of(nest: Lowered, work: Work) -> tuple[Leaf, tuple[Microkernel, ...]]:
-    """Return a leaf as one instruction runs it, a copy without what is around its rectangle, and the ones that may."""
-    leaf, spec = work.leaf, nest.spec
-    match work.does:
-        case Copy(place, source):
-            copied = replace(leaf.store, value=source)
-            return replace(leaf, store=copied), (load_of(place, source.dtype, spec),)
-        case Result(source):
-            dtype = nest.program.buffer(leaf.store.buffer).dtype
-            value = source if source.dtype == dtype else Cast(source, dtype)
-            cut = replace(leaf.store, value=value)
-            return replace(leaf, store=cut), (store_of(source.dtype, dtype, spec),)
-    return leaf, instructions_of(leaf.store, spec)
-
-
-def _axes_of(work: Work) -> tuple[tuple[str, str], ...]:
-    """Return the axes of a copy, or of an operation, along which its words on the chip lie, by those of the microkernel."""
-    index = work.does.source.index if isinstance(work.does, Result) else work.leaf.store.index
-    lanes = work.sides[0][0].lanes
-    parts = ((name, index[at]) for name, at in zip("ij", lanes.axes, strict=True) if at is not None)
-    return tuple((name, part.name) for name, part in parts if isinstance(part, Var))
+def _other_unit(unit: str, work: Work, machine: str) -> TargetError:
+    """Return the refusal of a tile by another unit than what runs it."""
+    return TargetError(
+        "compile",
+        f"cannot run a tile by {unit}",
+        at=format_stmt(work.leaf.store),
+        because=f"{work.unit.value} of {machine} runs it",
+        help=(f"@by({work.unit.value})",),
+    )
 
 
 def _base_in_place(work: Work) -> str | None:
