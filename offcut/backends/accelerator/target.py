@@ -70,6 +70,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    judges = True
     simulates = True
 
     @property

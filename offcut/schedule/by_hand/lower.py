@@ -29,6 +29,7 @@ from offcut.core.program import (
     walk,
 )
 from offcut.describe.computation import Names
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import (
     CUT,
@@ -86,12 +87,10 @@ def lowered(nests: Nests) -> tuple[Program, list[Made]]:
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
             raise _idle(nest, nest.covered)
-    kernels = {
-        name: nest.covered.intrinsic
-        for nest in nests.nests
-        if nest.covered is not None and nest.covered.wanted is None
-        for name in nest.covered.names
-    }
+    kernels: dict[str, list[Microkernel]] = {}
+    for covered in (nest.covered for nest in nests.nests if nest.covered is not None):
+        for name in covered.names if covered.wanted is None else ():
+            kernels.setdefault(name, []).append(covered.intrinsic)
     program = replace(nests.program(body), buffers=tuple(buffers.values()))
     tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
     return with_covers(program, kernels.get), tiles
