@@ -312,30 +312,6 @@ class Context:
         return argument
 
 
-def plain(value: Element) -> Element:
-    """An extent in the form of all extents, a number where it is one."""
-    found = extents.normal(value)
-    return int(found.value) if isinstance(found, Const) else found
-
-
-def extent(*parts: Element) -> Element:
-    """The sum of extents."""
-    total: Expr = Const(0, "index")
-    for part in parts:
-        total = Binary("+", total, extents.normal(part))
-    return plain(total)
-
-
-def arithmetic(op: str, a: Element, b: Element) -> Element:
-    """``a op b`` of extents: one of ``+ - * // % min max``."""
-    return plain(Binary(op, extents.normal(a), extents.normal(b)))
-
-
-def product(values: Sequence[Element]) -> Element:
-    """Of extents."""
-    return plain(extents.product(map(extents.normal, values)))
-
-
 def _scalar(operand: Operand, rank: int) -> Any:
     """The number that a known operand is, where an array of `rank` axes is the other."""
     if not isinstance(operand, Known) or operand.symbolic or operand.array.size != 1:
