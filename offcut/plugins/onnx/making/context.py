@@ -14,6 +14,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size, required
+from offcut.graph.sizes.numbers import plain
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
