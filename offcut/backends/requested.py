@@ -101,13 +101,13 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in named.items()}
     program = _with_finite(program, arrays)
-    made = Request(canonicalize(program), users, arrays)
-    written = made.text if made.program is program else str(program)
-    name = objects.key("checked", written, made.text)
+    request = Request(canonicalize(program), users, arrays)
+    written = request.text if request.program is program else str(program)
+    name = objects.key("checked", written, request.text)
     if debug.verifies() or objects.read(name) is None:
-        _check(program, made)
+        _check(program, request)
         objects.write(name, b"checked")
-    return made
+    return request
 
 
 def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:

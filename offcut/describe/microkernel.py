@@ -283,34 +283,34 @@ class Microkernel:
             raise self._refused(f"{tile} has no instances, or takes no time that there is")
         return tile
 
-    def _extents(self, axis: Axis, given: Bound | None) -> Extents:
-        match given:
+    def _extents(self, axis: Axis, bound: Bound | None) -> Extents:
+        match bound:
             case None if isinstance(axis.extent, Dim):
-                found = Extents(axis.extent.min, axis.extent.max, axis.extent.multiple_of)
+                extents = Extents(axis.extent.min, axis.extent.max, axis.extent.multiple_of)
             case None:
                 only = int(axis.extent) if axis.extent.is_Integer else None
-                found = Extents(0) if only is None else Extents(only, only)
+                extents = Extents(0) if only is None else Extents(only, only)
             case Extents():
-                found = given
+                extents = bound
             case int():
-                found = Extents(given, given)
+                extents = Extents(bound, bound)
             case (int(least), int(most)):
-                found = Extents(least, most)
+                extents = Extents(least, most)
             case _:
                 raise self._refused(
-                    f"the extents of {axis.name} are {given!r}",
+                    f"the extents of {axis.name} are {bound!r}",
                     f"bounds={{{axis.name!r}: (1, 14)}}",
                     f"bounds={{{axis.name!r}: multiples(16)}}",
                 )
-        if not (0 <= found.least <= found.most and found.multiple_of >= 1):
-            raise self._refused(f"no extent of {axis.name} is {found}")
-        return found
+        if not (0 <= extents.least <= extents.most and extents.multiple_of >= 1):
+            raise self._refused(f"no extent of {axis.name} is {extents}")
+        return extents
 
     def extents_of(self, axis: str) -> Extents:
         """The extents that an axis may have."""
-        found = self.bounds[axis]
-        assert isinstance(found, Extents)
-        return found
+        extents = self.bounds[axis]
+        assert isinstance(extents, Extents)
+        return extents
 
     @lazy_property
     def definition(self) -> Compute:

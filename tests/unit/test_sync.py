@@ -275,6 +275,7 @@ def assert_refused_or_harmless(
     return refused, harmless
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_pass_puts_in_is_enough_however_agents_run(name: str) -> None:
     _, agents, sizes = CASES[name]

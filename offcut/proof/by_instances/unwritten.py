@@ -22,11 +22,11 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
 
     Raises PartitionError for a bounded value that leaves its range.
     """
-    asked = frozenset(name for name in names if not _begins(program.body, name))
-    if not asked:
+    arrays = frozenset(name for name in names if not _begins(program.body, name))
+    if not arrays:
         return True
     heads = (stmt for stmt in walk(program.body) if not isinstance(stmt, Store))
-    if any(asked & read_arrays(expressions(stmt)) for stmt in heads):
+    if any(arrays & read_arrays(expressions(stmt)) for stmt in heads):
         return False
     flows = ProgramSets(program.sizes, program.assumptions, {})
     try:
@@ -38,8 +38,8 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
     readers: list[tuple[str, Statement]] = []
     for one in statements:
         store = one.store
-        own = [(load, path) for load, path in reads_of(one) if load.buffer in asked]
-        if store.reduce is not None and store.buffer in asked:
+        own = [(load, path) for load, path in reads_of(one) if load.buffer in arrays]
+        if store.reduce is not None and store.buffer in arrays:
             own.append((Load(store.buffer, store.index, dtype_of(store.value)), ()))
         for load, path in own:
             access = flows.access(one, load.buffer, load.index, path)
@@ -47,7 +47,7 @@ def writes_first(program: Program, names: Collection[str]) -> bool:
                 return False
             readers.append((f"r{len(readers)}", one))
             reads.append(renamed(access, readers[-1][0]))
-        if store.buffer in asked and not one.predicates:
+        if store.buffer in arrays and not one.predicates:
             access = flows.access(one, store.buffer, store.index)
             if access is None:
                 return False

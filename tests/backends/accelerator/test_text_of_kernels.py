@@ -39,6 +39,7 @@ def test_memories_units_and_windows_in_place_are_read() -> None:
     assert unsaid.source("loops") == kernel.source("loops")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 def test_the_text_of_a_kernel_compiles_to_the_same_stream(machine: str) -> None:
     inputs, output = dense(64, 32)
