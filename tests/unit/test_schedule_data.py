@@ -125,6 +125,7 @@ def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
     return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
 
 
+@pytest.mark.every(3)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]
