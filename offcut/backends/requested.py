@@ -32,6 +32,7 @@ from offcut.polyhedral import (
     request_budget,
     try_isl,
 )
+from offcut.proof import check_written
 from offcut.proof.forms.zeros import conditions
 
 
@@ -103,9 +104,12 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
     program = _with_finite(program, arrays)
     request = Request(canonicalize(program), users, arrays)
     written = request.text if request.program is program else str(program)
-    name = objects.key("checked", written, request.text)
+    text = isinstance(output, Program)
+    name = objects.key("checked text" if text else "checked", written, request.text)
     if debug.verifies() or objects.read(name) is None:
         _check(program, request)
+        if text:
+            check_written(request.program, op, users.names)
         objects.write(name, b"checked")
     return request
 

@@ -299,6 +299,8 @@ class _Seen:
             for part, (start, count) in zip(index, self.held[buffer], strict=True)
             for side in (Compare("<=", start, part), Compare("<", part, ix.add(start, count)))
         )
+        if self.windows:  # no sets ask later
+            return all(at.shows(side) or at.shows_where_it_runs(side) for side in sides)
         return all(map(at.shows, sides))
 
 

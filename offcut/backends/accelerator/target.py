@@ -63,6 +63,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    judges = True
     simulates = True
 
     @property

@@ -58,17 +58,17 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     return Covers(refused, plain, judged)
 
 
-def check_covers(program: Program, covers: Covers, host: Host) -> None:
+def check_covers(program: Program, covers: Covers, host: Host, op: str = "compile") -> None:
     """Check that the microkernels of `host` that tiles of a text name run these tiles.
 
-    Raises PartitionError with the question of the judge that the first one fails.
+    Raises PartitionError, in the name of `op`, with the question of the judge that the first one fails.
     """
     own = {family.microkernel.name for family in families(host)}
     for position, stmt in enumerate(walk(program.body)):
         if isinstance(stmt, Tile) and stmt.microkernel in own and position in covers.judged:
             refusal = covers.judged[position]
             raise PartitionError(
-                "compile",
+                op,
                 f"cannot cover a tile by {stmt.microkernel}",
                 at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
                 because=f"{refusal.question.value}: {refusal}",
