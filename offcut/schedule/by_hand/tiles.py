@@ -14,6 +14,7 @@ from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
 from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
 from offcut.schedule.by_hand.offsets import At, Offsets
+from offcut.schedule.by_hand.read import loads_of
 from offcut.schedule.decisions import SplitPair
 
 # (loops of a part that are not open yet, the part)
@@ -34,6 +35,9 @@ class Tiles(Offsets):
             return covered.axis == first
         if not self.nest.copies or self.nest.mark(first).unit is not None:
             return False
+        touched = {*self.nest.written, *(load.buffer for load in loads_of(self.nest.plain))}
+        if not any(b.scope is not None for b in self.nests.buffers if b.name in touched):
+            return False  # from main memory to main memory
         return all(
             self.root_below(leaf) is not None and not any(self.nests.attached(self.nest.name, leaf))
             for loops, _ in parts

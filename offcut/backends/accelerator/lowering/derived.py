@@ -142,6 +142,8 @@ class _Derivation:
 
     def always(self, let: Let) -> bool:
         """Return whether a value is in its promised range wherever it is computed, and is computed at all sizes."""
+        if variables(let.value) & self.lazy:
+            return False
         divisors = (n.b for n in expressions(let.value) if isinstance(n, Binary) and n.op in "//%")
         free = replace(let, lo=-MAX_SIZE, hi=MAX_SIZE)
         known = all(

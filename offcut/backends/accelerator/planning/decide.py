@@ -138,7 +138,8 @@ class _Deciding:
         memory = self.memory[copy.place]
         value, load = copy.element.value, copy.element.load
         axes = tuple((axis.name, part) for axis, part in zip(copy.axes, copy.index, strict=True))
-        alone = value == load and load.index == copy.point
+        others = [c for c in self.made.copies if c.origin.load.buffer == copy.origin.load.buffer]
+        alone = value == load and load.index == copy.point and len(others) == 1
         if alone and not copy.by_host:
             yield Staging("read", load.buffer, copy.name, readers, (), memory)
             return
