@@ -78,7 +78,7 @@ class Phases:
             costs = [evaluate(cost, known) for cost in self.costs(at)]
         least = min(costs)
         return [
-            (nest, self._one_by_one(at, number)) if nest.dealt else (nest,)
+            (nest, self._one_by_one(at, number)) if nest.takes_turns else (nest,)
             for number, (nest, cost) in enumerate(zip(nests, costs, strict=True))
             if cost <= least
         ]

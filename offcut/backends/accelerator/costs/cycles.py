@@ -29,7 +29,7 @@ def resources(of: Ran) -> Mapping[str, float]:
         unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": timed.bus, "turns" if of.nest.dealt else "chain": timed.cycles}
+    return {**found, "bus": timed.bus, "turns" if of.nest.takes_turns else "chain": timed.cycles}
 
 
 def formula(orders: Sequence[Lowered]) -> Fitted:

@@ -22,7 +22,7 @@ from offcut.core import index as ix
 
 
 def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> Ran:
-    """The option of a nest, and the order of its virtual threads, that take the fewest cycles.
+    """The option of a nest, its windows in turn or not, that takes the fewest cycles.
 
     options  each by its orders, in turns first: where nothing takes turns, the other runs as that does
 
@@ -35,7 +35,7 @@ def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> R
             leaves = visited.counted()
             timed = visited.line.timed()
             found.append(Ran(nest, leaves, visited.overhead, visited.taken, timed))
-            if nest.dealt and not visited.takes_turns:
+            if nest.takes_turns and not visited.takes_turns:
                 break
     return min(found, key=lambda one: one.timed.cycles)
 
@@ -81,7 +81,7 @@ class Visited(Emitter):
     """Looks at every instance of a nest.
 
     line         all of them, in their order
-    takes_turns  whether any is of another virtual thread than the first
+    takes_turns  whether any is in another slot than the first
     """
 
     line: Line = field(init=False)
@@ -138,7 +138,7 @@ class Visited(Emitter):
     def looked(self, number: int, values: Sequence[int]) -> _Kind:
         """What an instance is; where it is the first to use micro-ops of a fill, this is brought before it."""
         work, fills = self.nest.work[number], len(self.ops.starts)
-        self.takes_turns |= any(values[at] for at in work.threads.values())
+        self.takes_turns |= any(values[at] for at in work.slots.values())
         self.stream.clear()
         self.issue_as(number, values)
         if len(self.ops.starts) > fills:
@@ -154,10 +154,7 @@ class Visited(Emitter):
             for count in [len(list(same))]
         ]
         counts = _counts(made, self.spec)
-        touched = [
-            (work.regions[side.buffer], work.thread_of(side.buffer, values))
-            for side, _ in work.chip
-        ]
+        touched = [work.place_of(side.buffer, values) for side, _ in work.chip]
         if work.unit is Unit.STORE:
             return _Kind(parts, counts, touched, [RESULTS])
         return _Kind(parts, counts, touched[1:], touched[:1])
