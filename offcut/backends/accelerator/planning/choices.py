@@ -139,7 +139,7 @@ class _Way:
         orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in orders if isinstance(one, tuple) and _within(own, one)), None)
-        thread = None if tiling.virtual is None else tiling.virtual[0]
+        thread = None if tiling.depth is None else tiling.depth[0]
         return (*(tiles.get(axis, 0) for axis in self.axes), order, thread)
 
 

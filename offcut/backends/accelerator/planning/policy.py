@@ -43,7 +43,7 @@ def chosen(program: Program, made: Operations, spec: Spec, virtual: bool = True)
     grid = Grid(made, spec, extents, copies, result, sizes_of(made, spec, extents), kept)
     found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
     for cycles, tiling in grid.best(THREADS if virtual else None):
-        found.setdefault((frozenset(tiling.tiles), tiling.virtual, cycles), (cycles, tiling))
+        found.setdefault((frozenset(tiling.tiles), tiling.depth, cycles), (cycles, tiling))
     ranked = sorted(found.values(), key=lambda one: one[0])
     first = (one for one in ranked if fits(made, one[1], spec))
     about: list[tuple[float, Queues]] = []
@@ -90,13 +90,13 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
 
     def take(place: Place, words: int, depth: int) -> None:
         of = spec.words[place]
-        inside = tiling.virtual is not None and tiling.virtual[0] in tiling.order[:depth]
-        threads = tiling.virtual[1] if inside and tiling.virtual else 1
+        inside = tiling.depth is not None and tiling.depth[0] in tiling.order[:depth]
+        threads = tiling.depth[1] if inside and tiling.depth else 1
         taken[of.memory] = taken.get(of.memory, 0) + (words * threads + 1) * of.bytes
 
     terms = {axis.name for axis in made.terms}
     outer = sum(axis not in terms for axis in tiling.order)
-    if at.results * (tiling.virtual[1] if tiling.virtual else 1) > spec.words[Place.OUTPUTS].depth:
+    if at.results * (tiling.depth[1] if tiling.depth else 1) > spec.words[Place.OUTPUTS].depth:
         return False
     take(Place.ACCUMULATORS, at.results * kept, outer)
     for copy in made.copies:

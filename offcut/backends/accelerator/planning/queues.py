@@ -57,7 +57,7 @@ class Queues:
         self.cut = frozenset(self.tiles)
         terms = {axis.name for axis in self.made.terms}
         self.outer = sum(axis not in terms for axis in self.tiling.order)
-        virtual = self.tiling.virtual
+        virtual = self.tiling.depth
         self.dealt = None if virtual is None else virtual[0]
         self.threads = 1 if virtual is None else virtual[1]
         order = self.tiling.order

@@ -34,7 +34,7 @@ def way_of(made: Operations, tiling: Tiling, spec: Spec, label: str = LABEL) -> 
         None,
         splits,
         tiling.order,
-        virtual=tiling.virtual,
+        virtual=tiling.depth,
         words=words_of(made),
     )
 
