@@ -36,7 +36,7 @@ def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) ->
 def without_threads(schedule: Schedule) -> Schedule:
     """The same tiles, no virtual threads."""
     steps = tuple(
-        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
+        replace(step, ways=tuple(replace(way, depth=None) for way in step.ways))
         if isinstance(step, Nest)
         else step
         for step in schedule.steps

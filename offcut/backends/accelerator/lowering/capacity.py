@@ -66,9 +66,8 @@ def check_fits(
 
     def too_many(what: str, memory: str, because: str, regions: Sequence[str]) -> TargetError:
         _, alloc = words.most[max(regions, key=lambda region: room[region])]
-        help = ("smaller tiles",)
-        if any(slots[region] > 1 for region in regions):
-            help = ("smaller tiles", "windows of less depth")
+        several = any(slots[region] > 1 for region in regions)
+        help = ("smaller tiles", *(("windows of less depth",) if several else ()))
         at = "" if alloc is None else format_head(alloc)
         return TargetError(
             "compile",

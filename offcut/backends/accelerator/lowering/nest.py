@@ -182,11 +182,6 @@ class Lowered:
         """The buffer that it stores last."""
         return self.work[-1].leaf.store.buffer
 
-    @property
-    def takes_turns(self) -> bool:
-        """Whether iterations take windows in turn."""
-        return any(work.slots for work in self.work)
-
     def walk(self, issue: Issue, sizes: Values) -> None:
         """Call `issue` for each instance of a leaf, in order."""
         self._walk(issue, sizes)
@@ -196,14 +191,12 @@ def lowered(
     program: Program,
     body: Sequence[Stmt],
     spec: Spec,
-    turns: bool = True,
     told: bool = True,
     derived: DerivedSizes | None = None,
 ) -> Lowered:
     """Return a nest of `program`, lowered.
 
     body     its statements, after those that the host runs for it
-    turns    whether windows have the depths that the text says; else each has one slot
     told     whether leaves have tokens; a nest whose instructions are only counted needs none
     derived  those of its sizes that are derived from others; None: there is none
 
@@ -213,7 +206,7 @@ def lowered(
     for stmt in before:
         check_copy(program, stmt, spec)
     covers = Covers(program, spec)
-    nodes = issued(body[len(before) :], turns)
+    nodes = issued(body[len(before) :])
     in_text_order = leaves(nodes)
     covers.of(in_text_order, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}

@@ -112,14 +112,12 @@ class Guard:
 Node: TypeAlias = Leaf | Repeat | Guard
 
 
-def issued(body: Sequence[Stmt], turns: bool = True) -> tuple[Node, ...]:
+def issued(body: Sequence[Stmt]) -> tuple[Node, ...]:
     """Return the nodes of a nest.
-
-    turns  whether windows have the depths that the text says; else each has one slot
 
     Raises TargetError for a statement that no instructions run.
     """
-    return _Reader(turns).block(body, _Around({}, (), ()))
+    return _Reader().block(body, _Around({}, (), ()))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
@@ -155,8 +153,7 @@ class _Around:
 
 
 class _Reader:
-    def __init__(self, turns: bool) -> None:
-        self.turns = turns
+    def __init__(self) -> None:
         self.count = self.allocs = 0
 
     def block(self, body: Sequence[Stmt], at: _Around) -> tuple[Node, ...]:
@@ -170,7 +167,7 @@ class _Reader:
                 if stmt.layout is not None:
                     raise _refused(stmt, *_NO_WORDS["layout"])
                 self.allocs += 1
-                slots = stmt.depth if self.turns and at.ranges else 1
+                slots = stmt.depth if at.ranges else 1
                 slot = slot_of(at.ranges, slots)
                 window = Window(self.allocs, axes, len(at.loops), slots, slot, stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
