@@ -202,8 +202,9 @@ _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 
 def _read_step(block: LineBlock) -> Step:
     word = block.line.word
-    if word in _BY_HAND:
-        pattern, shown, made = _BY_HAND[word]
+    by_hand = _BY_HAND | _OLDER_BY_HAND
+    if word in by_hand:
+        pattern, shown, made = by_hand[word]
         line = block.alone()
         return made(line, *line.match(f"{word} {pattern}", f"{word} {shown}").groups())
     if word not in _STEPS:
@@ -320,7 +321,6 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
         lambda _, stage, axes: Reorder(stage, tuple(axes.split())),
     ),
     **{word: _run(unit) for unit, word in RUN_WORDS.items()},
-    "virtual": _run(None),  # of versions before 0.3: its windows have a depth now
     "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
     "compute_at": (
         r"(\S+) (\S+) (\S+)(?: depth (\d+))?",
@@ -341,6 +341,10 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
     "rfactor": (r"(\S+) (\S+) as (\S+)", "C ko as CF", lambda _, *names: RFactor(*names)),
     "tensorize": (r"(\S+) (\S+) (\S+)", "C ii gemm8x8", lambda _, *names: Tensorize(*names)),
 }
+
+
+_OLDER_BY_HAND = {"virtual": _run(None)}
+"""Decisions of texts before version 0.3, read until 0.5: the windows in that loop have a depth now."""
 
 
 def _read_way(block: LineBlock) -> Way:

@@ -413,7 +413,7 @@ def _not_inplace(alloc: Alloc, base: Window | None) -> TargetError:
     result, operand = alloc.buffer, alloc.inplace
     because = f"no statement computes {result} first and reads {operand} last, element by element, in windows alike of one iteration"
     if base is not None and alloc.depth not in (1, base.alloc.depth):
-        because = f"{operand} has {base.alloc.depth} windows, and {result} {alloc.depth}"
+        because = f"the depth of {operand} is {base.alloc.depth}, that of {result} {alloc.depth}"
     return TargetError(
         "compile",
         f"cannot lay {result} over {operand}",
