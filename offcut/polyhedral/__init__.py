@@ -35,7 +35,7 @@ from offcut.polyhedral.dependences import (
 from offcut.polyhedral.divisors import check_divisors, unsafe_divisor
 from offcut.polyhedral.facts import Facts
 from offcut.polyhedral.in_bounds_sizes import in_bounds_sizes
-from offcut.polyhedral.index_maximum import maximum
+from offcut.polyhedral.index_maximum import maximum, quotient_range
 from offcut.polyhedral.intervals import INDEX_LIMIT
 from offcut.polyhedral.isl_budget import (
     PASS,
@@ -84,6 +84,7 @@ __all__ = [
     "outside_window",
     "pass_budget",
     "project_onto_sizes",
+    "quotient_range",
     "request_budget",
     "row_spacing",
     "smallest_point",

@@ -1,14 +1,18 @@
-"""The greatest value of an index over the loops around it and the sizes, as isl finds it."""
+"""The greatest value of an index over the loops around it and the sizes, and the range of a quotient of sizes, as isl finds them."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import islpy as isl
 
+from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var
+from offcut.core.intervals import Interval
 from offcut.core.program import Size
 from offcut.polyhedral.affine import Set, Space, coordinates
+from offcut.polyhedral.isl_budget import try_isl
 
 
 def maximum(
@@ -16,10 +20,12 @@ def maximum(
     sizes: Sequence[Size],
     assumptions: Sequence[Expr],
     loops: Sequence[tuple[str, Expr, Expr]],
+    conditions: Sequence[Expr] = (),
 ) -> int | None:
-    """``max { expr : loops, sizes }``; None where there is no greatest, or it is not quasi-affine.
+    """``max { expr : loops, sizes, conditions }``; None where there is no greatest, or it is not quasi-affine.
 
-    loops  (iterator, lo, hi), outermost first
+    loops       (iterator, lo, hi), outermost first
+    conditions  over the loops and sizes; one that is not quasi-affine is left out
 
     0 where nothing runs.
     """
@@ -35,6 +41,7 @@ def maximum(
             text = space.condition(side, at)
             if text is not None:
                 said.append(text)
+    said += [text for one in conditions if (text := space.condition(one, at)) is not None]
     dims = ", ".join(f"x{k}" for k in range(len(names) + 1))
     points = Set(f"{space.parameters}{{ [{dims}] : {' and '.join(said)} }}")
     points = points.project_out(isl.dim_type.set, 0, len(names))
@@ -45,3 +52,35 @@ def maximum(
         return 0
     found = points.dim_max_val(0)
     return int(found.to_python()) if found.is_int() else None
+
+
+def quotient_range(
+    dividend: Expr,
+    divisor: Expr,
+    sizes: Sequence[Size],
+    assumptions: Sequence[Expr],
+    within: Interval,
+) -> Interval:
+    """Return the least and the greatest value of ``dividend // divisor`` over the sizes; `within` where isl has no answer.
+
+    dividend, divisor  quasi-affine over the sizes; divisors of 1 and more count alone
+    within             a range that is known to hold all values, inclusive
+
+    The quotient of two sizes is no set, but ``q <= dividend // divisor`` is ``q*divisor <= dividend`` for a number q: each end is
+    found by halving.
+    """
+    space = Space(tuple(sizes), tuple(assumptions))
+    positive = space.condition(Compare(">=", divisor, ix.const(1)), {}) or "false"
+    numbers = range(within[0] + 1, within[1] + 1)
+
+    def is_reached(number: int, op: str) -> bool:
+        """Return whether the quotient is less than a number somewhere (">"), or at least that ("<=")."""
+        condition = space.condition(Compare(op, ix.mul(divisor, number), dividend), {})
+        return not space.set((), (positive, condition or "true")).is_empty()
+
+    def ends() -> Interval:
+        least = bisect_left(numbers, True, key=lambda number: is_reached(number, ">"))
+        greatest = bisect_left(numbers, True, key=lambda number: not is_reached(number, "<="))
+        return within[0] + least, within[0] + max(least, greatest)
+
+    return try_isl(ends, within)

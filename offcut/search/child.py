@@ -7,6 +7,7 @@ answers are ``started``, once what it needs is imported, ``said`` while it runs,
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import os
@@ -23,6 +24,8 @@ from typing import Any, BinaryIO, NoReturn
 
 _LENGTH = struct.Struct("!Q")
 _PART = 1 << 20
+_C_LIBRARY = ctypes.CDLL(None)
+_ON_EXIT: Callable[..., Any] | None = getattr(_C_LIBRARY, "on_exit", None)
 
 
 def send(file: BinaryIO, message: Any) -> None:
@@ -94,6 +97,7 @@ def run_forked(
             signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         _, most = resource.getrlimit(resource.RLIMIT_AS)
+        _leave_by_exit_at_once()
         with os.fdopen(answers, "wb", closefd=False) as written:
             say = _Say(written, seconds, processor_seconds)
 
@@ -103,6 +107,15 @@ def run_forked(
             _send_answer(written, _answer(start, say, partial(_limit, memory, most)))
     finally:
         os._exit(0)
+
+
+def _leave_by_exit_at_once() -> None:
+    """Let ``exit`` of C leave with its status alone, where the C library can say so.
+
+    What libraries of the parent do at their end waits for threads that a fork does not have: those of OpenMP, or of a pool.
+    """
+    if _ON_EXIT is not None:  # its functions are called last one first, with the status
+        _ON_EXIT(_C_LIBRARY._exit, None)
 
 
 class _Say:

@@ -275,12 +275,18 @@ def _follow(
     return Ended(Ending(kind), None, because, words, last)
 
 
-def _once_more(run: Callable[[], Ended]) -> Ended:
-    """Return what becomes of a job, by a second run where its process was ended from outside in the first."""
+def _once_more(
+    run: Callable[[], Ended], is_blocked: Callable[[Ended], bool] = lambda ended: False
+) -> Ended:
+    """Return what becomes of a job, by a second run where its process was ended from outside in the first, or blocked."""
+
+    def is_by_chance(ended: Ended) -> bool:
+        return ended.signal in _FROM_OUTSIDE or is_blocked(ended)
+
     ended = run()
-    if ended.signal in _FROM_OUTSIDE:
+    if is_by_chance(ended):
         ended = run()
-        if ended.signal in _FROM_OUTSIDE:
+        if is_by_chance(ended):
             return replace(ended, because=f"{ended.because}, and so was a second run")
     return ended
 
@@ -301,9 +307,17 @@ def run_in_fork(
     processor_seconds   likewise, of the processor's time
     memory    bytes of address space that it may take beside what this process has
 
-    A fork that is ended from outside is followed by one more, as with `Children.run`.
+    A fork that is ended from outside is followed by one more, as with `Children.run`, and so is one that is silent before
+    its first ``say``: a lock that another thread had when it was forked stays locked there.
     """
-    return _once_more(lambda: _run_in_one_fork(work, seconds, processor_seconds, memory))
+
+    def is_blocked(ended: Ended) -> bool:
+        silent = ended.ending is Ending.HUNG and ended.because.startswith("silent")
+        return silent and ended.said is None
+
+    return _once_more(
+        lambda: _run_in_one_fork(work, seconds, processor_seconds, memory), is_blocked
+    )
 
 
 def _run_in_one_fork(

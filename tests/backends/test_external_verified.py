@@ -26,6 +26,7 @@ C = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #define ARGUMENTS const float *a, int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc, \\
                   int64_t m, int64_t n, int64_t k, int64_t add
 #define C(i, j) c[(i) * ldc + (j)]
@@ -80,6 +81,7 @@ WRONG = {
     "wants aligned rows": ('RIGHT; if ((uintptr_t)c % 32 || ldc % 8) { fputs("rows!\\n", stderr); abort(); }', "; it said: rows!"),
     "aborts": ("abort();", "its process was ended by SIGABRT"),
     "leaves": ("exit(0);", "its process left with status 0"),
+    "leaves with a status": ("if (m == 2) exit(3); RIGHT;", "its process left with status 3"),
     "goes astray": ("RIGHT; if (m == 3) *(volatile int *)8 = 0;", "at       m = 3, n = 1, "),
 }  # fmt: skip
 
@@ -94,7 +96,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     functions = (
         f"void {symbol(name)}(ARGUMENTS) {{ {body} }}" for name, (body, _) in WRONG.items()
     )
-    others = "void two(float *a, float *b) { *a = *b; } void spins(ARGUMENTS) { for (;;); }"
+    others = (
+        "void two(float *a, float *b) { *a = *b; } void spins(ARGUMENTS) { for (;;); }"
+        # as libraries do that wait for their threads at the end, which a fork does not have
+        f"__attribute__((destructor)) static void ends(void) {{ if (getpid() != {os.getpid()}) pause(); }}"
+    )
     source.write_text("\n".join((C, *functions, others)))
     flags = ["-O1", "-w", "-shared", "-fPIC"]
     subprocess.run([compiler, *flags, str(source), "-o", str(made)], check=True)

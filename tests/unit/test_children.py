@@ -320,7 +320,6 @@ def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> Non
     [
         (lambda say: os._exit(0), Ending.CRASHED, "it left with status 0"),
         (lambda say: os.abort(), Ending.CRASHED, "ended by SIGABRT"),
-        (lambda say: time.sleep(60), Ending.HUNG, "silent for 0.3 s"),
         (lambda say: [*iter(int, 1)], Ending.HUNG, "busy for 0.1 s of the processor's time"),
         (lambda say: bytearray(8 << 30), Ending.OUT_OF_MEMORY, "MemoryError"),
         (lambda say: lambda: 0, Ending.RAISED, "Can't pickle"),
@@ -330,12 +329,30 @@ def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> Non
 def test_how_a_fork_ends_is_said(
     job: Callable[[object], object], ending: Ending, because: str
 ) -> None:
-    silent = 0.3 if "silent" in because else PATIENCE
-
-    ended = run_in_fork(job, silent, 0.1 if "busy" in because else PATIENCE, MEMORY)
+    ended = run_in_fork(job, PATIENCE, 0.1 if "busy" in because else PATIENCE, MEMORY)
 
     assert ended.ending is ending
     assert because in ended.because
+
+
+@needs_fork
+def test_a_fork_that_is_blocked_before_it_says_a_word_is_followed_by_one_more(
+    tmp_path: Path,
+) -> None:
+    def job(say: Callable[[object], None]) -> str:
+        if not (tmp_path / "first").exists():
+            (tmp_path / "first").touch()
+            time.sleep(60)
+        return "done"
+
+    assert run_in_fork(job, 0.3, PATIENCE, MEMORY).value == "done"
+    twice = run_in_fork(lambda say: time.sleep(60), 0.3, PATIENCE, MEMORY)
+    assert (twice.ending, twice.because) == (
+        Ending.HUNG,
+        "silent for 0.3 s, and so was a second run",
+    )
+    begun = run_in_fork(lambda say: (say(1), time.sleep(60)), 0.3, PATIENCE, MEMORY)
+    assert (begun.because, begun.said) == ("silent for 0.3 s", 1)
 
 
 @needs_fork

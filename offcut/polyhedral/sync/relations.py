@@ -2,12 +2,12 @@
 
 An instance is a point ``[a0, …, t0, …]``: the values of the loops that are bound to units, one coordinate for each unit,
 then its place in the order of the text. Bounds over sizes alone are parameters of their own, whatever the sizes: the
-answer holds for more programs than the one at hand.
+answer holds for more programs than the one at hand. If the sizes are parameters too, as conditions over them make them, the bounds are theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import reduce
 
 import islpy as isl
@@ -60,7 +60,7 @@ class Relations:
         for event in self.all.values():
             for expr in _others(event):
                 self.bound(expr)
-        self.space = Space(tuple(map(self._size, self.bounds)))
+        self.space = Space(tuple(map(self._size, self.bounds)), tuple(self._facts()))
         self.keys: list[Key] = sorted({key for event in self.all.values() for key in event.keys})
         self.agents = [f"a{at}" for at in range(len(self.keys))]
         depth = max((len(event.time) for event in self.all.values()), default=0)
@@ -240,6 +240,15 @@ class Relations:
             lo, hi = self.events.derived[atom.name]
             return Size(name, min=lo, max=hi - 1)
         return Size(name, min=-MAX_SIZE)
+
+    def _facts(self) -> Iterator[Expr]:
+        """Return what is known between parameters: one for ``n//16`` is a sixteenth of the one for n, if both occur."""
+        names: dict[str, Expr] = {
+            atom.name: Var(name) for name, atom in self.bounds.items() if isinstance(atom, Var)
+        }
+        for name, atom in self.bounds.items():
+            if isinstance(atom, Binary) and variables(atom) <= names.keys():
+                yield Compare("==", Var(name), substitute(atom, names))
 
     def bound(self, expr: Expr) -> Expr:
         """Return an expression with a parameter for each of its parts over sizes alone."""

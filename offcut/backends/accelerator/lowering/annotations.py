@@ -11,7 +11,7 @@ Words that are there are checked, the others are added as the program runs. They
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from offcut.backends.accelerator.lowering.covers import (
@@ -64,17 +64,21 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
     Declared instructions were compared with their tiles when these were covered.
     """
     tiles: dict[Stmt, Tile] = {}
-    bases: dict[Alloc, str] = {}
+    bases: dict[Alloc, set[str | None]] = {}
     for nest in nests:
+        for alloc, base in _bases(nest):
+            bases.setdefault(alloc, set()).add(base)
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
                 cover = _cover_of(nest, work, tile)
                 tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
-            base = _base_in_place(work)
-            if base is not None:
-                bases[work.leaf.windows[work.leaf.store.buffer].alloc] = base
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
+
+    def base_of(alloc: Alloc) -> str | None:
+        """Return the buffer that a window lies over; equal windows, as in two options, all lie over it or none says so."""
+        candidates = bases.get(alloc, set())
+        return next(iter(candidates)) if len(candidates) == 1 else None
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         changed = tuple(map(statement, body))
@@ -86,12 +90,25 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
             case Tile() as tile, Tile() if tile in tiles and tile_of(stmt) is stmt:
                 return replace(tiles[tile], body=new.body)
             case Alloc() as alloc, Alloc():
-                base = bases.get(alloc, alloc.inplace)
-                return replace(new, memory=alloc.memory or scopes[alloc.buffer], inplace=base)
+                memory = alloc.memory or scopes[alloc.buffer]
+                return replace(new, memory=memory, inplace=base_of(alloc) or alloc.inplace)
             case _:
                 return new
 
     return replace(program, body=block(program.body))
+
+
+def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
+    """Yield the windows of a nest, each with the buffer that it lies over; None for one that lies over no other."""
+    windows: dict[int, tuple[Alloc, str | None]] = {}
+    for work in nest.work:
+        for window in work.leaf.windows.values():
+            windows.setdefault(window.number, (window.alloc, None))
+        base = _base_in_place(work)
+        if base is not None:
+            window = work.leaf.windows[work.leaf.store.buffer]
+            windows[window.number] = window.alloc, base
+    yield from windows.values()
 
 
 def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:

@@ -1,20 +1,28 @@
-"""Whether the windows of a nest fit the memories at every size: their greatest extents, as isl finds them."""
+"""Whether the windows of a nest fit the memories at every size: their greatest extents.
+
+isl finds them, over the loops and conditions around. Extents with products of sizes and iterators are no sets: of ``min(q, n - q*i)``
+the bound is the least one of its parts, each by the ranges of its names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.regions import laid, spare
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
-from offcut.core.expr import Expr
+from offcut.core.expr import Expr, Var
+from offcut.core.intervals import Interval, interval
 from offcut.core.program import Alloc, Program
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
-from offcut.polyhedral import maximum
+from offcut.polyhedral import maximum, try_isl
+
+_ANY = -(2**40), 2**40
+"""The range of what nothing is known of: more than any memory has."""
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
 
@@ -60,7 +68,7 @@ def check_fits(
     Raises TargetError, with the bytes of each window.
     """
     words = _Windows(program, chip)
-    words.visit(nodes, ())
+    words.visit(nodes, _Around())
     slots = slots_of(chip)
     room = {region: most * slots[region] for region, (most, _) in words.most.items()}
 
@@ -102,6 +110,14 @@ def check_fits(
         raise too_many("windows", memory, because, regions)
 
 
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The loops and conditions around a leaf, outermost first."""
+
+    loops: Loops = ()
+    conditions: tuple[Expr, ...] = ()
+
+
 @dataclass
 class _Windows:
     """Words of the largest window in each region, and the statement that it is of."""
@@ -109,31 +125,47 @@ class _Windows:
     program: Program
     chip: Sequence[Sequence[tuple[Side, WindowPlace]]]
     most: dict[str, tuple[int, Alloc | None]] = field(default_factory=dict)
-    known: dict[Expr, int] = field(default_factory=dict)
+    known: dict[tuple[Expr, _Around], int] = field(default_factory=dict)
 
-    def visit(self, nodes: Sequence[Node], loops: Loops) -> None:
+    def visit(self, nodes: Sequence[Node], around: _Around) -> None:
         """Note what the leaves of these nodes take."""
         for node in nodes:
             match node:
                 case Repeat(body=body):
-                    self.visit(body, (*loops, node.range))
-                case Guard(_, body):
-                    self.visit(body, loops)
+                    self.visit(body, replace(around, loops=(*around.loops, node.range)))
+                case Guard(condition, body):
+                    conditions = (*around.conditions, condition)
+                    self.visit(body, replace(around, conditions=conditions))
                 case Leaf():
                     for side, place in self.chip[node.number]:
-                        self.note(side, place, loops)
+                        self.note(side, place, around)
 
-    def note(self, side: Side, place: WindowPlace, loops: Loops) -> None:
+    def note(self, side: Side, place: WindowPlace, around: _Around) -> None:
         """Note what one operand takes."""
         words = 1
         for axis, extent in enumerate(side.extents):
-            words *= -(-max(self.greatest(extent, loops), 0) // side.lanes.lanes_of(axis))
+            words *= -(-max(self.greatest(extent, around), 0) // side.lanes.lanes_of(axis))
         if words > self.most.get(place.region, (-1, None))[0]:
             self.most[place.region] = words, place.alloc
 
-    def greatest(self, extent: Expr, loops: Loops) -> int:
-        """The greatest value of an extent, or more than any memory has."""
-        if extent not in self.known:
-            found = maximum(extent, self.program.sizes, self.program.assumptions, loops)
-            self.known[extent] = 2**40 if found is None else found
-        return self.known[extent]
+    def greatest(self, extent: Expr, around: _Around) -> int:
+        """The greatest value of an extent, or a bound of it; at most more than any memory has."""
+        key = extent, around
+        if key not in self.known:
+            sizes, facts = self.program.sizes, self.program.assumptions
+            found = try_isl(
+                lambda: maximum(extent, sizes, facts, around.loops, around.conditions), None
+            )
+            self.known[key] = self.bound(extent, around.loops) if found is None else found
+        return self.known[key]
+
+    def bound(self, extent: Expr, loops: Loops) -> int:
+        """A bound of an extent, by the ranges of its names."""
+        ranges = {size.name: (size.min, size.last) for size in self.program.sizes}
+
+        def known(part: Expr) -> Interval:
+            return ranges.get(part.name, _ANY) if isinstance(part, Var) else _ANY
+
+        for name, lo, hi in loops:
+            ranges[name] = interval(lo, known)[0], interval(hi, known)[1] - 1
+        return min(interval(extent, known)[1], _ANY[1])

@@ -6,8 +6,9 @@
       let q in 1:17 = n//t                   for i in 0:n - q*t  …
         for i in 0:n - q*t  …
 
-To everything that reads the loops, a derived size is a size with its promised range. A `let` of the loops around is a
-loop of one iteration instead; so is one of sizes alone in a loop or under a condition, which need not run: over its derived size.
+To everything that reads the loops, a derived size is a size with its promised range, or with a closer one: ``q in 1:1000 = n//t`` is at
+most 16. A `let` of the loops around is a loop of one iteration instead; so is one of sizes alone in a loop or under a condition, which
+need not run: over its derived size. A part of a bound or a condition that is no set, as ``n - q*t``, is a derived size, too.
 """
 
 from __future__ import annotations
@@ -17,7 +18,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.lowering.python import check_promise, evaluated
-from offcut.core.expr import Expr, Var, reads_memory, substitute, variables
+from offcut.backends.accelerator.lowering.tree import is_affine
+from offcut.core import index as ix
+from offcut.core.expr import (
+    Binary,
+    Expr,
+    Var,
+    children,
+    dtype_of,
+    reads_memory,
+    rebuild,
+    substitute,
+    variables,
+)
+from offcut.core.intervals import Interval, interval
 from offcut.core.program import (
     For,
     If,
@@ -26,11 +40,14 @@ from offcut.core.program import (
     Size,
     Stmt,
     map_blocks,
+    map_own_expressions,
     substitute_coordinates,
     walk,
 )
+from offcut.core.sizes import MAX_SIZE
 from offcut.core.traversal import bound_names, used_names
 from offcut.describe.computation import Names
+from offcut.polyhedral import quotient_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +98,82 @@ class DerivedSizes:
 
 def derive_sizes(program: Program) -> tuple[Program, DerivedSizes]:
     """Return the program with derived sizes as sizes, and their definitions; the program itself if it has none."""
-    known = {size.name for size in program.sizes}
-    names = Names(used_names(program))
-    bindings = Counter(name for stmt in walk(program.body) for name in bound_names(stmt))
-    lets: dict[str, Let] = {}
-    lazy: set[str] = set()
+    return _Derivation(program).result()
 
-    def block(body: tuple[Stmt, ...], runs: bool = True) -> tuple[Stmt, ...]:
-        return tuple(new for stmt in body for new in statement(stmt, runs))
 
-    def statement(stmt: Stmt, runs: bool) -> tuple[Stmt, ...]:
-        runs = runs and not isinstance(stmt, For | If)
-        of_sizes = isinstance(stmt, Let) and variables(stmt.value) <= known | lets.keys()
+class _Derivation:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.fresh = Names(used_names(program)).fresh
+        self.bindings = Counter(name for stmt in walk(program.body) for name in bound_names(stmt))
+        self.sizes = {size.name: size for size in program.sizes}
+        self.lets: dict[str, Let] = {}
+        self.lazy: set[str] = set()
+        self.names: dict[Expr, str] = {}
+
+    def result(self) -> tuple[Program, DerivedSizes]:
+        """Return what `derive_sizes` does."""
+        body = self.block(self.program.body)
+        if not self.lets:
+            return self.program, DerivedSizes()
+        program = replace(self.program, sizes=tuple(self.sizes.values()), body=body)
+        return program, DerivedSizes(self.lets, frozenset(self.lazy))
+
+    def block(self, body: tuple[Stmt, ...], runs: bool = True) -> tuple[Stmt, ...]:
+        return tuple(new for stmt in body for new in self.statement(stmt, runs))
+
+    def statement(self, stmt: Stmt, runs: bool) -> tuple[Stmt, ...]:
+        if isinstance(stmt, For | If):
+            runs, stmt = False, map_own_expressions(stmt, self.linear)
+        of_sizes = isinstance(stmt, Let) and variables(stmt.value) <= self.sizes.keys()
         if not isinstance(stmt, Let) or not of_sizes or reads_memory(stmt.value):
-            return (map_blocks(stmt, lambda body: block(body, runs)),)
+            return (map_blocks(stmt, lambda body: self.block(body, runs)),)
         name, body = stmt.name, stmt.body
-        if bindings[name] > 1 or not runs:
-            name = names.fresh(name)
+        if self.bindings[name] > 1 or not runs:
+            name = self.fresh(name)
             body = substitute_coordinates(body, {stmt.name: Var(name)})
-        lets[name] = replace(stmt, name=name, body=())
+        self.derive(replace(stmt, name=name, body=()))
         if runs:
-            return block(body)
-        lazy.add(name)
-        return (replace(stmt, value=Var(name), body=block(body, runs)),)
+            return self.block(body)
+        self.lazy.add(name)
+        return (replace(stmt, value=Var(name), body=self.block(body, runs)),)
 
-    body = block(program.body)
-    if not lets:
-        return program, DerivedSizes()
-    sizes = (Size(let.name, let.lo, let.hi - 1) for let in lets.values())
-    return replace(program, sizes=(*program.sizes, *sizes), body=body), DerivedSizes(
-        lets, frozenset(lazy)
-    )
+    def derive(self, let: Let) -> None:
+        """Add a size that has the value of a `let`."""
+        low, high = self.range_of(let)
+        self.lets[let.name], self.sizes[let.name] = let, Size(let.name, low, high)
+
+    def range_of(self, let: Let) -> Interval:
+        """Return the least and the greatest value of a `let`: in its promised range, those that its parts allow."""
+        promise = let.lo, let.hi - 1
+        low, high = interval(let.value, lambda node: self.bounds_of(node, promise))
+        match let.value:
+            case Binary("//", a, b) if ix.literal_value(b) is None:
+                expand, calls = DerivedSizes(self.lets).expand, self.program
+                a, b = ix.simplify(expand(a)), ix.simplify(expand(b))
+                names = {size.name for size in calls.sizes}
+                if is_affine(a, names) and is_affine(b, names):
+                    low, high = quotient_range(a, b, calls.sizes, calls.assumptions, promise)
+        low, high = max(low, promise[0]), min(high, promise[1])
+        return (low, high) if low <= high else promise
+
+    def bounds_of(self, part: Expr, otherwise: Interval) -> Interval:
+        """Return the bounds of a name; `otherwise` of a part that is neither a name nor arithmetic."""
+        size = self.sizes[part.name] if isinstance(part, Var) else None
+        return otherwise if size is None else (size.min, size.last)
+
+    def linear(self, expr: Expr) -> Expr:
+        """Return a bound or a condition whose parts over sizes alone are quasi-affine: others are derived sizes."""
+        names = variables(expr)
+        if not names or reads_memory(expr):
+            return expr
+        if not names <= self.sizes.keys() or dtype_of(expr) != "index":
+            return rebuild(expr, tuple(map(self.linear, children(expr))))
+        if is_affine(expr, names):
+            return expr
+        if expr not in self.names:
+            low, high = interval(expr, lambda node: self.bounds_of(node, (-MAX_SIZE, MAX_SIZE)))
+            name = self.names[expr] = self.fresh("count")
+            self.lazy.add(name)
+            self.derive(Let(name, low, high + 1, expr, ()))
+        return Var(self.names[expr])

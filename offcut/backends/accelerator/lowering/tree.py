@@ -7,7 +7,7 @@ next one is filled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -172,7 +172,7 @@ class _Reader:
                 window = Window(self.allocs, axes, len(at.loops), slots, slot, stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
             case Let(name, lo, hi, value, body):
-                if not _is_affine(value, {*at.loops}):
+                if not is_affine(value, {*at.loops}):
                     raise _refused(
                         stmt,
                         f"{name} is no affine value of the loops around it, and tokens are of such loops alone",
@@ -257,16 +257,16 @@ def counted(box: Box) -> Box:
     return axes, store
 
 
-def _is_affine(value: Expr, loops: set[str]) -> bool:
-    """Return whether a value is quasi-affine in loops: their factors and divisors are constants."""
+def is_affine(value: Expr, names: Set[str]) -> bool:
+    """Return whether a value is quasi-affine in names: their factors and divisors are constants."""
     for node in walk(value):
         match node:
             case Binary("*", a, b):
-                moving = [bool(variables(one) & loops) for one in (a, b)]
+                moving = [bool(variables(one) & names) for one in (a, b)]
                 fixed = b if moving[0] else a
                 if all(moving) or (any(moving) and ix.literal_value(fixed) is None):
                     return False
-            case Binary("//" | "%", a, b) if variables(a) & loops or variables(b) & loops:
+            case Binary("//" | "%", a, b) if variables(a) & names or variables(b) & names:
                 if ix.literal_value(b) is None:
                     return False
     return True
