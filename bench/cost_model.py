@@ -26,6 +26,7 @@ from statistics import geometric_mean, median
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from programs import Judged, programs
 from rich.table import Table as Grid
 
 import offcut as oc
@@ -33,7 +34,6 @@ from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.experiment.timing import Timing
 from offcut.schedule import Schedule
@@ -42,8 +42,8 @@ from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.measuring.candidate import Bench
 from offcut.tuning.oracle import Table
-from offcut.tuning.oracle.filling import filled
 from offcut.tuning.oracle.findings import chosen_by
+from offcut.tuning.oracle.run import filled
 from offcut.tuning.oracle.space import alone, narrowed
 from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import key_of, price_of

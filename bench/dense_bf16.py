@@ -9,8 +9,9 @@ bfloat16 too; onnxruntime has no such product on this kind of processor.
 
 from __future__ import annotations
 
+from layers import LAYERS, QUICK_LAYERS, QUICK_ROWS, ROWS, dense_groups
+
 from offcut.experiment.bench import Group, main
-from offcut.experiment.layers import LAYERS, QUICK_LAYERS, QUICK_ROWS, ROWS, dense_groups
 from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.4, worst=0.95, share=0.55)

@@ -14,9 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from offcut.core.extras import is_installed
-from offcut.experiment.bench import PEERS, Group, read_options, run
-from offcut.experiment.layers import (
+from layers import (
     LAYERS,
     ODD_LAYERS,
     QUICK_LAYERS,
@@ -24,6 +22,9 @@ from offcut.experiment.layers import (
     ROWS,
     dense_groups,
 )
+
+from offcut.core.extras import is_installed
+from offcut.experiment.bench import PEERS, Group, read_options, run
 from offcut.experiment.machine import describe
 from offcut.experiment.ours import Ours, strategies
 from offcut.experiment.outputs import check_writable

@@ -10,8 +10,7 @@ point, a scale, and a scale for each column.
 
 from __future__ import annotations
 
-from offcut.experiment.bench import Group, main
-from offcut.experiment.layers import (
+from layers import (
     LAYERS,
     QUICK_LAYERS,
     QUICK_ROWS,
@@ -19,6 +18,8 @@ from offcut.experiment.layers import (
     dense_groups,
     dequantized_groups,
 )
+
+from offcut.experiment.bench import Group, main
 from offcut.experiment.table import Asked
 
 ASKED = Asked(mean=1.8, worst=1.0, share=0.50)

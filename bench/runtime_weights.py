@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from layers import DENSE
+
 from offcut.experiment.bench import PEERS, Group, read_options, run
 from offcut.experiment.contraction import Problem, make_problem
-from offcut.experiment.layers import DENSE
 from offcut.experiment.ours import strategies
 from offcut.experiment.table import Asked
 

@@ -14,17 +14,17 @@ import re
 from pathlib import Path
 from statistics import fmean
 
+from programs import Judged, programs
 from rich.table import Table
+from shipping import ship
 
 import offcut as oc
 from offcut.backends.requested import requested, stand_ins
 from offcut.experiment.bench import read_options
 from offcut.experiment.machine import describe
-from offcut.experiment.programs import Judged, programs
 from offcut.experiment.table import wide_console
 from offcut.search.verdict import Verdict, last_word, verdicts_of
 from offcut.tuning.problem import Limits
-from offcut.tuning.shipping import ship
 
 TRIALS, QUICK = 48, 8
 SECONDS = 45.0

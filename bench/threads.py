@@ -11,8 +11,9 @@ of all threads.
 
 from __future__ import annotations
 
+from layers import LAYERS, QUICK_LAYERS, ROWS, dense_groups
+
 from offcut.experiment.bench import Group, read_options, run
-from offcut.experiment.layers import LAYERS, QUICK_LAYERS, ROWS, dense_groups
 from offcut.experiment.ours import Ours
 from offcut.experiment.table import Asked
 

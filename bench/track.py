@@ -25,10 +25,10 @@ import conv2d
 import fused_attention
 import pytest
 import rows as norms
+from layers import dense_groups
 
 import offcut as oc
 from offcut.experiment.bench import Options, fresh, publish
-from offcut.experiment.layers import dense_groups
 from offcut.experiment.ours import Ours, Task
 from offcut.experiment.table import US, Asked, Cell, Row, summary, table, wide_console
 from offcut.experiment.timing import Timing, fastest, restart_single_threaded

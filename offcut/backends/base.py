@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from offcut.core.expr import Expr
 from offcut.core.program import Size
+from offcut.core.text.printer import format_expr
 
 LEFT_AN_ARRAY = 1
 """What the entry returns where an index or a guard that depends on data leads out of an array."""
@@ -65,44 +67,6 @@ class Holds(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """``floor((const + sum(coef * size) + sum(coef * quotient)) / div)`` elements along one axis.
-
-    terms      (name of a size, coefficient), each name once, no zero coefficient
-    div        at least 1
-    quotients  (extent that is divided, coefficient): ``2*(n//2)`` has one
-    """
-
-    const: int
-    terms: tuple[tuple[str, int], ...] = ()
-    div: int = 1
-    quotients: tuple[tuple[Extent, int], ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The sizes in it, each once."""
-        inner = (name for quotient, _ in self.quotients for name in quotient.names)
-        return tuple(dict.fromkeys((*(name for name, _ in self.terms), *inner)))
-
-    def at(self, sizes: Mapping[str, int]) -> int:
-        """The extent where the sizes have these values."""
-        plain = sum(coef * sizes[name] for name, coef in self.terms)
-        divided = sum(coef * quotient.at(sizes) for quotient, coef in self.quotients)
-        return (self.const + plain + divided) // self.div
-
-    def __str__(self) -> str:
-        parts = [name if coef == 1 else f"{coef}*{name}" for name, coef in self.terms]
-        for quotient, coef in self.quotients:
-            parts.append(str(quotient) if coef == 1 else f"{coef}*({quotient})")
-        if self.const or not parts:
-            parts.append(str(self.const))
-        text = " + ".join(parts).replace("+ -", "- ")
-        if self.div == 1:
-            return text
-        return f"({text})//{self.div}" if len(parts) > 1 else f"{text}//{self.div}"
-
-
-@dataclass(frozen=True, slots=True)
 class Relation:
     """An affine fact between sizes, promised by `assume`.
 
@@ -119,11 +83,19 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An array that crosses the call: `dtype` is the element type's name, such as "float32"."""
+    """An array that crosses the call: `dtype` is the element type's name, such as "float32".
+
+    shape  sums of multiples of sizes and of quotients of such sums by positive ints
+    """
 
     name: str
     dtype: str
-    shape: tuple[Extent, ...]
+    shape: tuple[Expr, ...]
+
+    @property
+    def extents(self) -> tuple[str, ...]:
+        """The shape, as text."""
+        return tuple(map(format_expr, self.shape))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import Argument, Relation, Signature
+from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute
-from offcut.core.index import to_linear
+from offcut.core.expr import Binary, Compare, Const, Expr, Var, rewrite, substitute
 from offcut.core.program import Buffer, Kind, Program, Size
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
@@ -23,6 +22,7 @@ def signature_of(program: Program, users: Users) -> Signature:
     Raises DescribeError for a shape or a promise that a call cannot check.
     """
     sizes_of = users.of_sizes
+    over: dict[str, Expr] = {name: Var(user) for name, user in sizes_of.items()}
     labels = {buffer: label for label, buffer in users.buffers}
 
     def arguments(buffers: Iterable[Buffer]) -> tuple[Argument, ...]:
@@ -30,7 +30,7 @@ def signature_of(program: Program, users: Users) -> Signature:
             Argument(
                 labels[buffer.name],
                 buffer.dtype,
-                tuple(_extent(extent, sizes_of, labels[buffer.name]) for extent in buffer.shape),
+                tuple(_extent(extent, over, labels[buffer.name]) for extent in buffer.shape),
             )
             for buffer in buffers
         )
@@ -59,42 +59,39 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
     )
 
 
-def _extent(expr: Expr, users: Mapping[str, str], tensor: str) -> Extent:
-    form = to_linear(expr)
+def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
+    """An extent over the sizes by the users' names, with as few operations as a call can have: ``a % k`` is ``a - k*(a//k)``,
+    ``a//2//3`` is ``a//6``, and ``a//k + 1`` is ``(a + k)//k``.
+    """
+
+    def rule(node: Expr) -> Expr | None:
+        match node:
+            case Binary("%", a, Const(divisor, _)):
+                return ix.sub(a, ix.mul(int(divisor), ix.floordiv(a, int(divisor))))
+            case Binary("//", Binary("//", a, Const(inner, _)), Const(divisor, _)):
+                return ix.floordiv(a, int(inner) * int(divisor))
+        return None
+
+    extent = ix.simplify(rewrite(substitute(expr, users), rule))
+    if not _is_checked(extent):
+        raise _unchecked(expr, tensor)
+    form = ix.to_linear(extent)
     match form.terms:
-        case ((Binary("//", inner, Const(divisor, _)), 1),):
-            whole = _extent(inner, users, tensor)
-            if whole.div == 1:
-                const = whole.const + form.const * int(divisor)
-                return replace(whole, const=const, div=int(divisor))
-    const, terms = form.const, dict[str, int]()
-    quotients: list[tuple[Extent, int]] = []
-    for atom, factor in form.terms:
-        match atom:
-            case Var(name):
-                terms[users[name]] = terms.get(users[name], 0) + factor
-            case Binary("//", inner, Const(divisor, _)):
-                quotients.append((_divided(inner, int(divisor), users, tensor), factor))
-            case Binary("%", inner, Const(divisor, _)):
-                rest = _extent(inner, users, tensor)
-                if rest.div != 1 or rest.quotients:
-                    raise _unchecked(expr, tensor)
-                const += factor * rest.const
-                for name, coef in rest.terms:
-                    terms[name] = terms.get(name, 0) + factor * coef
-                whole = _divided(inner, int(divisor), users, tensor)
-                quotients.append((whole, -factor * int(divisor)))
-            case _:
-                raise _unchecked(expr, tensor)
-    named = tuple((name, value) for name, value in terms.items() if value)
-    return Extent(const, named, 1, tuple(quotients))
+        case ((Binary("//", a, Const(divisor, _) as by), 1),) if form.const:
+            return Binary("//", ix.add(a, form.const * int(divisor)), by)
+    return extent
 
 
-def _divided(inner: Expr, divisor: int, users: Mapping[str, str], tensor: str) -> Extent:
-    whole = _extent(inner, users, tensor)
-    if whole.div == 1:
-        return replace(whole, div=divisor)
-    return replace(whole, div=whole.div * divisor)  # a//2//3 is a//6
+def _is_checked(extent: Expr) -> bool:
+    """Whether a call can compute an extent."""
+    inner = (atom for atom, _ in ix.to_linear(extent).terms if not isinstance(atom, Var))
+    return all(
+        isinstance(atom, Binary)
+        and atom.op == "//"
+        and isinstance(atom.b, Const)
+        and _is_checked(atom.a)
+        for atom in inner
+    )
 
 
 def _unchecked(expr: Expr, tensor: str) -> DescribeError:
@@ -113,10 +110,10 @@ def _relation(fact: Expr, users: Mapping[str, str]) -> Relation | None:
         return None
     if not isinstance(fact, Compare):
         raise DescribeError("compile", f"cannot check {text} at a call", because="it is not affine")
-    a, b = to_linear(fact.a), to_linear(fact.b)
+    a, b = ix.to_linear(fact.a), ix.to_linear(fact.b)
     match fact.op, a.terms, b.terms:
         case "==", ((Binary("%", inner, Const(modulus, _)), 1),), () if a.const == 0:
-            form = to_linear(inner)
+            form = ix.to_linear(inner)
             return _terms("mod", form.terms, form.const - b.const, users, text, int(modulus))
         case (("<=" | "<" | ">=" | ">" | "==" as op), _, _):
             sign = -1 if op in ("<=", "<") else 1

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from offcut.core.integers import whole
 from offcut.errors import DescribeError
 
 Array = np.ndarray[Any, Any]
@@ -41,6 +42,10 @@ class Digit:
     step: int
     extent: int | None
     weight: int
+
+    def __str__(self) -> str:
+        extent = "" if self.extent is None else f" % {self.extent}"
+        return f"element[{self.axis}] // {self.step}{extent}, times {self.weight}"
 
     def of(self, coordinate: Any) -> Any:
         """Return the digit of a coordinate along its axis, or of an array of coordinates."""
@@ -102,7 +107,7 @@ class Layout:
     def __post_init__(self) -> None:
         for d in self._digits():
             if d.axis < 0 or min(d.step, d.weight, 1 if d.extent is None else d.extent) < 1:
-                raise _refused(f"axis {d.axis}", f"{d} is of no values")
+                raise _refused(f"axis {d.axis}", f"{d}: axes count from 0, the rest from 1")
         places = tuple((name, tuple(d for d in of if d.extent != 1)) for name, of in self.places)
         object.__setattr__(self, "places", places)
         for axis, multiple in enumerate(self.multiple):
@@ -315,6 +320,7 @@ def panels(
 
     Raises DescribeError for a number below 1, for equal axes, and for a `multiple` that `beside` does not divide.
     """
+    _check_integers("panels", "panels(16)", (width, beside, multiple, rows, columns))
     if min(width, beside, multiple, rows + 1, columns + 1) < 1 or rows == columns:
         because = f"panels of {width} columns and {beside} rows of axes {rows} and {columns}"
         raise _refused("panels", f"{because} hold no elements")
@@ -357,6 +363,11 @@ def words(*lanes: tuple[int, int]) -> Layout:
 
     lanes   (axis, elements along it in a word); in a word and from word to word, the last axis is the fastest
     """
+    for lane in lanes:
+        if not isinstance(lane, tuple | list) or len(lane) != 2:
+            because = "each lane is two numbers: an axis, and the elements along it in a word"
+            raise _refused(f"words({lane!r})", because, "words((0, 1), (1, 16))")
+        _check_integers("words", "words((0, 1), (1, 16))", lane)
     inside: list[Digit] = []
     for axis, count in reversed(lanes):
         inside.append(Digit(axis, 1, count, prod(d.extent or 1 for d in inside)))
@@ -370,6 +381,7 @@ def words(*lanes: tuple[int, int]) -> Layout:
 
 def order(*axes: int) -> Layout:
     """Return the layout of elements one after the other, the last of these axes fastest."""
+    _check_integers("order", "order(1, 0)", axes)
     places = tuple((f"axis{axis}", (Digit(axis, 1, None, 1),)) for axis in axes)
     return Layout(places, (1,) * (max(axes, default=-1) + 1))
 
@@ -407,5 +419,13 @@ def _period(what: str, digits: Sequence[tuple[int, int | None]]) -> int:
     return period
 
 
-def _refused(at: str, because: str) -> DescribeError:
-    return DescribeError("layout", "cannot place an operand", at=at, because=because)
+def _check_integers(maker: str, example: str, numbers: Sequence[object]) -> None:
+    """Check that numbers of a layout are integers, for `maker`, a call of which is `example`."""
+    for number in numbers:
+        if whole(number) is None:
+            because = f"{number!r} is of type {type(number).__name__}, not an integer"
+            raise _refused(maker, because, example)
+
+
+def _refused(at: str, because: str, *help: str) -> DescribeError:
+    return DescribeError("layout", "cannot place an operand", at=at, because=because, help=help)

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from offcut.core.accesses import element_accesses, windowed_arrays
-from offcut.core.expr import Binary, Const, Expr, Var, variables
+from offcut.core.expr import Expr, Var, variables
 from offcut.core.index import add, const, sub, to_linear
 from offcut.core.intervals import Ends, ends
 from offcut.core.program import Choose, For, Kind, Let, Stmt, Store, Tile, blocks, walk
+from offcut.core.tile_limits import at_most
 
 # None: an iterator of which no more is known than that it is one
 _Ranges = Mapping[str, Ends | None]
@@ -32,11 +33,11 @@ def is_independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     if any(kinds.get(name) is Kind.PRIVATE for name in written) and _has_tiles(inside):
         return False  # a tile has copies of it
     shared = written - windowed_arrays(loop.body)
-    found: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
+    index_ends: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
-        if name in found:
-            found[name].append(tuple(ends(part, ranges) for part in index))
-    return all(_apart(accesses, loop.iter) for accesses in found.values())
+        if name in index_ends:
+            index_ends[name].append(tuple(ends(part, ranges) for part in index))
+    return all(_apart(accesses, loop.iter) for accesses in index_ends.values())
 
 
 def _has_tiles(inside: list[Stmt]) -> bool:
@@ -75,9 +76,9 @@ def _accesses(
 def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
     match stmt:
         case For(name, lo, hi):
-            return {**ranges, name: _counted(lo, _length(lo, hi), ranges)}
+            return {**ranges, name: _counted(lo, at_most(sub(hi, lo)), ranges)}
         case Tile(axes):
-            counted = {a.iter: _counted(a.start, _at_most(a.extent), ranges) for a in axes}
+            counted = {a.iter: _counted(a.start, at_most(a.extent), ranges) for a in axes}
             return {**ranges, **counted}
         case Let(name, low, high):
             return {**ranges, name: (const(low), const(high - 1))}
@@ -91,24 +92,3 @@ def _counted(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
     if begin is None or count is None:
         return None
     return begin[0], add(begin[1], max(0, count - 1))
-
-
-def _length(lo: Expr, hi: Expr) -> int | None:
-    if isinstance(hi, Binary) and hi.op == "min":
-        known = [n for n in (_length(lo, hi.a), _length(lo, hi.b)) if n is not None]
-        return min(known, default=None)
-    return _at_most(sub(hi, lo))
-
-
-def _at_most(extent: Expr) -> int | None:
-    """A number that `extent` does not exceed; None where none is seen."""
-    match extent:
-        case Const(value, _):
-            return int(value)
-        case Binary("min", a, b):
-            known = [n for n in (_at_most(a), _at_most(b)) if n is not None]
-            return min(known, default=None)
-        case Binary("%", _, Const(value, _)):
-            return int(value) - 1
-        case _:
-            return None

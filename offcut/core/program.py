@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, assert_never
 from offcut.core import index as ix
 from offcut.core.expr import Expr, substitute
 from offcut.core.layout import Layout
-from offcut.errors import CallError
+from offcut.errors import CallError, DescribeError
 
 
 class Role(Enum):
@@ -218,6 +218,8 @@ class Sync:
     where    it is there only where this holds (None: always)
     pending  of `WAIT_GROUP`: how many groups may still be under way
     unit     who does it, where the statements around do not say so
+
+    Raises DescribeError for an action that is none, and for a number of groups below 0.
     """
 
     action: Action
@@ -225,6 +227,18 @@ class Sync:
     where: Expr | None = None
     pending: int = 0
     unit: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.action, Action):
+            because = (
+                f"an action is one of ir.Action, and it is of type {type(self.action).__name__}"
+            )
+            help = tuple(f"ir.Action.{one.name}" for one in Action)
+            raise DescribeError("Sync", f"cannot take {self.action!r}", because=because, help=help)
+        if not isinstance(self.pending, int) or self.pending < 0:
+            what = f"cannot wait for {self.pending!r} groups"
+            because = "so many may still be under way: a count, from 0 on"
+            raise DescribeError("Sync", what, because=because, help=("pending=0",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,8 +504,8 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
 
 def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
     """`body` with `change` applied to every expression in it; the same object where none changes."""
-    made = tuple(map_expressions(stmt, change) for stmt in body)
-    return body if all(a is b for a, b in zip(made, body, strict=True)) else made
+    statements = tuple(map_expressions(stmt, change) for stmt in body)
+    return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
 
 
 def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:

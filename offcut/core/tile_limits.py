@@ -8,7 +8,7 @@ from functools import reduce
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Binary, Compare, Expr, Load, Logic, Var, variables, walk
+from offcut.core.expr import Binary, Compare, Const, Expr, Load, Logic, Var, variables, walk
 from offcut.core.program import Tile, TileAxis
 
 
@@ -57,6 +57,9 @@ def at_most(extent: Expr) -> int | None:
                 rest = ix.sub(extent, atom) if factor == 1 else ix.add(extent, atom)
                 for side in (a, b):
                     found.append(at_most(ix.add(rest, side) if factor == 1 else ix.sub(rest, side)))
+            case (Binary("%", _, Const(by, _)), _) if factor > 0:
+                most = ix.sub(int(by) - 1, atom)
+                found.append(at_most(ix.add(extent, ix.mul(factor, most))))
     return min((value for value in found if value is not None), default=None)
 
 

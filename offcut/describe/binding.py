@@ -11,8 +11,7 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts, negate
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Compare, Expr, Var, dtype_of, substitute, variables
-from offcut.core.interpret.values import evaluate
+from offcut.core.expr import Compare, Expr, dtype_of, substitute, variables
 from offcut.core.program import (
     Buffer,
     For,
@@ -24,7 +23,7 @@ from offcut.core.program import (
     substitute_coordinates,
 )
 from offcut.core.text.printer import format_expr
-from offcut.describe.request import Array, checked_constants
+from offcut.describe.request import Array, checked_constants, solved_sizes
 from offcut.errors import DescribeError
 
 
@@ -55,7 +54,22 @@ def bind_constants(
             help=(f'constants={{"{missing[0]}": …}}', f"input {missing[0]}: … in the program"),
         )
     arrays = {name: _fitting(known[name], value, op) for name, value in given.items()}
-    sizes = _sizes_of(program, {known[name]: array for name, array in arrays.items()}, op)
+    sizes = solved_sizes(
+        {name: known[name].shape for name in arrays},
+        arrays,
+        {size.name: size for size in program.sizes},
+        [(f"assume {format_expr(fact)}", fact) for fact in program.assumptions],
+        op,
+    )
+    for name, array in arrays.items():
+        for axis, extent in enumerate(known[name].shape):
+            if not variables(extent) <= sizes.keys():
+                raise DescribeError(
+                    op,
+                    f"cannot take a constant of shape {array.shape}",
+                    at=f"{name}, axis {axis}",
+                    because=f"its extent {format_expr(extent)} does not say what the sizes are",
+                )
     values: dict[str, Expr] = {name: ix.const(value) for name, value in sizes.items()}
 
     def fixed(expr: Expr) -> Expr:
@@ -111,43 +125,3 @@ def _fitting(buffer: Buffer, value: Any, op: str) -> Array:
             because=f"it is declared {buffer.dtype}[{shape}]",
         )
     return np.array(array, order="C")
-
-
-def _sizes_of(program: Program, arrays: Mapping[Buffer, Array], op: str) -> dict[str, int]:
-    """The sizes that the shapes of constants determine."""
-    known: dict[str, int] = {}
-    facts = {size.name: size for size in program.sizes}
-    for buffer, array in arrays.items():
-        for axis, (extent, actual) in enumerate(zip(buffer.shape, array.shape, strict=True)):
-            values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
-            form = ix.to_linear(ix.simplify(substitute(extent, values)))
-            because = f"its extent is {format_expr(extent)}, not {actual}"
-            if len(form.terms) == 1 and isinstance(form.terms[0][0], Var):
-                name, factor = form.terms[0][0].name, form.terms[0][1]
-                value, rest = divmod(actual - form.const, factor)
-                size = facts[name]
-                allowed = size.min <= value <= size.max and value % size.multiple_of == 0
-                if not rest and allowed:
-                    known[name] = value
-                    continue
-            elif not form.terms and form.const == actual:
-                continue
-            elif form.terms:
-                because = f"its extent {format_expr(extent)} does not say what the sizes are"
-            raise DescribeError(
-                op,
-                f"cannot take a constant of shape {array.shape}",
-                at=f"{buffer.name}, axis {axis}",
-                because=because,
-            )
-    for fact in program.assumptions:
-        values = {name: ix.const(value) for name, value in known.items()}
-        closed = substitute(fact, values)
-        if known and not variables(closed) and not evaluate(closed, {}):
-            given = ", ".join(f"{name} = {value}" for name, value in known.items())
-            raise DescribeError(
-                op,
-                "cannot take these constants",
-                because=f"their shapes give {given}, and the program assumes {format_expr(fact)}",
-            )
-    return known

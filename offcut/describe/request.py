@@ -10,10 +10,15 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
-import sympy
 
+from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.sizes import Dim, facts_about
+from offcut.core.expr import Expr, variables
+from offcut.core.extents import solve, value_at
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Size
+from offcut.core.sizes import Dim, condition_of, facts_about, index_of
+from offcut.core.text.printer import format_expr
 from offcut.describe.reads import tensors_of
 from offcut.describe.refusals import shown
 from offcut.describe.tensor import Tensor
@@ -227,58 +232,67 @@ def sizes_fixed_by(
 
     Raises DescribeError where no allowed size gives a shape, or a promise is broken.
     """
+    shapes = {tensor.name: tensor.shape for tensor in inputs if tensor.name in arrays}
+    dims = {s.name: s for shape in shapes.values() for e in shape for s in e.free_symbols}
+    promised = [
+        (f"assume({fact})", _known(condition_of(fact))) for fact in facts_about(dims.values())
+    ]
+    extents = {name: [_known(index_of(e)) for e in shape] for name, shape in shapes.items()}
+    return solved_sizes(extents, arrays, dims, promised, op)
+
+
+def _known(expr: Expr | None) -> Expr:
+    assert expr is not None  # sizes and facts are checked as they are made
+    return expr
+
+
+def solved_sizes(
+    shapes: Mapping[str, Sequence[Expr]],
+    arrays: Mapping[str, Array],
+    sizes: Mapping[str, Size | Dim],
+    promised: Sequence[tuple[str, Expr]],
+    op: str,
+) -> dict[str, int]:
+    """The sizes that the shapes of constants determine.
+
+    shapes    the declared extents of each array
+    promised  conditions, and what they are called
+
+    Raises DescribeError where no allowed size gives a shape, or a promise is broken.
+    """
     known: dict[str, int] = {}
-    dims: dict[str, Dim] = {}
-    named = {tensor.name: tensor for tensor in inputs}
-    for name, array in arrays.items():
-        for axis, (extent, actual) in enumerate(zip(named[name].shape, array.shape, strict=True)):
-            dims |= {symbol.name: symbol for symbol in extent.free_symbols}
-            unknown = [s for s in extent.free_symbols if s.name not in known]
-            if len(unknown) == 1:
-                known |= _solved(extent, unknown[0], actual, known, f"{name}, axis {axis}", op)
-            value = _at(extent, known)
-            if value != actual and not value.free_symbols:
-                given = ", ".join(f"{s.name} = {known[s.name]}" for s in extent.free_symbols)
-                because = f"its extent is {extent}" + (f", with {given} {value}" if given else "")
-                raise DescribeError(
-                    op,
-                    f"cannot take a constant of shape {array.shape}",
-                    at=f"{name}, axis {axis}",
-                    because=f"{because}, not {actual}",
-                )
-    for fact in facts_about(dims.values()):
-        if _at(fact, known) == sympy.false:
+    places = [(name, axis) for name in arrays for axis in range(len(shapes[name]))]
+    extents = [(shapes[name][axis], arrays[name].shape[axis]) for name, axis in places]
+
+    def refused(number: int, what: str, because: str) -> DescribeError:
+        at = "{}, axis {}".format(*places[number])
+        return DescribeError(op, f"cannot take a constant {what}", at=at, because=because)
+
+    for name, number, value in solve(extents, known):
+        (extent, actual), size, because = extents[number], sizes[name], ""
+        if value is None:
+            because = f"no integer {name} makes its extent {format_expr(extent)} equal {actual}"
+        elif not size.min <= value <= size.max:
+            because = f"{name} = {value} is not in {size.min}…{size.max}"
+        elif value % size.multiple_of:
+            because = f"{name} = {value} is no multiple of {size.multiple_of}"
+        if because:
+            raise refused(number, f"with extent {actual}", because)
+    for number, (extent, actual) in enumerate(extents):
+        value = ix.literal_value(value_at(extent, known))
+        if value not in (None, actual):
+            given = ", ".join(f"{name} = {known[name]}" for name in sorted(variables(extent)))
+            because = f"its extent is {format_expr(extent)}" + (
+                f", with {given} {value}" if given else ""
+            )
+            shape = arrays[places[number][0]].shape
+            raise refused(number, f"of shape {shape}", f"{because}, not {actual}")
+    for called, fact in promised:
+        if known and variables(fact) <= known.keys() and not evaluate(fact, known):
             given = ", ".join(f"{name} = {value}" for name, value in known.items())
             raise DescribeError(
                 op,
                 "cannot take these constants",
-                because=f"their shapes give {given}, which breaks assume({fact})",
+                because=f"their shapes give {given}, which breaks {called}",
             )
     return known
-
-
-def _at(expr: Any, known: Mapping[str, int]) -> Any:
-    return expr.subs({s: known[s.name] for s in expr.free_symbols if s.name in known})
-
-
-def _solved(
-    extent: Any, size: Dim, actual: int, known: Mapping[str, int], at: str, op: str
-) -> dict[str, int]:
-    """The value of `size` with which `extent` is `actual`; nothing where it is not affine in it."""
-    fixed = _at(extent, known)
-    factor, rest = fixed.coeff(size), fixed.subs(size, 0)
-    if not (factor.is_Integer and factor != 0 and sympy.expand(fixed - factor * size - rest) == 0):
-        return {}
-    value, remainder = divmod(actual - int(rest), int(factor))
-    because = ""
-    if remainder:
-        because = f"no integer {size.name} makes its extent {extent} equal {actual}"
-    elif not size.min <= value <= size.max:
-        because = f"{size.name} = {value} is not in {size.min}…{size.max}"
-    elif value % size.multiple_of:
-        because = f"{size.name} = {value} is no multiple of {size.multiple_of}"
-    if because:
-        raise DescribeError(
-            op, f"cannot take a constant with extent {actual}", at=at, because=because
-        )
-    return {size.name: value}

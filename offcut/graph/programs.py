@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr, Var, substitute, variables
+from offcut.core.expr import Binary, Expr, Var, substitute
+from offcut.core.extents import factor_of, solving_order
 from offcut.core.program import Buffer, For, Kind, Let, Program, Tile, substitute_coordinates, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_expr
@@ -144,8 +145,18 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
         for one, shape in zip(wanted, shapes, strict=True)
         for extent, actual in zip(one.shape, shape, strict=True)
     ]
-    while _solved(axes, known):
-        pass
+    for name, number in solving_order([extent for extent, _ in axes], known):
+        extent, actual = axes[number]
+        factor = factor_of(extent, name)
+        rest = extents.at(ix.sub(extent, ix.mul(factor, Var(name))), known)
+        value = extents.quotient(extents.normal(Binary("-", actual, rest)), ix.const(factor))
+        if value is None:
+            raise _refused(
+                program,
+                f"needs the size {name}",
+                f"no {name} makes {format_expr(extent)} the extent {format_expr(actual)}",
+            )
+        known[name] = value
     missing = [size.name for size in program.sizes if size.name not in known]
     if missing:
         raise _refused(
@@ -163,26 +174,6 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
     )
     names = tuple(tensor.name for tensor in found.operands)
     return Call(replace(program, buffers=inputs), names, known)
-
-
-def _solved(axes: Sequence[tuple[Expr, Expr]], known: dict[str, Expr]) -> bool:
-    """Solve one extent that is affine in a single unknown size; False where there is none."""
-    for extent, actual in axes:
-        unknown = variables(extent) - known.keys()
-        if len(unknown) != 1:
-            continue
-        (name,) = unknown
-        form = ix.to_linear(extent)
-        factor = dict(form.terms).get(Var(name))
-        rest = ix.sub(extent, ix.mul(factor, Var(name))) if factor else None
-        if factor is None or rest is None or name in variables(rest):
-            continue
-        left = extents.normal(Binary("-", actual, extents.at(rest, known)))
-        value = extents.quotient(left, ix.const(factor))
-        if value is not None:
-            known[name] = value
-            return True
-    return False
 
 
 def _bound(program: Program) -> set[str]:

@@ -34,7 +34,12 @@ from offcut.core.program import (
 from offcut.core.text.layouts import format_layout
 from offcut.core.text.marks import loop_marks
 from offcut.core.text.printer import format_expr, format_stmt
-from offcut.core.traversal import parallel_loop_paths, walk_with_parents
+from offcut.core.traversal import (
+    Place,
+    parallel_loop_paths,
+    walk_with_parents,
+    walk_with_paths,
+)
 from offcut.errors import PartitionError
 from offcut.partition.strategies.catalog import CUT, Strategy, segments
 from offcut.partition.strategies.tiled_axis import EXTENT
@@ -50,6 +55,7 @@ from offcut.polyhedral import (
     try_isl,
 )
 from offcut.polyhedral.enclosing_scope import equal
+from offcut.polyhedral.units.independence import Independence
 from offcut.polyhedral.units.private import written_first
 from offcut.proof import NOT_TOLD, Theorem
 
@@ -199,8 +205,9 @@ def check_marks(
     if not marked:
         return ()
     reducing: set[tuple[int, ...]] = set()
-    for one in dependences(program):
-        loop = marked.get(one.path)
+    asked = _not_shown(program, marked)
+    for one in dependences(program) if asked else ():
+        loop = asked.get(one.path)
         if loop is None or one.buffer in _own_of(loop, program):
             continue
         store = one.target.store
@@ -235,6 +242,18 @@ def check_marks(
         )
         for path, loop in marked.items()
     )
+
+
+def _not_shown(program: Program, marked: Mapping[Place, For]) -> dict[Place, For]:
+    """Return the loops whose iterations footprints do not show to be independent: of these, sets are asked."""
+    independence = Independence(program)
+    asked = {}
+    for place, stmt in walk_with_paths(program.body):
+        if isinstance(stmt, Let):
+            independence.entered(stmt)
+        if isinstance(stmt, For) and place in marked and independence.not_shown(stmt):
+            asked[place] = stmt
+    return asked
 
 
 def _certainly(program: Program, loop: For) -> Dependence | None:

@@ -12,17 +12,26 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from offcut.backends.base import Argument, Extent, Relation
+from offcut.backends.base import Argument, Relation
 from offcut.backends.host import arrays, builtin, entry
 from offcut.backends.host.binding import bind
 from offcut.backends.host.call import Native, make_callable
 from offcut.backends.host.scratch import APART
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var
 from offcut.errors import CallError, InternalError
 from offcut.ir import Size
 from tests.facade import Signature, SlowPath
 
 SIZES = [0, 1, 7, 8, 9, 24, 29]
-N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))
+
+
+def extent(const: int, terms: tuple[tuple[str, int], ...] = (), by: int = 1) -> Expr:
+    """``(const + sum(factor * size)) // by``"""
+    return ix.floordiv(ix.add(const, *(ix.mul(factor, Var(name)) for name, factor in terms)), by)
+
+
+N, M = extent(0, (("n", 1),)), extent(0, (("m", 1),))
 FACTS = (Size("n", 0, 1000), Size("m", 0, 1000))
 
 # Two loops over n rows and m columns, strides of the rows at run time, of the columns 1.
@@ -186,7 +195,7 @@ ADD = Signature(
 )
 ODD = Signature(
     "odd",
-    (Argument("x", "float32", (N, M)), Argument("w", "float32", (Extent(1, (("n", 2),)),))),
+    (Argument("x", "float32", (N, M)), Argument("w", "float32", (extent(1, (("n", 2),)),))),
     (Argument("y", "float32", (N, M)),),
     FACTS,
 )
@@ -344,8 +353,8 @@ def test_a_size_may_be_repeated_by_keyword(add):
 CHECKED = Signature(
     "checked",
     (
-        Argument("x", "float32", (N, Extent(0, (("m", 3),)))),
-        Argument("w", "float32", (Extent(1, (("n", 1), ("m", -1))), Extent(-1, (("n", 1),), 2))),
+        Argument("x", "float32", (N, extent(0, (("m", 3),)))),
+        Argument("w", "float32", (extent(1, (("n", 1), ("m", -1))), extent(-1, (("n", 1),), 2))),
     ),
     (Argument("y", "float32", (N, M)),),
     (Size("n", 2, 9), Size("m", 0, 4, 2)),
@@ -467,7 +476,7 @@ def test_threads_call_one_kernel_at_once(odd):
 
 
 def test_other_threads_run_during_a_long_kernel(slow_calls):
-    flag = Argument("x", "int32", (Extent(1),))
+    flag = Argument("x", "int32", (extent(1),))
     kernel = compiled(WAIT, Signature("wait", (flag,), (replace(flag, name="y"),), ()), work=True)
     x, seen = np.zeros(1, np.int32), []
     thread = threading.Thread(target=lambda: seen.append(kernel.fast(x)))

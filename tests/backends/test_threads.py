@@ -583,8 +583,10 @@ def test_an_image_with_a_scalar_of_its_own_is_one_threads() -> None:
 def test_a_window_that_threads_share_is_no_threads_own() -> None:
     shared = parallel(turned(), 512, 2)
     assert "t" not in shared.own
-    text = str(shared.program)
-    assert text.count("barrier thread") == 2  # before what reads the window, and at the loop's end
+    # Before what reads the window; and at the loop's end, unless it has one iteration at most.
+    for threads, count in ((2, 1), (3, 2)):
+        text = str(parallel(turned(), 512, threads).program)
+        assert text.count("barrier thread") == count
     made, x = on(COUNTS, turned()), floats("x", 5, 64, 64)
     expected = (x * np.float32(2)).transpose(0, 2, 1) + np.float32(1)
     for images in (0, 1, 2, 5):
@@ -728,3 +730,28 @@ def test_what_a_kernel_shows_is_a_text_whose_barriers_are_needed(name: str) -> N
         for other in (less, more) if len(barriers) > 1 else (more,):
             with pytest.raises(oc.PartitionError, match="cannot keep the order of"):
                 build(oc.parse("\n".join(other)), threads=2)
+
+
+@pytest.mark.parametrize("strategy", ["balance", "mix", slow("even"), slow("residue")])
+def test_what_a_strategy_shows_is_compiled_again(strategy: str) -> None:
+    dense = oc.parse(DENSE_BY_STRATEGY)
+    text = oc.compile(dense, strategy=strategy, threads=2).source("loops")
+    assert oc.compile(oc.parse(text), threads=2).source("loops") == text
+    if strategy == "balance":  # rows of two tiles meet
+        wrong = text.replace("+: q + 1, j", "+: q + 2, j", 1)
+        assert wrong != text
+        with pytest.raises(oc.PartitionError):
+            oc.compile(oc.parse(wrong), threads=2)
+
+
+DENSE_BY_STRATEGY = """program dense
+size n in 1:513
+input A: float32[n, 64]
+input B: float32[64, 96]
+output C: float32[n, 96]
+for i in 0:n
+  for j in 0:96
+    C[i, j] = 0.0
+    for p in 0:64
+      C[i, j] += A[i, p] * B[p, j]
+"""

@@ -923,8 +923,8 @@ FAULTS = (
     Fault(
         "threads do not meet between iterations",
         "boundaries",
-        "        return not is_barrier(loop.body[-1], unit)",
-        "        return False",
+        "        if _may_repeat(stmt):",
+        "        if False:",
     ),
     Fault(
         "panels are read as rows are",

@@ -39,6 +39,7 @@ FUNCTIONS: dict[str, Case] = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_function_is_within_its_error_of_float64(dtype: str) -> None:
     x = oc.placeholder((oc.dim("n"),), dtype, "X")

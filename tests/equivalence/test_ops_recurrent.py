@@ -64,6 +64,7 @@ def gru(given: dict[str, Array], order: str, reverse: bool) -> list[Array]:
 LAYERS: dict[str, Any] = {"lstm": (ops.lstm, lstm, "iofg"), "gru": (ops.gru, gru, "zrn")}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> None:

@@ -65,7 +65,7 @@ compile: cannot run a statement for vta on the host
   help     {COMPUTES}""",
     ),
     "what the host fills is what it reads": (
-        HOST.replace("  T[i] = A[i]", "  T[i] = T[15 - i]"),
+        HOST.replace("  T[i] = A[i]", "  T[i] = A[i]\nfor i in 0:16\n  T[i] = T[15 - i]"),
         f"""\
 compile: cannot run a statement for vta on the host
   at       T[i] = T[15 - i]
@@ -74,7 +74,7 @@ compile: cannot run a statement for vta on the host
   help     {COMPUTES}""",
     ),
     "a triangle of the host": (
-        HOST.replace("  T[i] = A[i]", "  for j in 0:i\n    T[i] = A[j]"),
+        HOST.replace("  T[i] = A[i]", "  for j in 0:i + 1\n    T[i] = A[j]"),
         f"""\
 compile: cannot run a statement for vta on the host
   at       T[i] = A[j]
@@ -118,7 +118,7 @@ compile: cannot cover a tile by gemm_8x8
         """\
 compile: cannot cover a tile by alu_cut
   at       Y[i, j] = int8(S[i, j])
-  because  store_outputs of vta runs it
+  because  Y lies in main memory, and alu_cut has C in accumulators
   help     @cover(store_outputs)""",
     ),
 }

@@ -8,43 +8,52 @@ from compiled import build
 from numpy.lib.stride_tricks import as_strided
 
 import offcut as oc
-from offcut.backends.base import Argument, Extent, Relation
+from offcut.backends.base import Argument, Relation
 from offcut.backends.host.binding import bind
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var
 from offcut.errors import CallError
 from offcut.ir import Size
 from tests.facade import Builder, Signature, compiled
 
 F32 = "float32"
-N, M = Extent(0, (("n", 1),)), Extent(0, (("m", 1),))
+
+
+def extent(const: int, terms: tuple[tuple[str, int], ...] = (), by: int = 1) -> Expr:
+    """``(const + sum(factor * size)) // by``"""
+    return ix.floordiv(ix.add(const, *(ix.mul(factor, Var(name)) for name, factor in terms)), by)
+
+
+N, M = extent(0, (("n", 1),)), extent(0, (("m", 1),))
 ADD = Signature(
     "add",
-    (Argument("x", F32, (N, Extent(16))), Argument("b", F32, (Extent(16),))),
-    (Argument("y", F32, (N, Extent(16))),),
+    (Argument("x", F32, (N, extent(16))), Argument("b", F32, (extent(16),))),
+    (Argument("y", F32, (N, extent(16))),),
     (Size("n", 1, 4096),),
 )
 ODD = Signature(
     "odd",
-    (Argument("x", F32, (N, M)), Argument("w", F32, (Extent(1, (("n", 2),)),))),
+    (Argument("x", F32, (N, M)), Argument("w", F32, (extent(1, (("n", 2),)),))),
     (Argument("y", F32, (N, M)),),
     (Size("n", 0, 100, 4), Size("m", 0, 100)),
     (Relation(">=", 0, (("m", 1), ("n", -1)), "n <= m"),),
 )
-FIRST = Signature("first", (Argument("w", F32, (Extent(1, (("n", 2),)),)),), (), (Size("n", 0, 9),))
+FIRST = Signature("first", (Argument("w", F32, (extent(1, (("n", 2),)),)),), (), (Size("n", 0, 9),))
 HALF = Signature(
     "half",
-    (Argument("x", F32, (N,)), Argument("h", F32, (Extent(1, (("n", 1),), 2),))),
+    (Argument("x", F32, (N,)), Argument("h", F32, (extent(1, (("n", 1),), 2),))),
     (),
     (Size("n", 0, 99),),
 )
 REPEAT = Signature(
     "repeat",
     (Argument("x", F32, (M,)),),
-    (Argument("y", F32, (N, M)), Argument("z", F32, (Extent(-3, (("n", 1),)),))),
+    (Argument("y", F32, (N, M)), Argument("z", F32, (extent(-3, (("n", 1),)),))),
     (Size("n", 0, 100), Size("m", 0, 100)),
 )
 BORDERED = Signature(
     "bordered",
-    (Argument("x", F32, (Extent(3, (("n", 1),)), M)),),
+    (Argument("x", F32, (extent(3, (("n", 1),)), M)),),
     (Argument("y", F32, (N, M)),),
     (Size("n", 0, 100), Size("m", 0, 100)),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ HELP = """
   help     a text without synchronization, which gets what it needs"""
 ONLY = "the machine has no unit but thread, and all that its agents can do is to meet"
 MISSING = """\
-  at       `for i in 0:n  @thread`
-  because  it touches what `for i in 0:n  @thread` touches, which others may still run: they must meet in between
+  at       `T[i] = S[n - 1 - i]` at i = 0
+  because  with n = 1, it touches what `S[i] = X[i]` at i = 0 touches, and may run before that has ended
   help     barrier thread, before it"""
 FIRST = "barrier thread\n"
 FAULTS = {
@@ -44,12 +45,12 @@ FAULTS = {
     "doubled": (
         FIRST,
         FIRST * 2,
-        "  at       barrier thread\n  because  nothing runs between it and the barrier before it",
+        "  at       `barrier thread`\n  because  without it all is ordered, too\n  help     leave it out",
     ),
     "inside of a shared loop": (
         "  T[i] =",
         "  barrier thread\n  T[i] =",
-        "  at       barrier thread\n  because  it stands where not every thread comes: the others would wait for ever",
+        "  at       `barrier thread`\n  because  it stands where not every thread comes: the others would wait for ever",
     ),
     "under a condition": (
         FIRST,
@@ -132,6 +133,56 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: oc.sync.check("program f", oc.sync.Agents((), "block")),  # type: ignore[arg-type]
         "sync.check: cannot take 'program f'\n  because  it is of type str, not a program\n  help     oc.parse(text)",
     ),
+    "None": (
+        lambda: oc.sync.check(oc.parse(TURNED), None),  # type: ignore[arg-type]
+        "sync.check: cannot take None\n  because  it is of type NoneType, not agents\n"
+        '  help     oc.target("cpu").agents',
+    ),
+    "an action in words": (
+        lambda: oc.ir.Sync("wait", "full"),  # type: ignore[arg-type]
+        "Sync: cannot take 'wait'\n  because  an action is one of ir.Action, and it is of type str\n"
+        + "\n".join(
+            f"  help     ir.Action.{name}"
+            for name in ("BARRIER", "ARRIVE", "WAIT", "WAIT_GROUP", "FENCE")
+        ),
+    ),
+    "less than no groups": (
+        lambda: oc.ir.Sync(oc.ir.Action.WAIT_GROUP, pending=-1),
+        "Sync: cannot wait for -1 groups\n  because  so many may still be under way: a count, from 0 on\n"
+        "  help     pending=0",
+    ),
+    **{
+        f"a layout of {what}": (
+            partial(make, *given),
+            f"layout: cannot place an operand\n  at       {at}\n  because  {because}\n  help     {help}",
+        )
+        for what, make, given, at, because, help in (
+            (
+                "half an axis",
+                oc.ir.order,
+                (1.5,),
+                "order",
+                "1.5 is of type float, not an integer",
+                "order(1, 0)",
+            ),
+            (
+                "a word",
+                oc.ir.panels,
+                ("a",),
+                "panels",
+                "'a' is of type str, not an integer",
+                "panels(16)",
+            ),
+            (
+                "one number",
+                oc.ir.words,
+                (0,),
+                "words(0)",
+                "each lane is two numbers: an axis, and the elements along it in a word",
+                "words((0, 1), (1, 16))",
+            ),
+        )
+    },
     "no agents": (
         lambda: oc.sync.synchronized(oc.parse(TURNED), "cpu"),
         "sync.synchronized: cannot take 'cpu'\n  because  it is of type str, not agents\n"
@@ -146,3 +197,26 @@ def test_what_is_no_program_or_no_agents_is_refused(what: str) -> None:
     with pytest.raises(oc.DescribeError) as refused:
         call()
     assert str(refused.value) == text
+
+
+LINES = {
+    "wait group -1": "parse: cannot wait for -1 groups\n  at       line 3, column 12: wait group -1\n"
+    "  because  so many may still be under way: a count, from 0 on\n  help     wait group 0",
+    "wait group few": "parse: cannot read this line\n  at       line 3, column 12: wait group few\n"
+    "  because  found `few`\n  help     an integer literal is expected here",
+    "for i in 0:2  @bind()": "parse: cannot read this line\n  at       line 3, column 21: for i in 0:2  @bind()\n"
+    "  because  found `)`\n  help     the name of a unit is expected here",
+    'local D: int8[4, 4] @panels("a")': "parse: cannot read this line\n"
+    '  at       line 3, column 29: local D: int8[4, 4] @panels("a")\n  because  found `"a"`\n'
+    "  help     an integer literal is expected here",
+    "local D: int8[4, 4] @words(0: 0)": "parse: cannot read a layout\n"
+    "  at       line 3, column 22: local D: int8[4, 4] @words(0: 0)\n"
+    "  because  axis 0: element[0] // 0, times 1: axes count from 0, the rest from 1\n  help     words(0: 1, 1: 16)",
+}
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_lines_that_say_no_synchronization_and_no_layout_are_refused(line: str) -> None:
+    with pytest.raises(oc.ParseError) as refused:
+        oc.parse(f"program f\noutput C: int8[4]\n{line}\nC[0] = 1\n")
+    assert str(refused.value) == LINES[line]

@@ -48,30 +48,35 @@ FAULTS = {
     "a wait is missing": (
         ("      wait full\n", ""),
         """
-  at       token empty
-  because  more than 2 may be under way at once: its room is 2
-  help     more room, or fewer windows that take turns (depth)""",
+  at       `tile m in g +: 1` at k = 0, g = 0
+  because  with n = 1, it touches what `tile m in 0 +: 2  @by(load)  @async` at k = 0 touches, and may run before that has ended
+  help     a token load -> warpgroup: arrive behind the first, wait before the second""",
     ),
     "an arrival is missing": (
         ("    arrive full\n", ""),
         """
   at       `wait full` at k = 0, g = 0
-  because  no arrival is for this wait: nothing behind it needs what load does
-  help     a wait for each arrival, and none more""",
+  because  with n = 1, it waits for ever: load never arrives""",
     ),
     "an arrival twice": (
         ("    arrive full\n", "    arrive full\n    arrive full\n"),
         """
-  at       `arrive full` at k = 0
-  because  no wait of warpgroup is for this arrival
-  help     an arrival for each wait, and none more""",
+  at       `tile m in g +: 1` at k = 1, g = 0
+  because  with n = 2, it touches what `tile m in 0 +: 2  @by(load)  @async` at k = 1 touches, and may run before that has ended
+  help     a token load -> warpgroup: arrive behind the first, wait before the second""",
     ),
-    "a wait behind what it is for": (
-        ("    arrive full\n    for", "    for"),
+    "units that wait for each other": (
+        ("    wait empty where k >= 2\n", "    wait empty\n"),
         """
-  at       `wait full` at k = 0, g = 0
-  because  no arrival is for this wait: nothing behind it needs what load does
-  help     a wait for each arrival, and none more""",
+  at       `wait empty` at k = 0
+  because  with n = 1, it waits for `arrive empty` at k = 0, g = 0, which comes behind `wait full` at k = 0, g = 0: load and warpgroup wait for each other""",
+    ),
+    "an arrival that nothing waits for": (
+        ("where k >= 2", "where k >= 3"),
+        """
+  at       `tile m in 0 +: 2  @by(load)  @async` at k = 2
+  because  with n = 3, it touches what `tile m in g +: 1` at k = 0, g = 0 touches, and may run before that has ended
+  help     a token warpgroup -> load: arrive behind the first, wait before the second""",
     ),
     "a count of one": (
         ("count 2", "count 1"),
@@ -87,8 +92,9 @@ FAULTS = {
     "a second token": (
         ("token full:", "token more: load -> warpgroup\ntoken full:"),
         """
-  at       token full
-  because  another token goes from load to warpgroup: one orders all that they do""",
+  at       token more
+  because  nothing arrives at it, and nothing waits for it
+  help     leave it out""",
     ),
     "a unit of another machine": (
         ("@by(load)", "@by(store)"),
@@ -139,8 +145,9 @@ for k in 0:n
         check(parse(source), GPU)
     assert str(refused.value) == (
         "sync: cannot keep the order of race on units that run side by side\n"
-        "  at       `tile m in 0 +: 1` at k = 1, w = 1\n"
-        "  because  it touches what `tile m in 0 +: 1` at k = 0, w = 0 touches, and may run before that has ended"
+        "  at       `tile m in 0 +: 1` at k = 1, w = 0\n"
+        "  because  with n = 2, it touches what `tile m in 0 +: 1` at k = 0, w = 1 touches, and may run before that has ended\n"
+        "  help     barrier warp, before it"
     )
 
 
@@ -214,12 +221,12 @@ def test_barriers_of_threads_that_are_missing_doubled_or_not_reached_are_refused
         (
             "barrier thread\n",
             "barrier thread\nbarrier thread\n",
-            "  at       barrier thread\n  because  nothing runs between it and the barrier before it",
+            "  at       `barrier thread`\n  because  without it all is ordered, too\n  help     leave it out",
         ),
         (
             "  Y[j] =",
             "  barrier thread\n  Y[j] =",
-            "  at       barrier thread\n  because  it stands where not every thread comes: the others would wait for ever",
+            "  at       `barrier thread`\n  because  it stands where not every thread comes: the others would wait for ever",
         ),
     ):
         with pytest.raises(oc.PartitionError) as refused:

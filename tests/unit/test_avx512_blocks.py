@@ -119,6 +119,7 @@ def test_a_block_computes_its_product_and_touches_nothing_else(
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.every(4)
 @pytest.mark.isa("avx512f", "avx512vl", "avx512bw", "avx512dq")
 @pytest.mark.parametrize("variant", VARIANTS[::2], ids=lambda variant: variant.suffix)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

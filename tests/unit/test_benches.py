@@ -17,7 +17,9 @@ from tests.facade import app
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "bench"
-PARTS = {BENCH / "networks.py", BENCH / "pictures.py"}  # of models.py and accelerator.py
+PARTS = {
+    BENCH / f"{name}.py" for name in ("layers", "networks", "pictures", "programs", "shipping")
+}
 BENCHES = sorted(set(BENCH.glob("*.py")) - PARTS)
 
 
@@ -30,6 +32,7 @@ def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> obje
     return ended.value.code
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("bench", BENCHES, ids=lambda bench: bench.stem)
 def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

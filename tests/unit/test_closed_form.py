@@ -167,6 +167,7 @@ def ran(body: tuple[Stmt, ...], at: Mapping[str, int]) -> Iterator[tuple[Store, 
                 yield from ran(stmt.body, at)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
     program = KERNELS[kernel].program()
@@ -383,6 +384,7 @@ def anywhere_of_dense() -> Formulas:
     return dense().cost()  # type: ignore[no-any-return]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("rows", [1, 5, 6, 7, 33, 128])
 def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> None:
     there, anywhere = dense().cost(rows=rows), anywhere_of_dense()

@@ -61,6 +61,7 @@ def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
     assert not any(name.startswith("weights") for names in inputs for name in names)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("groups", "stride"), [(2, 1), slow(4, 1), (2, 2)])
 def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> None:
     made, x = images(8)
@@ -73,6 +74,7 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
     assert plan.count(", 16]") == 2
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("op", "options"),
     [("groupnorm", {"groups": 4}), ("instancenorm", {}), slow("log_softmax", {"axis": 1})],
@@ -116,6 +118,7 @@ def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
     assert "[n, 16, 6, 6]" not in plan
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("channels", "groups"), [(16, 4), (16, 16), (3, 3)])
 def test_a_grouped_window_of_steps_reads_channels_side_by_side(channels: int, groups: int) -> None:
     made, x = images(channels)
@@ -234,6 +237,7 @@ def programs() -> tuple[Builder, Ref, Ref]:
     return made, values, places
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
     made, values, places = programs()
@@ -270,6 +274,7 @@ def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
         assert found[name].transpose(axes).flags.c_contiguous
 
 
+@pytest.mark.slow
 def test_a_program_that_is_added_to_images_by_channels_keeps_its_own_order() -> None:
     made, x = images(3)
     y = made.convolved(x, 16, window=3)

@@ -18,6 +18,7 @@ from tests.graphs import arrays, drawn
 from tests.operators import near
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_every_pass_computes_what_the_graph_did(seed: int) -> None:
     bound = drawn(seed)

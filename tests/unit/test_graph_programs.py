@@ -192,6 +192,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         "  because  no shape of an operand determines it\n"
         "  help     program(…, m=n)",
     ),
+    "a size that no extent gives": (
+        "program p\nsize k in 0:65\ninput x: float32[2*k, 8]\noutput z: float32[k]\nfor i in 0:k\n  z[i] = x[i, 0]\n",
+        {},
+        "graph: p needs the size k\n  because  no k makes 2*k the extent n",
+    ),
     "a size that is none": (
         f"{HEAD.replace('4]', '8]')}output z: float32[n]\nfor i in 0:n\n  z[i] = x[i, 0]\n",
         {"m": 3},

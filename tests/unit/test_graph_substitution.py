@@ -121,6 +121,7 @@ def heads() -> Bound:
     return made.bound
 
 
+@pytest.mark.slow
 @pytest.mark.isa("avx512f")  # where both rules pay by its prices
 def test_products_of_one_operand_become_one() -> None:
     found = substituted(heads(), joined_products(), sizes={"b": 1, "n": 8})
@@ -305,6 +306,7 @@ def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) 
         rule("wrong", ONE.format(before), ONE.format(wrong))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -468,6 +470,7 @@ def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not()
         rule("wrong", *texts)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("before", "after"),

@@ -12,7 +12,7 @@ from offcut import Schedule
 from offcut.costmodel import Machine
 from offcut.errors import PartitionError
 from offcut.schedule import Cut, Separate
-from offcut.search.loops import LoopCuts
+from offcut.search.space import LoopCuts
 from tests.facade import Space, processor
 
 SWEEP = oc.parse("""\

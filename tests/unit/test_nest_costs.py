@@ -6,13 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import offcut as oc
 from offcut import Cost, Schedule, Target, Tensor
+from offcut.core import index as ix
+from offcut.core.expr import Var
 from offcut.costmodel import Machine
-from offcut.costmodel.nests import Calls, SchedulePrices
-from offcut.costmodel.nests.runs import tiles_of
+from offcut.costmodel.arrays import Calls
+from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.nests.runs import Run, tiles_of
 from offcut.errors import PartitionError
 from offcut.partition import AxisCut
 from offcut.search import Price
@@ -132,12 +136,20 @@ def test_nests_take_what_the_program_that_they_become_takes(
         assert near == nearly(whole.bytes["L1"], rel=far, abs=2000)
 
 
+def runs_at(
+    cut: AxisCut, extents: npt.NDArray[np.int64], around: npt.NDArray[np.float64] | None = None
+) -> tuple[Run, ...]:
+    count = len(extents)
+    rows = np.ones(count) if around is None else around
+    return tiles_of(cut, Var("n"), Calls({"n": extents}, count), rows)
+
+
 def test_a_tile_for_each_iteration_of_every_strategy() -> None:
-    extents = np.array([0.0, 1, 15, 16, 17, 48, 53])
+    extents = np.array([0, 1, 15, 16, 17, 48, 53])
     for strategy in STRATEGIES:
         if strategy.among or strategy.divides:
             continue
-        found = tiles_of(AxisCut("i", strategy, 16), extents, np.ones(len(extents)))
+        found = runs_at(AxisCut("i", strategy, 16), extents)
         covered = sum(run.count * run.height for run in found)
         assert (covered >= extents).all(), strategy
         assert (covered[0], covered[3], covered[5]) == (0, 16, 48), strategy
@@ -147,7 +159,7 @@ def test_widths_go_by_the_height_around() -> None:
     cut = AxisCut(
         "j", Strategy("ladder"), 0, None, (((1, 4), 64, (64, 32, 16)), ((5, 14), 32, (32, 16)))
     )
-    runs = tiles_of(cut, np.full(3, 180.0), np.array([1.0, 4.0, 5.0]))
+    runs = runs_at(cut, np.full(3, 180), np.array([1.0, 4.0, 5.0]))
     tiles = [[(int(r.count[k]), int(r.height[k])) for r in runs if r.count[k]] for k in range(3)]
     assert tiles[0] == tiles[1] == [(2, 64), (1, 32), (1, 16), (1, 4)]
     assert tiles[2] == [(5, 32), (1, 16), (1, 4)]
@@ -200,12 +212,11 @@ def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
 
 def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
     cut = AxisCut("j", Strategy("balance"), 16)
-    extent = np.full(3, 64.0)
-    any_of = tiles_of(cut, extent, np.ones(3), plain=True)
-    known = tiles_of(cut, extent, np.ones(3), plain=True, known=64)
+    any_of = runs_at(cut, np.full(3, 64))
+    known = tiles_of(cut, ix.const(64), Calls({}, 3), np.ones(3))
 
-    assert not all(run.form.fixed for run in any_of if run.count.any())
-    assert all(run.form.fixed for run in known if run.count.any())
+    assert any(run.shape.height is None for run in any_of if run.count.any())
+    assert all(run.shape.height for run in known if run.count.any())
     for runs in (any_of, known):
         assert (sum(run.count * run.height for run in runs) == 64).all()
 

@@ -128,6 +128,7 @@ def test_one_strategy_is_for_all_axes_by_name_by_heights_and_as_a_value() -> Non
     assert by_name.loops == by_heights.loops == by_value.loops
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "halve", "peel", "two_ways"], ids=str)
 def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
     source = oc.partition(C).source
@@ -364,6 +365,7 @@ def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
     return tile, function, moves
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(functions())
 def test_any_function_is_accepted_or_refused_as_brute_force_says(

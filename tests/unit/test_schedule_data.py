@@ -85,6 +85,7 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
         assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
 
 
+@pytest.mark.slow
 def test_schedules_that_differ_have_different_digests() -> None:
     found = {compiled(what).schedule.digest for what in CASES}
     assert len(found) == len(CASES)

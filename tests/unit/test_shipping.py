@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import offcut as oc
+from bench.programs import Judged, programs
+from bench.shipping import ship
 from offcut import Outcome, Record, Records
-from offcut.experiment.programs import Judged, programs
 from offcut.search import settled
 from offcut.search.settled import settled_before
 from offcut.search.transfer import record_of
 from offcut.search.verdict import BEST, DEFAULT, plans_alike
 from offcut.tuning.distribution import distribution
-from offcut.tuning.shipping import ship
 from tests.facade import requested, stand_ins
 
 CPU = oc.target("cpu", machine="cascade-lake")

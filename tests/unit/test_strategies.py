@@ -84,6 +84,7 @@ def test_an_affine_extent_is_cut_as_any_other(tail: str) -> None:
         np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", ["cut", "shift", "balance", "guard"])
 @pytest.mark.parametrize("name", ["t", "q", "i", "x", "e", "p0", "x0", "mod", "floor", "i_tile"])
 def test_a_size_may_have_any_name(name: str, tail: str) -> None:
@@ -152,6 +153,7 @@ def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> N
     assert ("corner" in {piece.role for piece in p.pieces}) == (set(tails) <= tailed)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "tails",
     [

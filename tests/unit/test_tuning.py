@@ -223,6 +223,7 @@ def test_what_is_done_is_not_measured_again(tmp_path: Path) -> None:
     assert again.asked == []
 
 
+@pytest.mark.slow
 def test_another_seed_measures_anew(tmp_path: Path) -> None:
     seconds = by_price(spaces.space("dense", 2), first())
     campaign(Bench(seconds), tmp_path / "r", trials=4).best()

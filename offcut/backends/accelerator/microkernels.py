@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 from offcut.backends.accelerator.isa import Place as Words
@@ -31,6 +32,8 @@ from offcut.partition.judge import MAIN
 
 MATRIX, VECTOR = "matrix unit", "vector unit"
 START = "gemm_reset"
+TYPES = ("int8", "uint8", "int32")
+"""Element types that accumulators keep, as the int32 of their values."""
 
 
 def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkernel:
@@ -61,45 +64,24 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
     )
 
 
-def on_words(
-    name: str,
-    of: Callable[[Any, Any], Any],
-    rows: int,
-    columns: int,
-    cycles: float = 1.0,
-    unit: str = VECTOR,
-) -> Microkernel:
-    """``C[i, j] = of(A[i, j], B[i, j])`` on words of accumulators, as many cycles a word."""
-    a = placeholder((rows, columns), "int32", name="A")
-    b = placeholder((rows, columns), "int32", name="B")
-    made = compute((rows, columns), lambda i, j: of(a[i, j], b[i, j]), name="C")
-    assert made.definition is not None
-    read = (tensor.name for tensor in made.definition.reads)
-    return Microkernel(
-        name=name,
-        computes=made,
-        tiles=(TileShape((rows, columns), cycles, 0.0),),
-        operands={
-            operand: Place(layout=words((0, rows), (1, columns))) for operand in (*read, "C")
-        },
-        unit=unit,
-    )
-
-
-_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "alu_add": lambda a, b: a + b,
-    "alu_subtract": lambda a, b: a - b,
-    "alu_multiply": lambda a, b: a * b,
-    "alu_min": minimum,
-    "alu_max": maximum,
-    "alu_divide": lambda a, b: a // 2,
-    "alu_modulo": lambda a, b: a % 2,
-    "alu_negate": lambda a, b: -a,
-    "alu_absolute": lambda a, b: absolute(a),
-    "alu_cut": lambda a, b: cast(cast(a, "int8"), "int32"),
-    "alu_copy": lambda a, b: a,
-    "alu_fill": lambda a, b: cast(1, "int32"),
+_OPERATIONS: dict[str, Callable[[Any, Any, str], Any]] = {
+    "alu_add": lambda a, b, _: a + b,
+    "alu_subtract": lambda a, b, _: a - b,
+    "alu_multiply": lambda a, b, _: a * b,
+    "alu_min": lambda a, b, _: minimum(a, b),
+    "alu_max": lambda a, b, _: maximum(a, b),
+    "alu_divide": lambda a, by, _: a // by,
+    "alu_modulo": lambda a, by, _: a % by,
+    "alu_negate": lambda a, *_: -a,
+    "alu_absolute": lambda a, *_: absolute(a),
+    "alu_cut": lambda a, _, dtype: cast(a, dtype),
+    "alu_copy": lambda a, *_: a,
+    "alu_fill": lambda _, b, dtype: cast(b, dtype),
+    START: lambda *three: cast(0, three[2]),
 }
+"""What is computed of two operands, or of one and a constant, as an element type."""
+_WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max")
+_BY_CONSTANT = ("alu_divide", "alu_modulo")
 _NAMES = {
     "+": "alu_add",
     "-": "alu_subtract",
@@ -122,28 +104,34 @@ def name_of(store: Store, spec: Spec) -> str:
     match store.value:
         case Binary("*", Cast(Load()), Cast(Load())) if store.reduce == "sum":
             return product_name(spec)
-        case Binary(op) | Unary(op) if store.reduce is None:
+        case _ if store.reduce is not None:
+            return _NAMES.get(store.reduce, f"alu_{store.reduce}")
+        case Binary(op) | Unary(op):
             return _NAMES.get(op, f"alu_{op}")
         case Const(0):
             return START
         case Const():
             return "alu_fill"
-    if store.reduce is not None:
-        return _NAMES.get(store.reduce, f"alu_{store.reduce}")
-    return "alu_cut" if isinstance(store.value, Cast) else "alu_copy"
+        case Cast(_, dtype) if dtype != "int32":
+            return "alu_cut"
+    return "alu_copy"
 
 
 def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
-    single, double = spec.immediate_cycles, spec.operand_cycles
+
+    def shown(name: str) -> Microkernel:
+        pair, types = _pairs(name)[0], ("uint8", "int8") if name == "alu_cut" else ("int32",) * 2
+        two = pair == "AB" or name == "alu_copy"
+        unit, cycles = VECTOR, spec.operand_cycles if two else spec.immediate_cycles
+        if name == START:
+            unit, cycles = MATRIX, spec.gemm_cycles
+        return _operation(name, types[0], pair, types[1], 2, shape, cycles, unit)
+
     return (
         gemm(*shape, spec.terms, spec.gemm_cycles),
-        on_words(START, lambda a, b: cast(0, "int32"), *shape, spec.gemm_cycles, MATRIX),
-        *(
-            on_words(name, of, *shape, double if name in _WITH_TWO else single)
-            for name, of in _OPERATIONS.items()
-        ),
+        *map(shown, (START, *(name for name in _OPERATIONS if name != START))),
         load_of(Words.INPUTS, "int8", spec),
         load_of(Words.WEIGHTS, "int8", spec),
         load_of(Words.ACCUMULATORS, "int32", spec),
@@ -151,25 +139,32 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     )
 
 
-def instructions_of(store: Store, spec: Spec) -> tuple[Microkernel, ...]:
-    """Return what one issue of a unit runs of a statement: its microkernel in two hardware loops, over any number of words.
+def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Microkernel, ...]:
+    """Return what one issue of a unit runs of a statement, where it is called so: its microkernel in two hardware loops, over any
+    number of words; none where no unit runs what is called so.
+
+    dtype  of its result
 
     What a box leaves of its last words is zero there, and read by nobody: an axis that no word has is one element of each.
-    A product has terms along words, or one of each word; an operation its second operand in accumulators, or as a constant; a
-    divisor, and what fills, are constants of the statement.
+    A product has terms along words, or one of each word; an operation its second operand in accumulators, or as a constant.
     """
-    own, shape = name_of(store, spec), (spec.rows, spec.columns)
-    match store.value:
-        case _ if own == product_name(spec):
-            places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
-            memories = tuple(spec.words[place].memory for place in places)
-            return _products(*shape, spec.terms, spec.gemm_cycles, memories)
-        case Binary("//" | "%", _, Const(value)):
-            by = int(value)
-        case _:
-            by = 2
-    double = own in _WITH_TWO and own != "alu_copy"
-    return _operations(own, by, double, shape, spec.words[Words.ACCUMULATORS].memory)
+    shape = spec.rows, spec.columns
+    if name == product_name(spec):
+        return products_of(spec)
+    if name not in _OPERATIONS or dtype not in TYPES:
+        return ()
+    by = 1
+    if isinstance(store.value, Binary) and isinstance(store.value.b, Const):
+        by = max(int(store.value.b.value), 1) if name in _BY_CONSTANT else 1
+    of_terms = store.reduce is not None  # a constant is taken once for each word of the result
+    return _operations(name, dtype, by, of_terms, shape, spec.words[Words.ACCUMULATORS].memory)
+
+
+def products_of(spec: Spec) -> tuple[Microkernel, Microkernel]:
+    """Return the products of words: along their terms, and of one term of each."""
+    places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+    memories = tuple(spec.words[place].memory for place in places)
+    return _products(spec.rows, spec.columns, spec.terms, spec.gemm_cycles, memories)
 
 
 def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
@@ -189,14 +184,10 @@ def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
     return _copy(f"store_{Words.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value)
 
 
-_CONSTANT = Place(by="immediate")
-
-
 @cache
 def _products(
     rows: int, columns: int, terms: int, cycles: float, memories: tuple[str, ...]
-) -> tuple[Microkernel, ...]:
-    """Return the products of words: along their terms, and of one term of each."""
+) -> tuple[Microkernel, Microkernel]:
     whole = gemm(rows, columns, terms, cycles)
     a, b, c = (
         placeholder(shape, dtype, name=name)
@@ -228,29 +219,58 @@ def _products(
 
 @cache
 def _operations(
-    own: str, by: int, double: bool, shape: tuple[int, int], memory: str
+    name: str, dtype: str, by: int, of_terms: bool, shape: tuple[int, int], memory: str
 ) -> tuple[Microkernel, ...]:
-    """Return an operation on words of accumulators: with a second word, and, if `double`, with a constant.
+    """Return an operation on words of accumulators whose result is of `dtype`, by what its operands may be.
 
-    by  what a quotient divides by
+    by        what a quotient divides by
+    of_terms  whether it adds terms: then its second operand is in accumulators
     """
-    divided: dict[str, Callable[[Any, Any], Any]] = {
-        "alu_divide": lambda a, _: a // by,
-        "alu_modulo": lambda a, _: a % by,
-        START: lambda a, b: cast(0, "int32"),
-    }
-    of = divided.get(own) or _OPERATIONS[own]
-    made = [on_words(own, of, *shape)]
-    if double:
-        a, constant = (
-            placeholder(extents, "int32", name=name)
-            for name, extents in (("A", shape), ("constant", ()))
-        )
-        computes = compute(shape, lambda i, j: of(a[i, j], constant[()]), name="C")
-        operands = {name: made[0].operands[name] for name in ("A", "C")}
-        operands["constant"] = _CONSTANT
-        made.append(replace(made[0], computes=computes, operands=operands))
+    wide = TYPES[::-1] if name == "alu_cut" else (dtype,)
+    every = product(wide, _pairs(name)[:1] if of_terms else _pairs(name))
+    made = (_operation(name, *one, dtype, by, shape) for one in every)
     return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+
+
+def _pairs(name: str) -> tuple[str, ...]:
+    """The operands that an operation may have: A and B in accumulators, c a constant."""
+    pairs = {"alu_fill": ("Ac",), "alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
+    return pairs if name in (*_WITH_TWO, "alu_fill") else ("A",)
+
+
+def _operation(
+    name: str,
+    of: str,
+    pair: str,
+    dtype: str,
+    by: int,
+    shape: tuple[int, int],
+    cycles: float = 1.0,
+    unit: str = VECTOR,
+) -> Microkernel:
+    """Return one operation on words.
+
+    of    type of its operands; int32 takes int8 and uint8 too, as accumulators keep them
+    pair  its operands, of `_pairs`
+
+    Where an operand does not move along a word, all lanes hold its element.
+    """
+    a, b = (placeholder(shape, of, name=one) for one in "AB")
+    constant = placeholder((), of, name="constant")
+
+    def at(i: Any, j: Any) -> Any:
+        values = {"A": a[i, j], "B": b[i, j], "c": constant[()]}
+        first, *others = (values[one] for one in pair)
+        return _OPERATIONS[name](first, others[0] if others else by, dtype)
+
+    made = compute(shape, at, name="C")
+    assert made.definition is not None
+    lanes = Place(layout=words((0, shape[0]), (1, shape[1])))
+    read = replace(lanes, types=TYPES if of == "int32" else (), repeated=frozenset("ij"))
+    places = {"A": read, "B": read, "constant": Place(by="immediate"), "C": lanes}
+    names = {"C", *(tensor.name for tensor in made.definition.reads)}
+    operands = {name: place for name, place in places.items() if name in names}
+    return Microkernel(name, made, (TileShape(shape, cycles, 0.0),), operands=operands, unit=unit)
 
 
 @cache
@@ -290,6 +310,3 @@ def _issued(one: Microkernel, memories: Mapping[str, str], unit: str = "compute"
         issue="async",
         wait="token",
     )
-
-
-_WITH_TWO = ("alu_add", "alu_subtract", "alu_multiply", "alu_min", "alu_max", "alu_copy")

@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Argument, Exported, Extent, Relation, Signature
+from offcut.backends.base import Argument, Exported, Relation, Signature
 from offcut.backends.cpu.c_names import LIBRARY, is_word
 from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
 from offcut.backends.cpu.machine import cpuid, jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.external import PREFIX
 from offcut.backends.llvm import ir
+from offcut.backends.llvm.extents import affine, extent_of
 from offcut.backends.llvm.ir import Function
 from offcut.errors import DescribeError
 
@@ -149,19 +150,10 @@ def _checked(f: Function, signature: Signature, sizes: dict[str, str]) -> None:
 
 
 def _holds(f: Function, relation: Relation, sizes: dict[str, str]) -> str:
-    value = _affine(f, relation.const, relation.terms, sizes)
+    value = affine(f, relation.const, relation.terms, sizes)
     if relation.kind == "mod":
         value = ir.mod(f, value, str(relation.modulus))
     return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
-
-
-def _affine(
-    f: Function, const: int, terms: Sequence[tuple[str, int]], sizes: dict[str, str]
-) -> str:
-    total = str(const)
-    for name, factor in terms:
-        total = ir.add(f, total, ir.mul(f, sizes[name], str(factor)))
-    return total
 
 
 def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]:
@@ -169,15 +161,8 @@ def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]
     strides, step = [], "1"
     for extent in reversed(array.shape):
         strides.append(step)
-        step = ir.mul(f, step, _extent(f, extent, sizes))
+        step = ir.mul(f, step, extent_of(f, extent, sizes))
     return strides[::-1]
-
-
-def _extent(f: Function, extent: Extent, sizes: dict[str, str]) -> str:
-    total = _affine(f, extent.const, extent.terms, sizes)
-    for quotient, factor in extent.quotients:
-        total = ir.add(f, total, ir.mul(f, _extent(f, quotient, sizes), str(factor)))
-    return total if extent.div == 1 else ir.floordiv(f, total, str(extent.div))
 
 
 def _filled(f: Function, kind: str, values: Sequence[str]) -> str:

@@ -166,7 +166,7 @@ def _described(
 
 
 def _array(argument: Argument) -> str:
-    return f"{argument.dtype}[{', '.join(map(str, argument.shape))}]"
+    return f"{argument.dtype}[{', '.join(argument.extents)}]"
 
 
 def _axes(signature: Signature, inputs: Sequence[str], outputs: Sequence[str]) -> list[str]:

@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
-from offcut.backends.base import Argument, Extent, Relation, Signature
+from offcut.backends.base import Argument, Relation, Signature
 from offcut.backends.host import arrays, entry
 from offcut.backends.host.arrays import View
+from offcut.core.expr import Expr
+from offcut.core.extents import factor_of, names_of, number_at
 from offcut.core.integers import whole
 from offcut.core.program import Size
 from offcut.core.sizes import MAX_SIZE
+from offcut.core.text.printer import format_expr
 from offcut.errors import CallError
 
 _ELSEWHERE = "leave out= away, or give it memory of its own"
@@ -27,13 +30,12 @@ class _Axis:
 
     argument: str
     axis: int
-    extent: Extent
+    extent: Expr
     actual: int
 
     def __str__(self) -> str:
-        formula = (
-            "" if str(self.extent) in self.extent.names else f" ({self.extent} = {self.actual})"
-        )
+        text = format_expr(self.extent)
+        formula = "" if text in names_of(self.extent) else f" ({text} = {self.actual})"
         return f"axis {self.axis} of {self.argument}{formula}"
 
 
@@ -164,7 +166,7 @@ def _check_array(argument: Argument, view: View, at: str, op: str) -> View:
             op,
             f"{at} has the wrong rank",
             at=at,
-            because=f"{at} has shape {tuple_text(view.shape)}, the kernel takes {tuple_text(argument.shape)}",
+            because=f"{at} has shape {tuple_text(view.shape)}, the kernel takes {tuple_text(argument.extents)}",
         )
     return view
 
@@ -201,14 +203,13 @@ def _solved(
     signature: Signature,
     argument: Argument,
     axis: int,
-    extent: Extent,
+    extent: Expr,
     actual: int,
     name: str,
     sizes: Mapping[str, int],
 ) -> int:
     """The value of the one unknown size of an extent."""
-    (coef,) = (coef for term, coef in extent.terms if term == name)
-    rest = extent.at({**sizes, name: 0})
+    coef, rest = factor_of(extent, name), number_at(extent, {**sizes, name: 0})
     value, over = divmod(actual - rest, coef)
     if not over:
         return value
@@ -219,7 +220,7 @@ def _solved(
         signature.name,
         f"{argument.name} has an extent that no {name} gives",
         at=argument.name,
-        because=f"axis {axis} of {argument.name} is {actual}, and {extent} = {actual} "
+        because=f"axis {axis} of {argument.name} is {actual}, and {format_expr(extent)} = {actual} "
         f"has no integer solution{_where(sizes, extent)}",
         help=(f"{nearest} {' and '.join(legal)}",),
     )
@@ -233,21 +234,20 @@ def _check_extents(
 ) -> None:
     for argument, view in zip(signature.inputs, inputs, strict=True):
         for axis, (extent, actual) in enumerate(zip(argument.shape, view.shape, strict=True)):
-            expected = extent.at(sizes)
+            expected = number_at(extent, sizes)
             if actual == expected:
                 continue
-            at = argument.name
-            if not extent.names:
+            at, names, text = argument.name, names_of(extent), format_expr(extent)
+            if not names:
                 raise CallError(
                     signature.name,
                     f"{at} has the wrong shape",
                     at=at,
                     because=f"axis {axis} of {at} is {actual}, the kernel was compiled for "
-                    f"{expected} in {tuple_text(argument.shape)}",
+                    f"{expected} in {tuple_text(argument.extents)}",
                 )
-            names = extent.names
             origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)
-            formula = "" if str(extent) in names else f"{extent} = "
+            formula = "" if text in names else f"{text} = "
             needs = f"{formula}{expected} with {origin}" if formula else origin
             raise CallError(
                 signature.name,
@@ -290,9 +290,7 @@ def _accepted(facts: Size, source: _Axis | str, sizes: Mapping[str, int]) -> str
         multiple = f", a multiple of {step}" if step > 1 else ""
         return f"{name}={first} to {name}={last}{multiple}"
     nearest = first if sizes[name] < first else last
-    return (
-        f"the nearest extent is {source.extent.at({**sizes, name: nearest})} ({name} = {nearest})"
-    )
+    return f"the nearest extent is {number_at(source.extent, {**sizes, name: nearest})} ({name} = {nearest})"
 
 
 def _check_relation(
@@ -322,14 +320,14 @@ def _check_relation(
 def _result_shape(
     signature: Signature, output: Argument, sizes: Mapping[str, int]
 ) -> tuple[int, ...]:
-    shape = tuple(extent.at(sizes) for extent in output.shape)
+    shape = tuple(number_at(extent, sizes) for extent in output.shape)
     for axis, (extent, value) in enumerate(zip(output.shape, shape, strict=True)):
         if value < 0:
             raise CallError(
                 signature.name,
                 f"{output.name} would have a negative extent",
                 at=output.name,
-                because=f"axis {axis} of {output.name} is {extent} = {value}"
+                because=f"axis {axis} of {output.name} is {format_expr(extent)} = {value}"
                 f"{_where(sizes, extent)}",
             )
     return shape
@@ -367,7 +365,7 @@ def _bind_outs(
                 f"{label} has the wrong shape",
                 at=label,
                 because=f"{label} has shape {tuple_text(view.shape)}, the result is "
-                f"{tuple_text(output.shape)} = {tuple_text(shape)}{_where(sizes, *output.shape)}",
+                f"{tuple_text(output.extents)} = {tuple_text(shape)}{_where(sizes, *output.shape)}",
             )
         _check_target(name, view, label)
         number = len(views)
@@ -453,7 +451,7 @@ def _usage(signature: Signature, sizes: Sequence[str] = ()) -> str:
 
 
 def _described(argument: Argument) -> str:
-    return f"{tuple_text(argument.shape)} {argument.dtype}"
+    return f"{tuple_text(argument.extents)} {argument.dtype}"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -465,7 +463,8 @@ def tuple_text(items: Sequence[object]) -> str:
     return f"({', '.join(map(str, items))}{',' * (len(items) == 1)})"
 
 
-def _where(sizes: Mapping[str, int], *extents: Extent) -> str:
+def _where(sizes: Mapping[str, int], *extents: Expr) -> str:
     """`` with n = 3``: the sizes in these extents as far as they are known."""
-    names = dict.fromkeys(name for each in extents for name in each.names if name in sizes)
+    every = dict.fromkeys(name for each in extents for name in names_of(each))
+    names = [name for name in every if name in sizes]
     return " with " + ", ".join(f"{name} = {sizes[name]}" for name in names) if names else ""

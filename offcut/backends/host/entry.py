@@ -12,11 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from offcut.backends.base import Argument, Extent, Signature
+from offcut.backends.base import Argument, Signature
 from offcut.backends.host import arrays, scratch
 from offcut.backends.host.builtin import ALIGNED, BYTES_OF, DATA, FIELDS, TYPE_OF, WRITEABLE
 from offcut.backends.host.reading import READ_ARRAY
+from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
+from offcut.core.expr import Binary, Expr, Var
+from offcut.core.extents import factor_of
+from offcut.core.extents import solving_order as order_of_sizes
 
 RELEASE_ABOVE = 200_000
 """Work (flop, or elements read and written) above which other Python threads run meanwhile."""
@@ -30,20 +34,9 @@ def solving_order(
     An extent gives a size when it is affine in that one unknown, the others being `given` or
     solved before. Sizes that do not occur in the result are determined by no shape.
     """
-    known, order = set(given), list[tuple[str, int, int]]()
-    progress = True
-    while progress:
-        progress = False
-        for number, argument in enumerate(signature.inputs):
-            for axis, extent in enumerate(argument.shape):
-                unknown = [name for name in extent.names if name not in known]
-                plain = {name for name, _ in extent.terms}
-                divided = {name for quotient, _ in extent.quotients for name in quotient.names}
-                if len(unknown) == 1 and extent.div == 1 and unknown[0] in plain - divided:
-                    order.append((unknown[0], number, axis))
-                    known.add(unknown[0])
-                    progress = True
-    return tuple(order)
+    places = [(n, axis) for n, one in enumerate(signature.inputs) for axis in range(len(one.shape))]
+    shapes = [signature.inputs[number].shape[axis] for number, axis in places]
+    return tuple((name, *places[number]) for name, number in order_of_sizes(shapes, given))
 
 
 DECLARED = """\
@@ -137,20 +130,26 @@ class _Text:
             total = scaled if total == "0" else self.let(f"add i64 {total}, {scaled}")
         return total
 
-    def dividend(self, extent: Extent, sizes: dict[str, str], without: str = "") -> str:
-        """What an extent divides; `without` the term of a size."""
-        terms = [(sizes[name], coef) for name, coef in extent.terms if name != without]
-        terms += [(self.extent(quotient, sizes), coef) for quotient, coef in extent.quotients]
-        return self.weighted(extent.const, terms)
+    def extent(self, extent: Expr, sizes: dict[str, str], without: str = "") -> str:
+        """An extent; `without` the term of a size."""
+        form = ix.to_linear(extent)
+        terms = [
+            (sizes[atom.name], coef)
+            for atom, coef in form.terms
+            if isinstance(atom, Var) and atom.name != without
+        ]
+        terms += [
+            (self.quotient(atom, sizes), coef)
+            for atom, coef in form.terms
+            if isinstance(atom, Binary)
+        ]
+        return self.weighted(form.const, terms)
 
-    def extent(self, extent: Extent, sizes: dict[str, str]) -> str:
-        total = self.dividend(extent, sizes)
-        if extent.div == 1:
-            return total
-        quotient = self.let(f"sdiv i64 {total}, {extent.div}")
-        rest = self.let(f"srem i64 {total}, {extent.div}")
+    def quotient(self, quotient: Binary, sizes: dict[str, str]) -> str:
+        total, divisor = self.extent(quotient.a, sizes), ix.literal_value(quotient.b)
+        whole, rest = (self.let(f"{op} i64 {total}, {divisor}") for op in ("sdiv", "srem"))
         below = self.let(f"icmp slt i64 {rest}, 0")
-        return self.let(f"add i64 {quotient}, {self.let(f'sext i1 {below} to i64')}")
+        return self.let(f"add i64 {whole}, {self.let(f'sext i1 {below} to i64')}")
 
 
 def _fast_body(
@@ -197,8 +196,8 @@ def _fast_body(
     for name, number, axis in order:
         extent = inputs[number].shape[axis]
         found = text.word(first[number] + axis, "i64", "%shapes")
-        (coef,) = (coef for term, coef in extent.terms if term == name)
-        rest = text.dividend(extent, sizes, without=name)
+        coef = factor_of(extent, name)
+        rest = text.extent(extent, sizes, without=name)
         value = found if rest == "0" else text.let(f"sub i64 {found}, {rest}")
         if coef != 1:
             over = text.let(f"srem i64 {value}, {coef}")

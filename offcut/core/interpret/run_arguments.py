@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
-from offcut.core.expr import Expr, Var, substitute, variables
+from offcut.core.expr import Expr, variables
+from offcut.core.extents import solve
 from offcut.core.integers import whole
 from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Buffer, Kind, Program, Size
@@ -78,8 +78,7 @@ def checked_sizes(
                 help=(f"sizes: {', '.join(declared) or 'none'}",),
             )
         known[name] = checked_size(declared[name], value)
-    while _solve_one(program, arrays, known):
-        pass
+    _solve(program, arrays, known)
     for name, size in declared.items():
         if name not in known:
             raise CallError(
@@ -101,28 +100,22 @@ def checked_sizes(
     return known
 
 
-def _solve_one(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> bool:
-    """Solve one extent that is affine in a single unknown size; False where there is none."""
-    values: dict[str, Expr] = {name: ix.const(value) for name, value in known.items()}
-    for buffer, axis, extent in _extents(program, arrays):
-        form = ix.to_linear(ix.simplify(substitute(extent, values)))
-        if len(form.terms) != 1 or not isinstance(form.terms[0][0], Var):
-            continue
-        unknown, factor = form.terms[0][0].name, form.terms[0][1]
-        actual = arrays[buffer.name].shape[axis]
-        size, rest = divmod(actual - form.const, factor)
-        if rest:
+def _solve(program: Program, arrays: dict[str, Array], known: dict[str, int]) -> None:
+    """Add the sizes that shapes give to `known`, each checked."""
+    declared = {size.name: size for size in program.sizes}
+    places = tuple(_extents(program, arrays))
+    shapes = [(extent, arrays[b.name].shape[axis]) for b, axis, extent in places]
+    for name, number, value in solve(shapes, known):
+        (buffer, axis, extent), (_, actual) = places[number], shapes[number]
+        if value is None:
             raise CallError(
                 "run",
                 f"cannot take {buffer.name} of shape {arrays[buffer.name].shape}",
                 at=declaration(buffer),
-                because=f"axis {axis} is {actual}, and no {unknown} makes {format_expr(extent)} that",
+                because=f"axis {axis} is {actual}, and no {name} makes {format_expr(extent)} that",
             )
-        declared = next(each for each in program.sizes if each.name == unknown)
         where = f"axis {axis}, of {actual}, of {declaration(buffer)}"
-        known[unknown] = checked_size(declared, size, at=where)
-        return True
-    return False
+        checked_size(declared[name], value, at=where)
 
 
 def _extents(program: Program, arrays: dict[str, Array]) -> Iterator[tuple[Buffer, int, Expr]]:

@@ -44,16 +44,20 @@ def _format(layout: Layout) -> str:
         if (shape.beside, shape.multiple) != (1, 1):
             numbers += [shape.beside, shape.multiple]
         return f"panels({', '.join(map(str, numbers))})"
-    if layout == ROWS:
-        return "rows"
     lanes = [(of[-1].axis, of[-1].step) for _, of in layout.places if of and not of[-1].extent]
-    if layout == order(*(axis for axis, _ in lanes)):
-        return f"order({', '.join(str(axis) for axis, _ in lanes)})"
-    if layout == words(*lanes):
-        return f"words({_pairs(lanes)})"
+    axes = [axis for axis, _ in lanes]
     places = (" ".join([f"{name}:", *map(_digit, of)]) for name, of in layout.places)
-    rounded = [(at, m) for at, m in enumerate(layout.multiple) if m != layout.period(at)]
-    return f"digits({', '.join(places)})" + (f" multiple({_pairs(rounded)})" if rounded else "")
+    text, like = f"digits({', '.join(places)})", None
+    for short, form in (
+        ("rows", ROWS),
+        (f"order({', '.join(map(str, axes))})", order(*axes)),
+        (f"words({_pairs(lanes)})", words(*lanes)),
+    ):
+        if like is None and form.places == layout.places:
+            text, like = short, form
+    usual = layout.period if like is None else like.multiple_of
+    rounded = [(at, m) for at, m in enumerate(layout.multiple) if m != usual(at)]
+    return text + (f" multiple({_pairs(rounded)})" if rounded else "")
 
 
 def _pairs(pairs: Sequence[tuple[int, int]]) -> str:

@@ -126,12 +126,17 @@ def read_sync(reader: Reader) -> Sync:
     Raises ParseError for a negative count, and for a mark but one ``@by``.
     """
     action, name, pending = Action(reader.advance().text), "", 0
-    if action is Action.WAIT and reader.at("group") and reader.following().kind == "number":
+    behind = reader.following()
+    name_alone = behind.kind == "end" or behind.text in ("where", "@")  # a token called `group`
+    if action is Action.WAIT and reader.at("group") and not name_alone:
         reader.advance()
         action, column, pending = Action.WAIT_GROUP, reader.token.start, reader.integer()
         if pending < 0:
             raise reader.refuse(
-                f"cannot wait for {pending} groups", "a count is not negative", column=column
+                f"cannot wait for {pending} groups",
+                "so many may still be under way: a count, from 0 on",
+                "wait group 0",
+                column=column,
             )
     else:
         what = {Action.BARRIER: "the name of a unit", Action.FENCE: "what is made visible"}

@@ -167,7 +167,7 @@ class Tokens:
     def raw(self, what: str, stop: str | None = None) -> str:
         """The text from here to the token `stop`, or to the end of the line."""
         first = self.token
-        if first.kind == "end":
+        if first.kind == "end" or first.text == stop:
             raise self.expected(what)
         self.advance()
         while self.token.kind != "end" and self.token.text != stop:

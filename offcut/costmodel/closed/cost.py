@@ -17,7 +17,7 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.costmodel.closed.predicted import Predicted, predicted, stage_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class Cost:
     code_bytes, compile_seconds  of the kernel, whatever the sizes: right to a factor of three
     call     cycles of the call itself, from Python: arguments, a result, the choice between ways; 0 where the machine's
              description has none
+    loss     of the shorter of computing and moving, the share that is not hidden
     """
 
     kernel: str
@@ -92,6 +93,7 @@ class Cost:
     code_bytes: int
     compile_seconds: float
     call: float = 0.0
+    loss: float = 0.0
 
     @property
     def stages(self) -> dict[str, dict[str, float]]:
@@ -100,8 +102,8 @@ class Cost:
 
     @property
     def cycles(self) -> float:
-        """Of the call: its own, and of each stage those of the resource that takes longest."""
-        return self.call + sum(max(resources.values()) for resources in self.stages.values())
+        """Of the call: its own, and of each stage those of the resource that takes longest, with what it does not hide of others."""
+        return self.call + sum(stage_number(one, self.loss) for one in self.stages.values())
 
     @property
     def seconds(self) -> float:
@@ -235,6 +237,7 @@ def cost(
         code_bytes=code,
         compile_seconds=compile_seconds(code, machine),
         call=made.call,
+        loss=made.loss,
     )
 
 
@@ -260,7 +263,7 @@ def stage_seconds(
     made, in_loops = predicted(program, hardware, sizes, options), held(program)
     pieces = _ran([_at(one, hardware, in_loops) for one in made.pieces])
     hertz = hardware.machine.hertz
-    stages = {name: max(of.values()) / hertz for name, of in _by_stage(pieces).items()}
+    stages = {name: stage_number(of, made.loss) / hertz for name, of in _by_stage(pieces).items()}
     return StageSeconds(made.call / hertz, stages)
 
 

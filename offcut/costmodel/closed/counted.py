@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from math import ceil
 
 from offcut.core import index as ix
@@ -83,6 +84,16 @@ from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.partition import Match, matches
 from offcut.polyhedral.units.private import begins_with_store
+from offcut.schedule import beside
+
+
+class BytesOf(Enum):
+    """What the bytes are told of that are counted."""
+
+    PIECES = "pieces"  # in a call after one of the same sizes
+    ARRAYS = "arrays"  # in a call that finds nothing in a cache
+    NOTHING = "nothing"  # none are counted
+
 
 _BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
@@ -93,10 +104,12 @@ def counted(
     hardware: Hardware,
     sizes: Mapping[str, int],
     options: Mapping[int, int] | None = None,
+    bytes_of: BytesOf = BytesOf.PIECES,
 ) -> Counted:
     """`program`, counted at these sizes, and over those that are not given.
 
     options  by the number of a `choose`, the option that is counted; of others the cheapest, or all where sizes are open
+    bytes_of  what bytes are told of
 
     Sums that have no closed form are added up where all sizes are given. Where some are not, or that is too much work, the
     piece is counted as if all conditions around it held, which is a bound.
@@ -105,12 +118,20 @@ def counted(
     body = map_body(substitute_coordinates(program.body, fixed), by_quotients)
     ways: dict[int, Sequence[Summing]] = {}
     while True:
-        counter = _Counter(program, hardware, fixed, ways, options or {})
+        counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
         found = counter.counted(body)
         instead = {piece: sums.ways[1:] for piece, sums in counter.sums.items() if sums.failed}
         if not instead:
             return found
         ways |= instead
+
+
+def footprints(program: Program, hardware: Hardware) -> dict[str, tuple[Expr, ...]]:
+    """The room that each array of a program takes in each level, nearest first, over the sizes."""
+    counter = _Counter(program, hardware, {}, {}, {}, BytesOf.ARRAYS)
+    boxes = counter.block(program.body, _Scope(counter.known)).touched.boxes
+    each = [counter.traffic.taken(boxes, level) for level in hardware.levels]
+    return {name: tuple(room[name] for room in each) for name in boxes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +203,10 @@ class _Counter:
         fixed: Mapping[str, Expr],
         ways: Mapping[int, Sequence[Summing]],
         options: Mapping[int, int],
+        bytes_of: BytesOf,
     ) -> None:
         self.program, self.hardware, self.ways, self.options = program, hardware, ways, options
+        self.fixed = fixed
         self.known = ScanContext.of(size for size in program.sizes if size.name not in fixed)
         self.held = {
             one.name: Held(one, tuple(folded(substitute(extent, fixed)) for extent in one.shape))
@@ -199,7 +222,10 @@ class _Counter:
         self.tables = Tables()
         self.is_open = bool(self.known.ranges)
         self.sums = {_BYTES: Sums(ways.get(_BYTES, of_bytes(is_open=self.is_open)))}
-        self.traffic = Traffic(self.held, hardware.levels, self.known, self.sums[_BYTES])
+        levels = () if bytes_of is BytesOf.NOTHING else hardware.levels
+        by_array = bytes_of is not BytesOf.PIECES
+        given = self.held, levels, self.known, self.sums[_BYTES]
+        self.traffic = Traffic(*given, by_array=by_array)
         self.exactness = Exactness.EXACT
 
     def counted(self, body: tuple[Stmt, ...]) -> Counted:
@@ -212,7 +238,7 @@ class _Counter:
             tuple(self.pieces),
             counts,
             moved,
-            seen.touched.kept or tuple(ZERO for _ in self.hardware.levels),
+            seen.touched.kept or tuple(ZERO for _ in self.traffic.levels),
             tuple(self.choices),
             self.values,
             worst(self.exactness, *(self.sums[one].way.exactness for one in every)),
@@ -220,9 +246,17 @@ class _Counter:
 
     def block(self, body: Sequence[Stmt], scope: _Scope) -> _Seen:
         parts: list[_Seen] = []
+        before: set[str] = set()
         for stmt in body:
             piece = self.piece(stmt, scope) if scope.piece is None else scope.piece
-            parts.append(self.statement(stmt, replace(scope, piece=piece)))
+            seen = self.statement(stmt, replace(scope, piece=piece))
+            if scope.piece is None and scope.loop is not None and seen.counts:
+                number = next(iter(seen.counts))
+                if before and self.pieces[number].stage not in before:
+                    waits = self.hardware.machine.loops.wait_cycles
+                    seen = self.begun(seen, waits, replace(scope, piece=number))
+                before |= {self.pieces[one].stage for one in seen.counts}
+            parts.append(seen)
         touched = self.traffic.block([part.touched for part in parts])
         staged = {piece: one for part in parts for piece, one in part.staged.items()}
         return _Seen(touched, added(part.counts for part in parts), staged)
@@ -582,7 +616,8 @@ class _Counter:
         height = {**lengths, **full}.get(rows, ix.const(1))
         width = lengths.get(columns, ix.const(1))
         widest = self.widest(tile, kernel, rows, width)
-        taken = ix.mul(cycles(kernel, height, width, depth, widest), again)
+        times = 1.0 if found is None else self.laid(found)
+        taken = ix.mul(cycles(kernel, height, width, depth, widest, times), again)
         issued = taken  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
             lanes = self.hardware.lanes
@@ -604,6 +639,17 @@ class _Counter:
                 else:
                     staged[scope.piece] = one
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
+
+    def laid(self, found: Match) -> float:
+        """How much longer a microkernel takes on operands that lie otherwise than it likes."""
+        traffic, load = self.hardware.machine.traffic, found.by_columns
+        times = 1.0 if beside(found.by_rows, found.depth) else traffic.strided
+        buffer = self.program.buffer(load.buffer)
+        if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
+            return times
+        row = ix.literal_value(folded(substitute(buffer.shape[-1], self.fixed)))
+        narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
+        return times if narrow else times * traffic.unpacked_near
 
     def instances(
         self, tile: Tile, body: Sequence[Stmt], lengths: Mapping[str, Expr], scope: _Scope

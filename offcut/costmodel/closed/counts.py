@@ -87,7 +87,7 @@ class Counted:
     """A program, counted.
 
     counts   by piece
-    moved    into each level, nearest first, by piece: bytes
+    moved    into each level, nearest first, by piece, or by array where that was asked for: bytes
     kept     in each level, of what a call touches
     choices  the options of each `choose`
     values   what bounded values stand for that are named in the counts, each in terms of those before
@@ -96,7 +96,7 @@ class Counted:
 
     pieces: tuple[Piece, ...]
     counts: tuple[Counts, ...]
-    moved: tuple[Mapping[int, Expr], ...]
+    moved: tuple[Mapping[int | str, Expr], ...]
     kept: tuple[Expr, ...]
     choices: tuple[tuple[Way, ...], ...]
     values: Mapping[str, Expr]

@@ -19,12 +19,19 @@ THOUSANDTHS = 1000
 
 
 def cycles(
-    kernel: Microkernel, rows: Expr, columns: Expr, depth: Expr, most: int | None = None
+    kernel: Microkernel,
+    rows: Expr,
+    columns: Expr,
+    depth: Expr,
+    most: int | None = None,
+    times: float = 1.0,
 ) -> Expr:
     """Thousandths of cycles of a tile.
 
     most  columns that one call of a function takes; None: as many as its widest tile of these rows has
+    times  how much longer it takes than with operands as it likes them
     """
+    scale = THOUSANDTHS * times
     taken = tile_cycles(kernel)
     tallest, width = taken.tallest, ix.literal_value(columns)
     if most is not None:
@@ -32,7 +39,7 @@ def cycles(
 
     def of_height(height: int) -> Expr:
         widest, term, start = taken.of(height, width)
-        once = ix.add(ix.mul(round(term * THOUSANDTHS), depth), round(start * THOUSANDTHS))
+        once = ix.add(ix.mul(round(term * scale), depth), round(start * scale))
         return ix.mul(ix.ceildiv(columns, widest if most is None else min(widest, most)), once)
 
     known = ix.literal_value(rows)

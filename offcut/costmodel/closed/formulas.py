@@ -18,7 +18,13 @@ from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.closed.in_sympy import Names
-from offcut.costmodel.closed.predicted import Predicted, Prediction, by_stage, longest, predicted
+from offcut.costmodel.closed.predicted import (
+    Predicted,
+    Prediction,
+    by_stage,
+    predicted,
+    stage_formula,
+)
 from offcut.costmodel.closed.shown.curves import along, curve, draw
 from offcut.costmodel.closed.shown.page import Page
 from offcut.costmodel.device import Device
@@ -57,8 +63,8 @@ class Formulas:
     @lazy_property
     def cycles(self) -> sympy.Expr:
         """Of the call."""
-        stages = by_stage(self.prediction.pieces).items()
-        total = self._total((way, longest(found)) for (way, _), found in stages)
+        stages, loss = by_stage(self.prediction.pieces).items(), self.prediction.loss
+        total = self._total((way, stage_formula(found, loss)) for (way, _), found in stages)
         return self._shown(_plus(total, real(self.prediction.call)))
 
     @property

@@ -2,7 +2,8 @@
 
 A stage takes as long as the resource that takes longest for all of its pieces, where all of them work at once:
 
-    cycles = max(compute, issue, bytes from a memory / what that gives per cycle, for each memory)
+    cycles = max(busy, moving) + loss * min(busy, moving from behind the second memory)
+    busy   = max(compute, issue);    moving = max(bytes from a memory / what that gives per cycle)
 
 and a program the sum of its stages. Bytes are those of a call after one of the same sizes (`Traffic.at_a_call`). Energy is that
 of the operations and of the bytes from each memory, by one published table: an estimate.
@@ -10,12 +11,16 @@ of the operations and of the bytes from each memory, by one published table: an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeVar
+
+import numpy as np
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
+from offcut.costmodel.arrays import Array
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
@@ -23,6 +28,8 @@ from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.machine import Machine
 from offcut.costmodel.shortened import shortened
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,7 @@ class Prediction:
     values   what names stand for that are no sizes, each in terms of those before
     exactness  of all these
     call     cycles of the call itself and of its choices, whatever the sizes; 0 where the machine's description has none
+    loss     of the shorter of computing and moving, the share that is not hidden
     """
 
     pieces: tuple[Predicted, ...]
@@ -58,6 +66,7 @@ class Prediction:
     values: Mapping[str, Expr]
     exactness: HowExact
     call: float = 0.0
+    loss: float = 0.0
 
 
 Stage = tuple[tuple[int, int] | None, str]
@@ -74,9 +83,52 @@ def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
     return found
 
 
-def longest(resources: Mapping[str, Expr]) -> Expr:
-    """Cycles of the resource that takes longest."""
-    return reduce(lambda a, b: Binary("max", a, b), resources.values())
+def stage_cycles(
+    resources: Sequence[T],
+    loss: float,
+    most: Callable[[T, T], T],
+    unhidden: Callable[[T, T, T], T],
+) -> T:
+    """Cycles of a stage: those of the resource that takes longest, and what others hide of each other badly.
+
+    resources  cycles of each: computing, issuing, memories from the nearest on; of another machine, any
+    unhidden   of three numbers a, b, c, ``a + loss * min(b, c)``
+    """
+    total = reduce(most, resources)
+    far = resources[_NEAR:]
+    if not loss or not far:
+        return total
+    return unhidden(total, reduce(most, resources[:_BUSY]), reduce(most, far))
+
+
+_BUSY, _NEAR = 2, 4  # computing and issuing; these, and the two nearest memories
+
+
+def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
+    """Cycles of a stage, as an expression."""
+
+    def most(a: Expr, b: Expr) -> Expr:
+        return Binary("max", a, b)
+
+    def unhidden(total: Expr, busy: Expr, far: Expr) -> Expr:
+        return Binary("+", total, Binary("*", real(loss), Binary("min", busy, far)))
+
+    return stage_cycles(tuple(resources.values()), loss, most, unhidden)
+
+
+def stage_arrays(resources: Sequence[Array] | Array, loss: float) -> Array:
+    """Cycles of a stage, by call."""
+
+    def unhidden(total: Array, busy: Array, far: Array) -> Array:
+        return total + loss * np.minimum(busy, far)
+
+    return stage_cycles(tuple(resources), loss, np.maximum, unhidden)
+
+
+def stage_number(resources: Mapping[str, float], loss: float) -> float:
+    """Cycles of a stage, in numbers."""
+    found = tuple(resources.values())
+    return stage_cycles(found, loss, max, lambda total, a, b: total + loss * min(a, b))
 
 
 def predicted(
@@ -104,7 +156,8 @@ def predicted(
     )
     machine = hardware.machine
     call = machine.call.of([len(ways) for ways in made.choices]) * machine.hertz
-    return Prediction(pieces, made.choices, kept, made.values, exactness, call)
+    loss = machine.traffic.overlap_loss
+    return Prediction(pieces, made.choices, kept, made.values, exactness, call, loss)
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:

@@ -68,6 +68,11 @@ class NoClosedForm(Exception):
 def trips(lo: Expr, hi: Expr, known: ScanContext) -> Expr:
     """``max(hi - lo, 0)``."""
     count = ix.sub(hi, lo)
+    match hi:
+        case Binary("min", a, b):  # how far it is from `lo` says more than where it ends
+            each = ix.sub(a, lo), ix.sub(b, lo)
+            if any(ix.literal_value(part) is not None for part in each):
+                count = ix.minimum(*each)
     return count if known.at_least_zero(count) else ix.maximum(count, 0)
 
 
@@ -171,8 +176,21 @@ def asks(term: Expr, name: str) -> bool:
 
 
 def half_way(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """The middle term times the trips."""
-    return ix.mul(trips(lo, hi, known), folded(_at(term, name, middle_of(lo, hi))))
+    """The last term, and the middle one of the others times their number: exact where the others are equal, as of tiles with a tail,
+    or move evenly. Of a long term the middle one times all trips.
+    """
+    count = trips(lo, hi, known)
+    if is_longer(term, LONGEST):
+        return ix.mul(count, folded(_at(term, name, middle_of(lo, hi))))
+    last = ix.sub(hi, 1)
+    end, middle = (folded(_at(term, name, at)) for at in (last, middle_of(lo, last)))
+    if end == middle:
+        return ix.mul(count, end)
+    others = ix.sub(count, 1)
+    some: Expr = ix.const(1)
+    if not known.at_least_zero(others):
+        others, some = ix.maximum(others, 0), ix.minimum(count, 1)
+    return ix.add(ix.mul(others, middle), ix.mul(some, end))
 
 
 def short_sum(

@@ -28,7 +28,7 @@ from offcut.costmodel.closed.summation import asks, chosen, folded, greatest, mi
 from offcut.costmodel.closed.sums import Sums
 from offcut.costmodel.closed.touched import Box, Level, bytes_of, crowding
 
-Piece = int  # which of the pieces of a program
+Piece = int | str  # which of the pieces of a program; or an array
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class Traffic:
     sizes   what is known of them
     sums    of bytes over loops
     middle  of each loop around what is looked at, outermost first: whether something fits is asked there
+    by_array  whether what moves is told by array, of a call that finds nothing in a cache; else by piece
     """
 
     held: Mapping[str, Held]
@@ -72,6 +73,7 @@ class Traffic:
     sizes: ScanContext
     sums: Sums
     middle: dict[str, Expr] = field(default_factory=dict)
+    by_array: bool = False
 
     @property
     def nothing(self) -> Touched:
@@ -81,7 +83,7 @@ class Traffic:
 
     def access(self, boxes: Mapping[str, Box], piece: Piece) -> Touched:
         """Of accesses that touch each element once: a statement, or a tile of a microkernel."""
-        first = dict.fromkeys(boxes, piece)
+        first = {name: name if self.by_array else piece for name in boxes}
         moved = tuple(self._spread(self._bytes(boxes, level), first) for level in self.levels)
         return Touched(boxes, first, moved, self._kept(boxes, (self.nothing,), self.sizes))
 
@@ -93,7 +95,7 @@ class Traffic:
         boxes, first = self._joined(parts)
         moved = []
         for number, level in enumerate(self.levels):
-            each = [self._taken(part.boxes, level) for part in parts]
+            each = [self.taken(part.boxes, level) for part in parts]
             apart = _plus(part.moved[number] for part in parts)
             for k in range(1, len(parts)):
                 if any(
@@ -168,6 +170,8 @@ class Traffic:
 
     def at_a_call(self, whole: Touched) -> tuple[Mapping[Piece, Expr], ...]:
         """What moves in a call after one of the same sizes: nothing into a cache that holds all arrays."""
+        if self.by_array:
+            return whole.moved
         arrays = {self.held[name].buffer.name: self.held[name] for name in whole.boxes}.values()
         sizes = (ix.mul(_elements(one.shape), ITEM_BYTES[one.buffer.dtype]) for one in arrays)
         total = ix.add(*sizes)
@@ -192,6 +196,8 @@ class Traffic:
         self, boxes: Mapping[str, Box], parts: Sequence[Touched], known: ScanContext
     ) -> tuple[Expr, ...]:
         """Of all that is touched, where that fits a level, else the most of a part."""
+        if self.by_array:
+            return self.nothing.kept
         found = []
         for number, level in enumerate(self.levels):
             size = self._size(boxes, level)
@@ -203,9 +209,10 @@ class Traffic:
 
     def _size(self, boxes: Mapping[str, Box], level: Level) -> Expr:
         """Bytes that boxes take up."""
-        return _total((self._taken(boxes, level),))
+        return _total((self.taken(boxes, level),))
 
-    def _taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+    def taken(self, boxes: Mapping[str, Box], level: Level) -> dict[str, Expr]:
+        """The room that boxes take in a level, by array."""
         found = {}
         for name, box in boxes.items():
             held = self.held[name]

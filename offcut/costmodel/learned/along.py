@@ -7,9 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offcut.core.expr import Var
+from offcut.costmodel.arrays import Calls
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests.runs import tiles_of
 from offcut.schedule import Way
+
+_EXTENT = Var("extent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,10 @@ def tiles_along(way: Way, axis: str | None, extents: Mapping[str, Values], aroun
     if cut is None or cut.axis not in extents:
         return Along(0, none, np.asarray(extents.get(axis or "", none), float), none, 0.0)
     extent = np.asarray(extents[cut.axis], float)
-    found = tiles_of(cut, extent, np.maximum(np.ceil(around), 1))
+    calls = Calls({_EXTENT.name: extent.astype(np.int64)}, len(extent))
+    found = tiles_of(cut, _EXTENT, calls, np.maximum(np.ceil(around), 1))
     tiles = sum((run.count for run in found), none)
-    covered = sum((run.count * run.height for run in found if run.form.body), none)
+    covered = sum((run.count * run.height for run in found if run.body), none)
     whole = np.minimum(covered / np.maximum(extent, 1), 1.0)
     used = sum(float(run.count.any()) for run in found)
     return Along(cut.tile, tiles, extent / np.maximum(tiles, 1), whole, used)

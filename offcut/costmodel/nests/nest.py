@@ -1,32 +1,43 @@
 """What a nest takes in one of its ways, in closed form, at many sizes at once.
 
-A nest is a band of loops around a tile (`GroupCut`), so what it takes is a sum over the runs of tiles along its axes::
-
-    compute = trips of the loops * sum over rows' and columns' runs of count * count * tile(height, width)
-    busy    = max(compute, instructions / issue)
-    memory  = max over levels of bytes into it / bytes per cycle behind it
-    cycles  = max(busy, memory) + loss * min(busy, memory behind the nearest two levels)
-
-with the tables of the microkernels and the prices of statements that `offcut.costmodel.closed` counts by, and its bytes.
+A nest is a band of loops around a tile (`GroupCut`). What `offcut.costmodel.closed` counts of it is counted once, its tiles being
+parameters (`parametric`), and evaluated over arrays: computing and issuing at each run of tiles along its axes, bytes at their mean
+tile. The resources of a nest are those of a stage, and so are its cycles (`offcut.costmodel.closed.predicted`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import lazy_property
+from offcut.core.program import Form, Kind, Program
+from offcut.costmodel.arrays import Array, Calls, Formulas
+from offcut.costmodel.closed.counted import BytesOf, counted
+from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.nests.band import Band
-from offcut.costmodel.nests.calls import Array, Calls
-from offcut.costmodel.nests.footprints import Levels
-from offcut.costmodel.nests.moved import Trips
+from offcut.costmodel.closed.predicted import stage_arrays
+from offcut.costmodel.nests.parametric import (
+    GROUPS,
+    Parametric,
+    active_of,
+    count_of,
+    group_of,
+    height_of,
+)
 from offcut.costmodel.nests.reuse import Earlier, Reuse
-from offcut.costmodel.nests.runs import Tiles, tiles_of
+from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
 from offcut.describe.computation import Computation
-from offcut.partition import AxisCut, GroupCut
+from offcut.partition import GroupCut
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -50,19 +61,18 @@ class NestCost:
     flop: Array
     loss: float
 
-    @property
-    def memory(self) -> Array:
-        """Cycles of the level that takes longest."""
-        longest: Array = np.max(self.bytes / self.rates, axis=0)
-        return longest
-
     @lazy_property
     def cycles(self) -> Array:
         """In all."""
-        busy, moving = np.maximum(self.compute, self.issue), self.bytes / self.rates
-        far = np.max(moving[2:], axis=0)
-        total: Array = np.maximum(busy, np.max(moving, axis=0)) + self.loss * np.minimum(busy, far)
-        return total
+        return stage_arrays((self.compute, self.issue, *(self.bytes / self.rates)), self.loss)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Bytes into each level, by array and level in turn; the arrays."""
+
+    formulas: Formulas
+    arrays: tuple[str, ...]
 
 
 @dataclass
@@ -71,20 +81,14 @@ class Nests:
 
     hardware: Hardware
     calls: Calls
-    bands: dict[object, Band] = field(default_factory=dict, init=False)
+    known: dict[Hashable, tuple[Computation, Any]] = field(default_factory=dict, init=False)
     copies: dict[object, tuple[GroupCut, NestCost]] = field(default_factory=dict, init=False)
-    tiles: dict[object, Tiles] = field(default_factory=dict, init=False)
-    heights: dict[object, tuple[Array, Array]] = field(default_factory=dict, init=False)
     reuses: dict[int, Reuse] = field(default_factory=dict, init=False)
-    fetches: dict[object, Array | None] = field(default_factory=dict, init=False)
+    filled: dict[int, Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.levels = Levels(self.hardware.levels)
         machine = self.hardware.machine
-        rates = [
-            *(memory.bytes_per_cycle for memory in machine.memory),
-            machine.dram.bytes_per_cycle,
-        ]
+        rates = (*(one.bytes_per_cycle for one in machine.memory), machine.dram.bytes_per_cycle)
         self.rates = np.array([[rate] for rate in rates])
 
     def cost(
@@ -95,43 +99,128 @@ class Nests:
         rows    whether sums over rows of memory may run as lanes of themselves
         earlier  the nests that run before it
         """
-        band = self.band(computation, cut, rows)
-        extents = band.extents
-        plain = [name for name in (*cut.around, *cut.outer, *cut.inner) if name in band.own]
-        loops = [Trips(name, extents[name], extents[name]) for name in plain]
-        inside = {
-            name: band.one if name in plain or name in cut.inner else extent
-            for name, extent in extents.items()
-        }
-        grouped = next((one for one in cut.cuts if one.group is not None), None)
-        along = {}
-        if grouped is not None and grouped.group is not None:
-            extent = extents[grouped.axis]
-            along[grouped.axis] = np.minimum(extent, grouped.group)
-            groups = Trips(grouped.axis, np.ceil(extent / grouped.group), extent)
-            loops.insert(len(loops) - sum(name in band.own for name in cut.inner), groups)
-        height = band.one
-        for one in cut.cuts:
-            extent = along.get(one.axis, extents[one.axis])
-            number, height = self.along(one, extent, height)
-            inside[one.axis] = height
-            loops.append(Trips(one.axis, number, extent))
-        whole, tails = band.computed(cut, self.all_along(cut, band), inside)
-        trips = band.one
-        for name in plain:
-            trips = trips * extents[name]
-        fetched = self.fetched(computation, cut, band, earlier) if earlier else None
-        size = band.moved.of(loops, inside, fetched) * band.filled
-        total = whole.plus(tails).times(trips)
+        extents = {axis.name: axis.extent for axis in cut.group[0].axes}
+        every = tiles_of_nest(cut.cuts, extents, self.calls)
+        one = self.calls.constant(1)
+        total, tails = np.zeros((3, self.calls.count)), self.calls.constant(0)
+        for shapes, here in every.shapes.items():
+            given: dict[str, npt.NDArray[Any]] = {GROUPS: one, **self.calls.values}
+            if cut.cuts:
+                given[count_of(cut.cuts[0].axis)] = every.count[here]
+            for place, axis in enumerate(along.axis for along in cut.cuts):
+                if place:
+                    given[count_of(axis)] = one
+                given[height_of(axis)] = every.tiles[axis][here]
+                given[active_of(axis)] = every.heights[axis][here]
+                given[group_of(axis)] = one
+            kept = dict(zip((along.axis for along in cut.cuts), shapes, strict=True))
+            taken = self.computed(computation, cut, rows, kept)(given)
+            each = [np.broadcast_to(part, (len(here), self.calls.count)) for part in taken]
+            total += np.array([part.sum(axis=0) for part in each])
+            tails = tails + each[0][~every.body[here]].sum(axis=0)
+        cycles, issued, flop = total
         return NestCost(
-            total.cycles,
-            tails.cycles * trips,
-            total.issued / self.hardware.machine.core.issue,
-            size,
+            cycles / THOUSANDTHS,
+            tails / THOUSANDTHS,
+            issued / THOUSANDTHS / self.hardware.machine.core.issue,
+            self.bytes(computation, cut, rows, earlier),
             self.rates,
-            band.flop,
+            flop,
             self.hardware.machine.traffic.overlap_loss,
         )
+
+    def computed(
+        self, computation: Computation, cut: GroupCut, rows: bool, shapes: Mapping[str, Shape]
+    ) -> Formulas:
+        """Thousandths of cycles and of instructions, and operations, of tiles of these shapes."""
+        # How wide a tile is says which function runs it, and how its lanes do; other heights are told by the sizes.
+        last = cut.cuts[-1].axis if cut.cuts else ""
+        known = {
+            axis: shape if axis == last or shape.form is not Form.FULL else Shape()
+            for axis, shape in shapes.items()
+        }
+
+        def made() -> Formulas:
+            program = self.program(computation, cut, rows, known)
+            counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
+            return Formulas(
+                [
+                    reduce(ix.add, [getattr(one, name) for one in counts])
+                    for name in ("cycles", "instructions", "flop")
+                ]
+            )
+
+        what = "computed", *known.values()
+        return self.remembered(what, computation, cut, rows, made)
+
+    def bytes(self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier) -> Array:
+        """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
+
+        def made() -> _Moved:
+            shapes = {one.axis: Shape() for one in cut.cuts}
+            program = self.program(computation, cut, rows, shapes)
+            moved = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
+            arrays = tuple(dict.fromkeys(str(name) for level in moved for name in level))
+            zero = ix.const(0)
+            each = [level.get(name, zero) for name in arrays for level in moved]
+            return _Moved(Formulas(each), arrays)
+
+        found = self.remembered("bytes", computation, cut, rows, made)
+        levels, count = len(self.rates), self.calls.count
+        if not found.arrays:
+            return np.zeros((levels, count))
+        taken = found.formulas(self.mean(cut))
+        each = np.array([np.broadcast_to(part, count) for part in taken])
+        each = each.reshape(len(found.arrays), levels, count)
+        if earlier:
+            each = each * self.reuse(computation).fetched(cut.group, found.arrays, earlier)
+        size: Array = each.sum(axis=0) * self.refilled(computation)
+        return size
+
+    def mean(self, cut: GroupCut) -> dict[str, npt.NDArray[Any]]:
+        """The parameters of a nest whose tiles all are of their mean height."""
+        given: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
+        extents = {axis.name: axis.extent for axis in cut.group[0].axes}
+        height = self.calls.constant(1)
+        for one in cut.cuts:
+            extent, whole = extents[one.axis], self.calls.of(extents[one.axis])
+            if one.group is not None:
+                groups = np.maximum(np.ceil(whole / one.group), 1)
+                given[GROUPS], whole = groups, whole / groups
+                given[group_of(one.axis)] = whole
+                extent = ix.minimum(extent, one.group)
+            runs = tiles_of(one, extent, self.calls, height)
+            count = sum((run.count for run in runs), start=np.zeros(self.calls.count))
+            given[count_of(one.axis)] = np.maximum(count, 1)
+            height = whole / np.maximum(count, 1)
+            given[height_of(one.axis)] = height
+            height = np.ceil(height)
+        return given
+
+    def program(
+        self, computation: Computation, cut: GroupCut, rows: bool, shapes: Mapping[str, Shape]
+    ) -> Program:
+        """A nest as a program whose tiles are parameters."""
+        machine, lanes = self.hardware.machine, self.hardware.lanes
+        return Parametric(computation, cut, rows, shapes).program(machine, lanes)
+
+    def remembered(
+        self,
+        what: Hashable,
+        computation: Computation,
+        cut: GroupCut,
+        rows: bool,
+        made: Callable[[], T],
+    ) -> T:
+        """What depends on the form of a nest, and not on its tiles."""
+        axes = tuple((one.axis, one.group is not None) for one in cut.cuts)
+        match = cut.match and (cut.match.microkernel.name, cut.match.axes)
+        form = cut.around, cut.outer, cut.inner, axes, match
+        key = what, id(computation), cut.group[0].buffer, form, rows
+        if key not in self.known:
+            self.known[key] = computation, made()
+        found: T = self.known[key][1]
+        return found
 
     def copy(
         self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier
@@ -142,46 +231,26 @@ class Nests:
             self.copies[key] = cut, self.cost(computation, cut, rows, earlier)
         return self.copies[key][1]
 
-    def fetched(
-        self, computation: Computation, cut: GroupCut, band: Band, earlier: Earlier
-    ) -> Array | None:
-        """Whether each access of a nest brings what it touches into a level, as `Reuse` says."""
-        key = id(computation), cut.group[0].buffer, cut.around, earlier
-        if key not in self.fetches:
-            if id(computation) not in self.reuses:
-                self.reuses[id(computation)] = Reuse(computation, self.levels, self.calls)
-            found = self.reuses[id(computation)]
-            self.fetches[key] = found.fetched(cut.group, band.moved.accesses, earlier)
-        return self.fetches[key]
+    def reuse(self, computation: Computation) -> Reuse:
+        """What a nest finds of those before it."""
+        if id(computation) not in self.reuses:
+            self.reuses[id(computation)] = Reuse(computation, self.hardware, self.calls)
+        return self.reuses[id(computation)]
 
-    def band(self, computation: Computation, cut: GroupCut, rows: bool) -> Band:
-        """What is known of a nest in whatever way."""
-        key = id(computation), cut.group[0].buffer, cut.around, rows
-        if key not in self.bands:
-            given = computation, cut.group, cut.around, rows
-            self.bands[key] = Band(*given, self.hardware, self.calls, self.levels)
-        return self.bands[key]
-
-    def along(self, cut: AxisCut, extent: Array, around: Array) -> tuple[Array, Array]:
-        """How many tiles there are along an axis, and their mean height.
-
-        around  heights of the tile around
-        """
-        key = cut, extent.tobytes(), around.tobytes() if cut.by_height else b""
-        if key not in self.heights:
-            runs = tiles_of(cut, extent, around)
-            number = sum((run.count for run in runs), start=np.zeros(self.calls.count))
-            self.heights[key] = number, np.ceil(extent / np.maximum(number, 1))
-        return self.heights[key]
-
-    def all_along(self, cut: GroupCut, band: Band) -> Tiles:
-        """All tiles along the axes that are cut."""
-        plain, known, extents = cut.match is None, band.known, band.extents
-        along = ((one, extents[one.axis].tobytes(), known.get(one.axis)) for one in cut.cuts)
-        key = plain, *along
-        if key not in self.tiles:
-            self.tiles[key] = Tiles.of(cut.cuts, extents, self.calls.count, plain, known)
-        return self.tiles[key]
+    def refilled(self, computation: Computation) -> npt.NDArray[np.float64]:
+        """1 for each level that a call fills, 0 for a cache that holds all arrays: after a call of the same sizes, it does."""
+        if id(computation) not in self.filled:
+            total = self.calls.constant(0)
+            for buffer in computation.buffers:
+                if buffer.kind is not Kind.PRIVATE:
+                    size = self.calls.constant(ITEM_BYTES[buffer.dtype])
+                    for extent in buffer.shape:
+                        size = size * self.calls.of(extent)
+                    total = total + size
+            found = np.array([total > level.bytes for level in self.hardware.levels], float)
+            found[0] = 1.0
+            self.filled[id(computation)] = found
+        return self.filled[id(computation)]
 
     def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:
         """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed.

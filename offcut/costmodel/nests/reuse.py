@@ -19,10 +19,15 @@ from functools import reduce
 
 import numpy as np
 
+from offcut.core import index as ix
 from offcut.core.memo import lazy_property, memoize_method
-from offcut.costmodel.nests.calls import Array, Calls
-from offcut.costmodel.nests.footprints import Access, Levels, accesses
+from offcut.core.program import For, Program, Stmt
+from offcut.costmodel.arrays import Array, Calls
+from offcut.costmodel.closed.counted import footprints
+from offcut.costmodel.closed.hardware import Hardware
+from offcut.costmodel.nests.parametric import windowed
 from offcut.describe.computation import Computation, Stage
+from offcut.describe.source import instance
 
 Loops = tuple[tuple[str, int], ...]
 """Shared loops, outermost first: the axis, and how many of its iterations each nest in them runs at once."""
@@ -36,7 +41,7 @@ class Reuse:
     """Between the nests of one computation."""
 
     computation: Computation
-    levels: Levels
+    hardware: Hardware
     calls: Calls
 
     @lazy_property
@@ -44,41 +49,40 @@ class Reuse:
         """The stages of each nest, by the first of them."""
         return {one[0].buffer: one for one in self.computation.groups}
 
-    def fetched(
-        self, group: tuple[Stage, ...], own: Sequence[Access], earlier: Earlier
-    ) -> Array | None:
-        """Whether each access of the nest of `group` brings what it touches into a level, 1 or 0: by access, level and call;
-        None: all of them do.
-
-        own  the accesses of the nest
-        """
-        found = np.ones((len(own), len(self.levels.bytes), self.calls.count))
+    @memoize_method
+    def fetched(self, group: tuple[Stage, ...], arrays: tuple[str, ...], earlier: Earlier) -> Array:
+        """Whether the nest of `group` brings an array into a level, 1 or 0: by array, level and call."""
+        sizes = np.array([[level.bytes] for level in self.hardware.levels])
+        found = np.ones((len(arrays), len(sizes), self.calls.count))
         for number in reversed(range(len(earlier))):
             _, loops = earlier[number]
             between = [self.footprints(self.groups[name], loops) for name, _ in earlier[number:]]
-            room = _together([*between, self.footprints(group, loops)])
-            fits = room <= self.levels.bytes[:, 0]
+            fits = _together([*between, self.footprints(group, loops)]) <= sizes
             fits[0] = False
             if not fits.any():
                 break
-            for place, access in enumerate(own):
-                if access.array in between[0]:
+            for place, array in enumerate(arrays):
+                if array.partition("#")[0] in between[0]:
                     found[place] *= ~fits
-        return None if found.all() else found
+        return found
 
     @memoize_method
     def footprints(self, group: tuple[Stage, ...], loops: Loops) -> dict[str, Array]:
         """The room that each array takes that a nest touches in an iteration of these loops, by level and call."""
         at_once = dict(loops)
-        axes = (axis for stage in group for axis in (*stage.axes, *stage.reduce_axes))
-        lengths = {axis.name: self.calls.of(axis.extent)[None] for axis in axes}
-        for name, count in at_once.items():
-            if name in lengths:
-                lengths[name] = np.minimum(lengths[name], count)
+        body: tuple[Stmt, ...] = instance(group)
+        for axis in reversed(group[0].axes):
+            count = axis.extent
+            if axis.name in at_once:
+                count = ix.minimum(count, at_once[axis.name])
+            body = (For(axis.name, ix.const(0), count, body),)
+        body = windowed(self.computation, group, tuple(at_once), body)
+        given = self.computation
+        program = Program(given.name, given.sizes, given.assumptions, given.buffers, body)
         taken: dict[str, Array] = {}
-        for access in accesses(self.computation, group, list(at_once), self.calls):
-            room = self.levels.touched(access, lengths)[1][:, 0]
-            taken[access.array] = taken[access.array] + room if access.array in taken else room
+        for array, room in footprints(program, self.hardware).items():
+            name, each = array.partition("#")[0], np.array([self.calls.of(one) for one in room])
+            taken[name] = taken[name] + each if name in taken else each
         return taken
 
 

@@ -1,4 +1,4 @@
-"""The tiles along axes, in numbers: cuts and extents in, how many of which height out."""
+"""The tiles along axes, in numbers: cuts and extents in, how many of which height and form out."""
 
 from __future__ import annotations
 
@@ -10,49 +10,38 @@ import numpy as np
 import numpy.typing as npt
 
 from offcut.core import index as ix
-from offcut.core.expr import Expr, Var
-from offcut.core.interpret.values import evaluate_all
-from offcut.core.program import Form as TileForm
-from offcut.core.program import Role
-from offcut.costmodel.nests.calls import Array
-from offcut.partition import LADDER, AxisCut, Strategy, runs_of, segments
-
-_EXTENT = Var("extent")
+from offcut.core.expr import Expr
+from offcut.core.program import Form, Role
+from offcut.costmodel.arrays import Array, Calls
+from offcut.partition import AxisCut, Strategy, runs_of, segments
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What is known of tiles, whatever the extent.
+class Shape:
+    """What is known of tiles along an axis, whatever the sizes.
 
-    body   whether they are whole ones
-    fixed  whether their height along the last axis is: their code has no loop along the lanes then
-    apart  whether each is one instance along the last axis
-    asked  instances along the last axis that ask whether they are in the domain, in whole vectors; 0: none do
+    form    how instances past the last one are treated
+    height  of the tile; None: it goes by the sizes
     """
 
-    body: bool
-    fixed: bool
-    apart: bool
-    asked: int = 0
-
-    def around(self, other: Form) -> Form:
-        """Of tiles that are cut along another axis, too, along which lanes run."""
-        return Form(self.body and other.body, other.fixed, other.apart, other.asked)
+    form: Form = Form.FULL
+    height: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Tiles of one height.
+    """Tiles of one height, by call.
 
-    height  of the instances that run
-    tile    height of the tile, with rows that a mask switches off
-    form    of the tiles
+    height  of the instances that are in the domain
+    tile    of all of them
+    body    whether they are whole ones
     """
 
     count: Array
     height: Array
     tile: Array
-    form: Form
+    shape: Shape
+    body: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,160 +49,100 @@ class Tiles:
     """All tiles of a nest along the axes that are cut, by number and by call.
 
     count    how many of them
-    heights  by axis
+    heights  by axis, of the instances that are in the domain
+    tiles    by axis, of all instances
     body     which are whole ones
-    forms    the numbers of those of a form
+    shapes   the numbers of those of the same shapes, by axis
     """
 
     count: Array
     heights: Mapping[str, Array]
+    tiles: Mapping[str, Array]
     body: npt.NDArray[np.bool_]
-    forms: tuple[tuple[Form, npt.NDArray[np.int64]], ...]
+    shapes: Mapping[tuple[Shape, ...], npt.NDArray[np.int64]]
 
-    @staticmethod
-    def of(
-        cuts: Sequence[AxisCut],
-        extents: Mapping[str, Array],
-        calls: int,
-        plain: bool,
-        known: Mapping[str, int],
-    ) -> Tiles:
-        """Those of axes that are cut, outermost first, at so many calls.
 
-        plain  whether no microkernel computes them
-        known  extents that are the same whatever the sizes
-        """
-        count, heights = np.ones((1, calls)), dict[str, Array]()
-        forms = [Form(body=True, fixed=True, apart=False)]
-        around = count
-        for cut in cuts:
-            runs = list(_in_groups(cut, extents[cut.axis], around, plain, known.get(cut.axis)))
-            if not runs:
-                return Tiles(count[:0], {cut.axis: count[:0] for cut in cuts}, _NONE, ())
-            shape = count.shape
-            counts = np.concatenate([count * run.count for run in runs])
-            now = np.concatenate([np.broadcast_to(run.height, shape) for run in runs])
-            some = np.flatnonzero(counts.any(axis=1))
-            heights = {
-                axis: np.concatenate([height] * len(runs))[some] for axis, height in heights.items()
-            }
-            heights[cut.axis], count = now[some], counts[some]
-            around = np.concatenate([np.broadcast_to(run.tile, shape) for run in runs])[some]
-            every = [form.around(run.form) for run in runs for form in forms]
-            forms = [every[number] for number in some]
-        numbers: dict[Form, list[int]] = {}
-        for number, form in enumerate(forms):
-            numbers.setdefault(form, []).append(number)
-        return Tiles(
-            count,
-            heights,
-            np.array([form.body for form in forms], bool),
-            tuple((form, np.array(those)) for form, those in numbers.items()),
+def tiles_of_nest(cuts: Sequence[AxisCut], extents: Mapping[str, Expr], calls: Calls) -> Tiles:
+    """The tiles along axes that are cut, outermost first."""
+    count = around = np.ones((1, calls.count))
+    heights, tiles = dict[str, Array](), dict[str, Array]()
+    every: list[tuple[bool, tuple[Shape, ...]]] = [(True, ())]
+    for cut in cuts:
+        runs = list(_in_groups(cut, extents[cut.axis], calls, around))
+        counts = np.concatenate([count * run.count for run in runs])
+        some = np.flatnonzero(counts.any(axis=1))
+        heights, tiles = (
+            {axis: np.concatenate([each] * len(runs))[some] for axis, each in known.items()}
+            for known in (heights, tiles)
         )
+        heights[cut.axis], tiles[cut.axis] = (
+            np.concatenate([np.broadcast_to(each, count.shape) for each in along])[some]
+            for along in ([run.height for run in runs], [run.tile for run in runs])
+        )
+        count, around = counts[some], tiles[cut.axis]
+        pairs = [(body and run.body, (*one, run.shape)) for run in runs for body, one in every]
+        every = [pairs[number] for number in some]
+    numbers: dict[tuple[Shape, ...], list[int]] = {}
+    for number, (_, shapes) in enumerate(every):
+        numbers.setdefault(shapes, []).append(number)
+    body = np.array([whole for whole, _ in every], bool)
+    places = {shapes: np.array(those) for shapes, those in numbers.items()}
+    return Tiles(count, heights, tiles, body, places)
 
 
-_NONE = np.zeros(0, bool)
-
-
-def _in_groups(
-    cut: AxisCut, extent: Array, around: Array, plain: bool, known: int | None
-) -> Iterator[Run]:
+def _in_groups(cut: AxisCut, extent: Expr, calls: Calls, around: Array) -> Iterator[Run]:
     """The tiles along an axis by all its groups."""
     if cut.group is None:
-        yield from tiles_of(cut, extent, around, plain, known)
+        yield from tiles_of(cut, extent, calls, around)
         return
-    full, left = np.divmod(extent, cut.group)
-    if full.any():
-        for run in tiles_of(cut, np.full_like(extent, cut.group), around, plain, cut.group):
-            yield replace(run, count=run.count * full)
-    if left.any():
-        rest = None if known is None else known % cut.group
-        for run in tiles_of(cut, left, around, plain, rest):
-            yield replace(run, count=run.count * (left > 0))
+    full, left = ix.floordiv(extent, cut.group), ix.mod(extent, cut.group)
+    for number, part in ((full, ix.const(cut.group)), (ix.minimum(left, 1), left)):
+        times = calls.of(number)
+        if times.any():
+            for run in tiles_of(cut, part, calls, around):
+                yield replace(run, count=run.count * times)
 
 
-def tiles_of(
-    cut: AxisCut, extent: Array, around: Array, plain: bool = False, known: int | None = None
-) -> tuple[Run, ...]:
+def tiles_of(cut: AxisCut, extent: Expr, calls: Calls, around: Array) -> tuple[Run, ...]:
     """The tiles of an axis.
 
     around  heights of the tile that was cut before, by which the widths go where the cut says so
-    plain   whether no microkernel computes them: vectors that are switched off whole, as of a tile that is padded, do not
-            run then
-    known   the extent, where it is the same whatever the sizes: tiles whose heights follow from it are fixed then
     """
     if not cut.by_height:
-        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, plain, known)
-    if cut.strategy != LADDER:
-        found = []
-        for (low, high), tile, heights in cut.by_height:
-            here = (around >= low) & (around <= high)
-            for run in _runs(cut.strategy.stepped(heights), extent, tile, plain, known):
-                found.append(replace(run, count=run.count * here))
-        return tuple(found)
-    return tuple(_steps(cut, extent, around))
+        return _runs(cut.strategy.stepped(cut.heights), extent, cut.tile, calls)
+    found: list[Run] = []
+    for (low, high), tile, heights in cut.by_height:
+        here = (around >= low) & (around <= high)
+        for run in _runs(cut.strategy.stepped(heights), extent, tile, calls):
+            found.append(replace(run, count=run.count * here))
+    return tuple(found)
 
 
-def _steps(cut: AxisCut, extent: Array, around: Array) -> Iterator[Run]:
-    """Of a ladder whose widths go by the tile around: the widest, the narrower ones, what is left."""
-    lasts = np.array([high for (_, high), _, _ in cut.by_height], float)
-    number = np.minimum(np.searchsorted(lasts, around), len(lasts) - 1)
-    most = max(len(heights) for _, _, heights in cut.by_height)
-    left = np.maximum(extent, 0)
-    for step in range(most):
-        widths = np.array(
-            [heights[step] if step < len(heights) else 0 for _, _, heights in cut.by_height], float
-        )
-        width = widths[number]
-        count = np.where(width > 0, left // np.maximum(width, 1), 0)
-        tile = np.maximum(width, 1)
-        yield Run(count, tile, tile, Form(step == 0, fixed=True, apart=False))
-        left = left - count * width
-    yield Run(np.minimum(left, 1), left, left, Form(body=False, fixed=False, apart=False))
+def _runs(strategy: Strategy, extent: Expr, tile: int, calls: Calls) -> tuple[Run, ...]:
+    def at(expr: Expr) -> Array:
+        return np.maximum(calls.of(expr), 0)
 
-
-def _runs(
-    strategy: Strategy, extent: Array, tile: int, plain: bool, known: int | None
-) -> tuple[Run, ...]:
-    extents = np.maximum(extent, 0).astype(np.int64).tobytes()
-    return _known_runs(strategy, tile, plain, known, extents)
-
-
-@lru_cache(1 << 12)
-def _known_runs(
-    strategy: Strategy, tile: int, plain: bool, known: int | None, extents: bytes
-) -> tuple[Run, ...]:
-    values = {"extent": np.frombuffer(extents, np.int64)}
     return tuple(
-        Run(_at(count, values), _at(height, values), _at(whole, values), form)
-        for count, height, whole, form in _symbolic(strategy, tile, plain, known)
+        Run(at(count), at(height), at(whole), shape, body)
+        for count, height, whole, shape, body in _symbolic(strategy, extent, tile)
     )
-
-
-def _at(expr: Expr, values: dict[str, npt.NDArray[np.int64]]) -> Array:
-    size = len(values["extent"])
-    found = np.asarray(evaluate_all(expr, values, size), np.float64)
-    return np.broadcast_to(np.maximum(found, 0), size)
 
 
 @lru_cache(1 << 12)
 def _symbolic(
-    strategy: Strategy, tile: int, plain: bool, known: int | None
-) -> tuple[tuple[Expr, Expr, Expr, Form], ...]:
-    """What a strategy runs of an extent: counts, heights, those of the tiles; None: of any."""
+    strategy: Strategy, extent: Expr, tile: int
+) -> tuple[tuple[Expr, Expr, Expr, Shape, bool], ...]:
+    """What a strategy runs of an extent: counts, heights, those of whole tiles, shapes, whether they are whole ones."""
     found = []
-    extent = _EXTENT if known is None else ix.const(known)
-    every = segments(strategy, extent, tile)
-    for (count, height), segment in ((run, one) for one in every for run in runs_of(one)):
-        guarded = segment.form is TileForm.GUARD
-        whole = height if segment.on is None else segment.height
-        form = Form(
-            segment.role is Role.BODY,
-            guarded or ix.literal_value(whole) is not None,
-            ix.literal_value(whole) == 1 and tile > 1,
-            tile if guarded else 0,
-        )
-        if plain and segment.on is not None:
-            height = segment.on
-        found.append((count, height, whole, form))
+    for segment in segments(strategy, extent, tile):
+        for count, height in runs_of(segment):
+            form, whole = segment.form, height
+            if form in (Form.GUARD, Form.PAD) or segment.on is not None:
+                whole = segment.height
+            if form is Form.PAD and segment.on is not None:
+                height = segment.on
+            if form is Form.SHIFT or (form is not Form.FULL and height == whole):
+                form = Form.GUARD if form is Form.GUARD else Form.FULL
+            shape = Shape(form, ix.literal_value(whole))
+            found.append((count, height, whole, shape, segment.role is Role.BODY))
     return tuple(found)

@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from offcut.core.cached_hash import CachedHash
+from offcut.costmodel.arrays import Array, Calls
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.nests.calls import Array, Calls
 from offcut.costmodel.nests.nest import NestCost, Nests
 from offcut.costmodel.nests.reuse import Earlier, Loops
 from offcut.errors import PartitionError

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.base import Entry, Extent, Relation
-from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr
+from offcut.backends.base import Entry, Relation
+from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
 from offcut.graph.sizes import extents
@@ -80,7 +79,7 @@ class Step:
         expected = [(one.dtype, len(one.shape)) for one in arguments]
         if actual != expected:
             raise InternalError(f"{self.name}: its kernel takes {expected}, and is given {actual}")
-        return tuple(tuple(_extent(e, sizes) for e in one.shape) for one in arguments)
+        return tuple(tuple(extents.at(e, sizes) for e in one.shape) for one in arguments)
 
     def refuses(self, number: Numbers) -> str:
         """Why the kernel does not run at sizes; "" where it does.
@@ -97,19 +96,6 @@ class Step:
             if not _holds(relation, found):
                 return f"it assumes {relation.text}"
         return ""
-
-
-def _extent(extent: Extent, sizes: Mapping[str, Expr]) -> Expr:
-    """Return an extent of a signature over the sizes of the graph.
-
-    sizes  of the kernel, over those of the graph
-    """
-    total: Expr = ix.const(extent.const)
-    for name, factor in extent.terms:
-        total = Binary("+", total, Binary("*", ix.const(factor), sizes[name]))
-    for quotient, factor in extent.quotients:
-        total = Binary("+", total, Binary("*", ix.const(factor), _extent(quotient, sizes)))
-    return extents.normal(total if extent.div == 1 else Binary("//", total, ix.const(extent.div)))
 
 
 def _holds(relation: Relation, sizes: Mapping[str, int]) -> bool:

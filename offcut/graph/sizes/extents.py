@@ -8,7 +8,6 @@ The factors of a term and the terms are sorted. What an axis is rounded up or do
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ import numpy as np
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, children, rebuild, substitute
+from offcut.core.extents import APPLIED
 from offcut.core.intervals import Interval, combined, interval
 from offcut.core.memo import lazy_property
 from offcut.core.program import Size
@@ -165,7 +165,7 @@ class Numbers:
             case Const(value, _):
                 return int(value)
             case Binary(op, a, b):
-                return _APPLIED[op](self(a), self(b))
+                return APPLIED[op](self(a), self(b))
             case _:
                 raise ValueError(f"no extent: {extent}")
 
@@ -207,21 +207,10 @@ def _text(extent: Expr, names: Mapping[str, str]) -> str:
             return names[name]
         case Binary("min" | "max" as op, a, b):
             return f"{op}({_text(a, names)}, {_text(b, names)})"
-        case Binary(op, a, b) if op in _APPLIED:
+        case Binary(op, a, b) if op in APPLIED:
             return f"({_text(a, names)} {op} {_text(b, names)})"
         case _:
             raise ValueError(f"no extent: {extent}")
-
-
-_APPLIED: Mapping[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "min": min,
-    "max": max,
-}
 
 
 @lru_cache(maxsize=1 << 14)

@@ -1,4 +1,7 @@
-"""Ranks along an axis, as tensor expressions in which each element is compared with all: places of extremes, `topk`, `sort`."""
+"""Ranks along an axis, as tensor expressions in which each element is compared with all: places of extremes, `topk`, `sort`.
+
+Which of two elements comes first is 1 or 0: sums and products of these read both, where behind ``and`` and ``or`` elements are read one by one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,6 @@ from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import axis_letters, axis_number, check_dtype, check_tensor
-from offcut.ops.order.comparison import ahead, alike
 
 FEW = 8  # elements that are found one after the other
 
@@ -259,3 +261,22 @@ def _extreme_place(
         return cast(places[(*at[:position], *at[position + 1 :])], "int64")
 
     return compute(kept, widened, name, axis_letters(rank))
+
+
+def one(condition: Value) -> Value:
+    """1 where it holds, else 0."""
+    return where(condition, cast(1, "int32"), 0)
+
+
+def alike(a: Value, b: Value, nan: bool) -> Value:
+    """1 where two elements are equal, or, with `nan`, both NaN; else 0."""
+    found = one(a == b)
+    return found + one(a != a) * one(b != b) if nan else found
+
+
+def ahead(a: Value, b: Value, earlier: Value, nan: bool) -> Value:
+    """1 where `a` is less than `b`, or alike and `earlier`; else 0. With `nan`, a NaN is greater than all else; without, there is none."""
+    less = one(a < b)
+    if nan:
+        less = less + one(a == a) * one(b != b)
+    return less + alike(a, b, nan) * one(earlier)

@@ -15,7 +15,7 @@ from offcut.errors import DescribeError
 from offcut.ops.given.arguments import flag
 from offcut.ops.given.naming import named
 from offcut.ops.given.operands import axis_number, check_dtype, check_tensor
-from offcut.ops.order.comparison import ahead
+from offcut.ops.order.ranking import ahead
 from offcut.ops.programs.written import Written
 
 LANES = 16

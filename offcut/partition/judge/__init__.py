@@ -22,11 +22,12 @@ counted from there (``for k in i:i + 4`` runs r = k - i, a unimodular change of 
 """
 
 from offcut.partition.judge.coverage import MAIN, Coverage, Covered, Parts, Surroundings
-from offcut.partition.judge.covers import first_cover, match_cover, with_covers
+from offcut.partition.judge.covers import first_cover, match_cover, uncovered_notes, with_covers
 from offcut.partition.judge.judge import cover, is_run
 from offcut.partition.judge.match import Match, all_matches, matches
 from offcut.partition.judge.places import is_multiple
 from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
+from offcut.partition.judge.terms import pairings
 
 __all__ = [
     "BEFORE_STAGING",
@@ -45,5 +46,7 @@ __all__ = [
     "is_run",
     "match_cover",
     "matches",
+    "pairings",
+    "uncovered_notes",
     "with_covers",
 ]

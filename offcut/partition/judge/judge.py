@@ -231,10 +231,7 @@ class _Judge:
 
     def ways(self, store: Store, loops: tuple[For, ...]) -> list[Match]:
         """Every way to lay the microkernel over a store that the cover which is wanted allows."""
-        value, reducer = store.value, store.reduce
-        if self.kernel.reducer is None and reducer is not None:
-            current = Load(store.buffer, store.index, self.kernel.computes.dtype)
-            value, reducer = Binary(_AS_BINARY[reducer], current, value), None
+        value, reducer = self.term(store)
         axes, names = dict(self.wanted.axes), dict(self.wanted.operands)
         if names.pop(self.kernel.computes.name, store.buffer) != store.buffer:
             return []
@@ -253,6 +250,13 @@ class _Judge:
             one for one in every if all(it is not None or self.takes_one(n) for n, it in one.axes)
         ]
 
+    def term(self, store: Store) -> tuple[Expr, str | None]:
+        """The value that a store reduces, and how; of an update, for a microkernel that reduces nothing, all that it computes."""
+        if self.kernel.reducer is not None or store.reduce is None:
+            return store.value, store.reduce
+        current = Load(store.buffer, store.index, self.program.buffer(store.buffer).dtype)
+        return Binary(_AS_BINARY[store.reduce], current, store.value), None
+
     def takes_one(self, name: str) -> bool:
         """Whether an axis of the result may have one value, and so be left out."""
         kernel = self.kernel
@@ -261,19 +265,20 @@ class _Judge:
 
     def no_way(self, store: Store, loops: tuple[For, ...]) -> Refusal:
         """Why no way is one: another term, or elements that move along other axes."""
-        kernel, wanted, term = self.kernel, self.wanted, format_expr(store.value)
-        dtype, of = dtype_of(store.value), kernel.computes.dtype
-        if store.reduce != kernel.reducer:
+        kernel, wanted, (value, reducer) = self.kernel, self.wanted, self.term(store)
+        dtype, of, term = dtype_of(value), kernel.computes.dtype, format_expr(value)
+        if reducer != kernel.reducer:
             kind = "no reduction" if store.reduce is None else f"a reduction by {store.reduce}"
             own = "nothing" if kernel.reducer is None else f"by {kernel.reducer}"
             return Refusal(Question.TERM, f"it is {kind}, and {kernel.name} reduces {own}")
         if dtype != of:
             because = f"its elements are {dtype}, and those of {kernel.name} {of}"
             return Refusal(Question.TERM, because)
-        ways = list(pairings(kernel, store.value))
+        ways = list(pairings(kernel, value))
         if not ways or not (wanted.axes or wanted.operands):
             question = Question.MOVES if ways else Question.TERM
-            return Refusal(question, f"{term} is not what it sums")
+            does = "sums" if kernel.reducer else "computes"
+            return Refusal(question, f"{term} is not what it {does}")
         names, mapping = dict(wanted.operands), dict(wanted.axes)
         result = names.get(kernel.computes.name, store.buffer)
         if result != store.buffer:
@@ -282,7 +287,8 @@ class _Judge:
         for mine, theirs in (pair for pairing in ways for pair in pairing):
             if not (isinstance(mine, Load) and isinstance(theirs, Load)):
                 continue
-            movement = Movement(mine, theirs, tuple(mapping), mapping.values())
+            repeated = kernel.repeated(mine)
+            movement = Movement(mine, theirs, tuple(mapping), mapping.values(), repeated)
             as_named = names.get(mine.buffer, theirs.buffer) == theirs.buffer
             if as_named and movement.steps(mapping) is None:
                 because = f"{format_expr(theirs)} does not move as {format_expr(mine)}"

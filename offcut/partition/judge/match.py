@@ -92,7 +92,10 @@ def matches(
     names = (*microkernel.axes, *microkernel.reduce_axes)
     candidates = []
     for pairing in pairings(microkernel, value):
-        movements = [Movement(*pair, names, (*axes, *reduce_axes)) for pair in pairing]
+        movements = [
+            Movement(*pair, names, (*axes, *reduce_axes), microkernel.repeated(pair[0]))
+            for pair in pairing
+        ]
         every = [one.likely for one in movements]
         candidates.append((pairing, movements, frozenset.intersection(*every) if every else None))
     if not candidates:

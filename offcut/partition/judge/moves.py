@@ -5,7 +5,7 @@ A[x + r, p]  over  X[b, 2*s + 2*u, k]     x -> s, r -> u, p -> k:  a row is (0, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from offcut.core import index as ix
@@ -20,12 +20,18 @@ class Movement:
     """How elements of an operand, and of the array that stands for it, move along axes.
 
     mine, theirs  what the microkernel reads, and what the statement does
+    repeated      axes along which the array may stand still
     """
 
     def __init__(
-        self, mine: Expr, theirs: Expr, axes: Sequence[str], iterators: Iterable[str | None]
+        self,
+        mine: Expr,
+        theirs: Expr,
+        axes: Sequence[str],
+        iterators: Iterable[str | None],
+        repeated: Collection[str] = (),
     ) -> None:
-        self.mine, self.theirs = mine, theirs
+        self.mine, self.theirs, self.repeated = mine, theirs, repeated
         own = mine.index if isinstance(mine, Load) else ()
         index = theirs.index if isinstance(theirs, Load) else ()
         self.factors = {axis: [coefficient(part, axis) or 0 for part in own] for axis in axes}
@@ -44,7 +50,13 @@ class Movement:
             for iterator, steps in self.moved.items():
                 if steps is None:
                     continue
-                if count > 1 or (count == 1) == any(steps) or isinstance(self.mine, Var):
+                is_still = axis in self.repeated and not any(steps)
+                if (
+                    count > 1
+                    or (count == 1) == any(steps)
+                    or is_still
+                    or isinstance(self.mine, Var)
+                ):
                     pairs.append((axis, iterator))
         return frozenset(pairs)
 
@@ -61,14 +73,18 @@ class Movement:
         if not (isinstance(mine, Load) and isinstance(theirs, Load)):
             return None
         left: dict[str, tuple[int, ...]] = {}
+        still: set[int] = set()
         for axis, iterator in mapping.items():
             if iterator is not None:
                 moved = self.moved[iterator]
                 if moved is None:
                     return None
-                left[axis] = moved
+                if axis in self.repeated and not any(moved):
+                    still |= {d for d, factor in enumerate(self.factors[axis]) if factor}
+                else:
+                    left[axis] = moved
         zero = (0,) * len(theirs.index)
-        known: dict[int, tuple[int, ...]] = {}
+        known = dict.fromkeys(still, zero)
         while left:
             for axis in left:
                 factors = self.factors[axis]
@@ -86,7 +102,7 @@ class Movement:
                 return None
             if factor:
                 known[unknown[0]] = tuple([r // factor for r in rest])
-        if zero in known.values():
+        if any(own == zero for d, own in known.items() if d not in still):
             return None
         return tuple([known.get(d, zero) for d in range(len(mine.index))])
 

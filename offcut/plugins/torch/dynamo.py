@@ -18,8 +18,8 @@ from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 
 from offcut.core.gc_scope import freeze_gc
-from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.beginning import watched
+from offcut.plugins.torch.decompositions import taken_apart
 from offcut.plugins.torch.facts import Facts, facts_in
 from offcut.plugins.torch.how import How, how_of
 from offcut.plugins.torch.left import Left

@@ -20,9 +20,9 @@ from offcut.core.program import Size
 from offcut.errors import CallError, DescribeError, InternalError, trim_traceback
 from offcut.graph import ModelCost, ModelPlan
 from offcut.graph.models.compiling.ahead import helper_in_advance
-from offcut.plugins.torch.apart import taken_apart
 from offcut.plugins.torch.conditions import Unlike, branches
 from offcut.plugins.torch.copied import Copied
+from offcut.plugins.torch.decompositions import taken_apart
 from offcut.plugins.torch.how import How
 from offcut.plugins.torch.program import Program
 from offcut.plugins.torch.report import said_once

@@ -13,14 +13,16 @@ from typing import Any
 
 import tvm_ffi
 
-from offcut.backends.base import Argument, Entry, Extent, Signature
+from offcut.backends.base import Argument, Entry, Signature
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.arrays import DLPACK_CODES
 from offcut.backends.host.entry import solving_order
 from offcut.backends.llvm import ir
+from offcut.backends.llvm.extents import affine, extent_of
 from offcut.backends.llvm.ir import Function
 from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.extents import factor_of
 from offcut.errors import DescribeError
 from offcut.kernel import Kernel
 
@@ -78,7 +80,7 @@ class _Text:
         self.solve(shapes)
         for array, shape in zip(arrays, shapes, strict=True):
             for extent, found in zip(array.shape, shape, strict=True):
-                self.require(f"icmp eq i64 {found}, {self.extent(extent)}")
+                self.require(f"icmp eq i64 {found}, {extent_of(self.f, extent, self.sizes)}")
         self.otherwise_is(f"a result of {signature.name} overlaps another array")
         self.apart(arrays, shapes, starts)
         self.run([*starts, *map(str, entry.constants)], strides)
@@ -141,9 +143,8 @@ class _Text:
         f, signature = self.f, self.signature
         for name, number, axis in solving_order(signature):
             extent = signature.inputs[number].shape[axis]
-            (factor,) = (factor for term, factor in extent.terms if term == name)
-            known = tuple(term for term in extent.terms if term[0] != name)
-            rest = ir.sub(f, shapes[number][axis], self.affine(extent.const, known))
+            factor = factor_of(extent, name)
+            rest = ir.sub(f, shapes[number][axis], extent_of(f, extent, self.sizes, without=name))
             self.require(f"icmp eq i64 {f.let(f'srem i64 {rest}, {factor}')}, 0")
             self.sizes[name] = f.let(f"sdiv i64 {rest}, {factor}")
         for facts in signature.sizes:
@@ -152,20 +153,10 @@ class _Text:
             self.require(f"icmp sle i64 {size}, {facts.max}")
             self.require(f"icmp eq i64 {f.let(f'srem i64 {size}, {facts.multiple_of}')}, 0")
         for relation in signature.relations:
-            value = self.affine(relation.const, relation.terms)
+            value = affine(f, relation.const, relation.terms, self.sizes)
             if relation.kind == "mod":
                 value = f.let(f"srem i64 {value}, {relation.modulus}")
             self.require(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
-
-    def affine(self, const: int, terms: Sequence[tuple[str, int]]) -> str:
-        total = str(const)
-        for name, factor in terms:
-            total = ir.add(self.f, total, ir.mul(self.f, self.sizes[name], str(factor)))
-        return total
-
-    def extent(self, extent: Extent) -> str:
-        total = self.affine(extent.const, extent.terms)
-        return total if extent.div == 1 else ir.floordiv(self.f, total, str(extent.div))
 
     def apart(
         self, arrays: Sequence[Argument], shapes: Sequence[Sequence[str]], starts: Sequence[str]
@@ -225,7 +216,7 @@ class _Text:
 
 
 def _wanted(array: Argument) -> str:
-    return f"row-major {array.dtype}[{', '.join(map(str, array.shape))}] on the CPU"
+    return f"row-major {array.dtype}[{', '.join(array.extents)}] on the CPU"
 
 
 def _at(address: int) -> str:

@@ -35,7 +35,7 @@ class Unit:
     in_order  whether its asynchronous tiles touch memory one after the other, whenever they end
     arrivals  the number of arrivals that one `arrive` of it makes: one a warp, say
     fence     the kind of fence that makes its tiles see what others wrote by ordinary stores; "": none is needed
-    fixed     whether the k-th iteration of each loop that is bound to it is the k-th agent; False: any may be
+    fixed     whether agent k runs the iteration in which the iterator of a loop bound to it is k; False: any may run it
     """
 
     name: str

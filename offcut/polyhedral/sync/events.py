@@ -16,12 +16,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from offcut.core import index as ix
 from offcut.core.accesses import status_buffers
 from offcut.core.conditions import negate
-from offcut.core.expr import Expr, Var, all_loads, reads_memory, substitute, variables
+from offcut.core.expr import (
+    Expr,
+    Var,
+    all_loads,
+    children,
+    dtype_of,
+    reads_memory,
+    substitute,
+    variables,
+)
 from offcut.core.program import (
     Action,
     Alloc,
@@ -87,8 +96,8 @@ class Event:
     where    the conditions around it
     time     its place in the text: positions, and iterators of loops that no agents share
     place    the place of the statement, as `walking.numbered` has it
-    copies   of a copy to several agents at once: the elements of whole arrays that it reads and writes,
-             and the starts of the windows
+    copies   of a copy to several agents at once, by store: the place in the window that it writes, and all indices that
+             its value is made of
     """
 
     number: int
@@ -98,7 +107,7 @@ class Event:
     where: tuple[Expr, ...]
     time: tuple[int | str, ...]
     place: Place
-    stmt: Stmt
+    stmt: Any
     accesses: tuple[Access, ...] = ()
     copies: tuple[Access, ...] = ()
 
@@ -117,7 +126,7 @@ class Event:
 class Events:
     """The events of `program` on `agents`.
 
-    derived  values of `let` over sizes alone, each with its promised range, half open
+    derived  values of `let` over sizes alone, each with its promised range, half open; `lets` has the values
     parts    the number of places of a region: elements of an array, slots of a window; None where it is not a literal
     units    the units by name
     """
@@ -129,14 +138,38 @@ class Events:
     derived: Mapping[str, tuple[int, int]]
     parts: Mapping[str, int | None]
     units: Mapping[str, Unit]
+    lets: Mapping[str, Expr]
 
 
-def events(program: Program, agents: Agents) -> Events:
+def events(program: Program, agents: Agents, own: frozenset[str] = frozenset()) -> Events:
     """Return the events of `program`.
+
+    own   buffers that no two agents share
 
     Raises PartitionError for a unit or a token that does not exist, a `let` that no host computes before, and a `choose`.
     """
-    return _Reader(program, agents).read()
+    return _Reader(program, agents, own).read()
+
+
+def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
+    """Return the kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
+    kind = units[other.engine or other.unit].fence
+    theirs = {access.region for access in other.accesses}
+    writes = any(access.writes and access.region in theirs for access in one.accesses)
+    mine = units[one.engine or one.unit].fence
+    return kind if writes and kind != mine else ""
+
+
+def by_one_lane(units: Mapping[str, Unit], one: Event, other: Event) -> bool:
+    """Return whether one lane of an agent issues one of two leaves, and all its lanes run the other one."""
+    engines = [bool(event.engine) and units[event.engine].engine for event in (one, other)]
+    return units[one.unit].lanes and engines[0] != engines[1]
+
+
+def multicast_keys(event: Event) -> tuple[Key, ...]:
+    """Return the unit over whose agents a leaf copies at once, if it does."""
+    name = event.stmt.multicast if isinstance(event.stmt, Tile) else None
+    return tuple(key for key, loop in event.keys.items() if loop.name == name)
 
 
 UNORDERED = "cannot keep the order of {} on units that run side by side"
@@ -171,14 +204,15 @@ class _Scope:
 
 
 class _Reader:
-    def __init__(self, program: Program, agents: Agents) -> None:
+    def __init__(self, program: Program, agents: Agents, own: frozenset[str]) -> None:
         self.program, self.agents, self.units = program, agents, agents.by_name
         written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-        self.shared = written - tile_buffers(program) - status_buffers(program)
+        self.shared = written - tile_buffers(program) - status_buffers(program) - own
         self.sizes = {size.name for size in program.sizes}
         self.leaves: list[Event] = []
         self.syncs: list[Event] = []
         self.derived: dict[str, tuple[int, int]] = {}
+        self.lets: dict[str, Expr] = {}
         self.parts: dict[str, int | None] = {}
         for buffer in program.buffers:
             extents = [ix.literal_value(extent) for extent in buffer.shape]
@@ -195,6 +229,7 @@ class _Reader:
             self.derived,
             self.parts,
             self.units,
+            self.lets,
         )
 
     def block(self, body: Sequence[Stmt], place: Place, scope: _Scope, at: list[int]) -> None:
@@ -208,7 +243,7 @@ class _Reader:
                 self.block(stmt.body, place, self.within(stmt, place, scope), at)
             case Let(name, lo, hi, value, body):
                 if variables(value) <= self.sizes | self.derived.keys() and not reads_memory(value):
-                    self.derived[name] = (lo, hi)
+                    self.derived[name], self.lets[name] = (lo, hi), value
                     self.block(body, place, scope, at)
                     return
                 raise self.refuse(stmt, "it is a value of what changes while units run")
@@ -321,15 +356,10 @@ class _Reader:
                 return unit, (sync.unit or unit) if sync.action is Action.WAIT_GROUP else ""
 
     def copies(self, stmt: Stmt, scope: _Scope) -> tuple[Access, ...]:
-        """Return the accesses of a copy to several agents at once, and the starts of the windows that it touches."""
+        """Return the accesses of a copy to several agents at once."""
         if not isinstance(stmt, Tile) or stmt.multicast is None:
             return ()
-        every = {buffer.name for buffer in self.program.buffers}
-        accesses = list(_Inside(every, {}).of(stmt))
-        touched = {access.region for access in accesses}
-        windows = ((name, one.starts) for name, one in scope.windows.items() if name in touched)
-        starts = (Access(name, start, (), (), True) for name, start in windows)
-        return tuple(dict.fromkeys((*accesses, *starts)))
+        return tuple(_Inside((), scope.windows, joint=True).of(stmt))
 
     def refuse(self, stmt: Stmt, because: str) -> PartitionError:
         return refused(self.program, format_head(stmt), because)
@@ -371,10 +401,12 @@ class _Inside:
 
     shared   the buffers whose accesses are of interest
     windows  those around the leaf, by buffer
+    joint    whether each store is one access: of its element and of all indices that its value is made of
     """
 
     shared: Collection[str]
     windows: Mapping[str, _Window]
+    joint: bool = False
 
     def of(self, stmt: Stmt, at: _Inner = _LEAF) -> Iterator[Access]:
         """Return each access inside of a statement."""
@@ -382,6 +414,13 @@ class _Inside:
             for load in all_loads(expr):
                 yield from self.access(load.buffer, load.index, False, at)
         match stmt:
+            case Store(buffer, index, value) if self.joint:
+                place = tuple(map(at.expr, index))
+                if buffer in self.windows:
+                    starts = self.windows[buffer].starts
+                    place = tuple(map(ix.simplify, map(ix.sub, place, starts)))
+                place += tuple(map(at.expr, _indices(value)))
+                yield Access(buffer, place, at.inner, at.where, True)
             case Store(buffer, index, _):
                 yield from self.access(buffer, index, True, at)
             case For(name, lo, hi, body):
@@ -426,4 +465,10 @@ class _Inside:
         yield Access(window.region, (*owner, *slot, *offsets), at.inner, at.where, writes)
 
 
-__all__ = ["UNORDERED", "Access", "Event", "Events", "Key", "Loop", "events", "refused"]
+def _indices(value: Expr) -> Iterator[Expr]:
+    """Return the indices that a value is made of: of loads, and those that are operands."""
+    if dtype_of(value) == "index":
+        yield value
+        return
+    for part in children(value):
+        yield from _indices(part)

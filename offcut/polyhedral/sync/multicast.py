@@ -5,8 +5,8 @@ from __future__ import annotations
 from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import Tile
-from offcut.polyhedral.sync.events import Access, Event, Key, refused
-from offcut.polyhedral.sync.relations import Relations, alike, multicast_keys
+from offcut.polyhedral.sync.events import Access, Event, Key, multicast_keys, refused
+from offcut.polyhedral.sync.relations import Relations, alike
 
 
 def check_multicast(relations: Relations) -> None:
@@ -42,12 +42,9 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
     mine = relations.of(event)
     absent = mine.apply(others).subtract(mine)
     if not absent.is_empty():
-        _, values = relations.values_at(mine)
-        raise refused(
-            relations.program,
-            f"`{event.head}`",
-            f"it runs at {values}, and not for each {loop.name}",
-        )
+        at, _, sizes = relations.describe(mine.intersect(absent.apply(others)))
+        because = f"{sizes}it runs there, and not for each {loop.name}"
+        raise refused(relations.program, at, because)
     to_others = others.intersect_domain(mine).intersect_range(mine)
     for access in event.copies:
         moving = [*(part for part in access.place if part is not None)]
@@ -55,18 +52,15 @@ def _check(relations: Relations, event: Event, key: Key) -> None:
         if not any(loop.name in variables(part) for part in moving):
             continue
         places = relations.places(event, access)
-        other = to_others.apply_range(places).subtract(places)
-        if not other.is_empty() or not _is_known(relations, event, access):
-            point = other if not other.is_empty() else to_others
-            _, values = relations.values_at(point.domain())
-            what = f"the window of {access.region}" if access.writes else access.region
-            raise refused(
-                relations.program,
-                f"`{event.head}`",
-                f"at {values} it {'writes' if access.writes else 'reads'} {what} elsewhere than for "
-                f"another {loop.name}: one copy cannot be both",
-                "without @multicast",
-            )
+        differing = to_others.apply_range(places).subtract(places)
+        if differing.is_empty() and _is_known(relations, event, access):
+            continue
+        pairs = differing.apply_range(places.reverse()).intersect(to_others)
+        pairs = to_others.subtract(relations.same) if pairs.is_empty() else pairs
+        at, first, sizes = relations.describe(pairs.domain())
+        other, _, _ = relations.describe(pairs.intersect_domain(first).range())
+        because = f"{sizes}what it copies to {access.region}, or where, is not what {other} does: one copy cannot be both"
+        raise refused(relations.program, at, because, "without @multicast")
 
 
 def _is_known(relations: Relations, event: Event, access: Access) -> bool:

@@ -22,7 +22,7 @@ ended twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -34,9 +34,17 @@ from offcut.core.memo import lazy_property
 from offcut.core.program import Action, Sync, Token
 from offcut.errors import PartitionError
 from offcut.polyhedral.sync.agents import Ends, Unit
-from offcut.polyhedral.sync.events import Event, Key, refused
-from offcut.polyhedral.sync.relations import Relations, multicast_keys
+from offcut.polyhedral.sync.events import (
+    Event,
+    Key,
+    by_one_lane,
+    fence_between,
+    multicast_keys,
+    refused,
+)
+from offcut.polyhedral.sync.relations import Relations
 from offcut.polyhedral.sync.room import has_room
+from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
 
 
 @dataclass(frozen=True)
@@ -67,11 +75,11 @@ class Order:
     """The pairs of a program that have to be ordered, and the statements of synchronization that order them."""
 
     def __init__(
-        self, relations: Relations, pairs: Sequence[Pair], without: Event | None = None
+        self, relations: Relations, pairs: Sequence[Pair], without: Collection[int] = ()
     ) -> None:
         """Check the loops of the units.
 
-        without   a statement of synchronization that is ignored
+        without   the numbers of statements of synchronization that are ignored
 
         Raises PartitionError where the agents of a unit are not known.
         """
@@ -87,7 +95,8 @@ class Order:
         """Check that all statements that a unit runs stand in loops that are bound to the same units."""
         known: dict[str, Event] = {}
         for event in (*self.events.leaves, *self.events.syncs):
-            if isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER:
+            barrier = isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER
+            if barrier or not self.units[event.unit].fixed:
                 continue
             other = known.setdefault(event.unit, event)
             if other.keys.keys() != event.keys.keys():
@@ -103,10 +112,9 @@ class Order:
         return [
             event
             for event in self.events.syncs
-            if isinstance(event.stmt, Sync)
-            and event.stmt.action is action
+            if event.stmt.action is action
             and name in (None, event.stmt.name)
-            and event is not self.without
+            and event.number not in self.without
         ]
 
     def following(self, targets: isl.Set) -> isl.Map:
@@ -127,11 +135,11 @@ class Order:
         result = self.relations.no_pairs
         groups = [one for one in self.syncs(Action.WAIT_GROUP) if one.engine == leaf.engine]
         reached, done = own, 0
-        for pending in sorted({_pending(one) for one in groups}):
+        for pending in sorted({one.stmt.pending for one in groups}):
             for _ in range(pending - done):
                 reached = reached.apply_range(following)
             done = pending
-            waits = self.relations.union(one for one in groups if _pending(one) == pending)
+            waits = self.relations.union(one for one in groups if one.stmt.pending == pending)
             after = self.relations.next_own.intersect_range(waits)
             result = result.union(reached.apply_range(after))
         return result.lexmin()
@@ -346,6 +354,8 @@ class Order:
     def across_agents(self, pair: Pair) -> isl.Map:
         """Return the part of a pair of one unit that the order of each agent alone does not keep."""
         one, other = pair.one, pair.other
+        if not self.units[one.unit].fixed:
+            return pair.map
         if one.engine and one.engine == other.engine and self.units[one.engine].in_order:
             return pair.map.subtract(self.relations.next_own)
         if one.engine and self.units[one.engine].ends is Ends.TOKEN:
@@ -408,30 +418,53 @@ class Order:
         for pair in self.pairs:
             rest = self.unordered(pair)
             if not rest.is_empty():
-                first = rest.domain().lexmin()
-                one, other = map(
-                    self.relations.describe, (first, rest.intersect_domain(first).range())
-                )
-                because = f"it touches what {one} touches, and may run before that has ended"
-                raise self.refuse(other, because)
+                one, first, sizes = self.relations.describe(rest.domain())
+                other = self.relations.describe(rest.intersect_domain(first).range())[0]
+                raise self.refuse(other, sizes + TOUCHES.format(one))
 
-    def spare(self) -> Event | None:
-        """Return a barrier, a fence or a wait for a group without which all is ordered, too; None if there is none.
+    def spare(self) -> list[Event]:
+        """Return statements without which all is ordered, too: a barrier, a fence, a wait for a group, or all arrivals and
+        waits of a token that are for each other; none if all are needed.
 
-        No token is spare: each wait is for an arrival that something behind it needs (`check_match`).
+        A token is needed if no others lead from its source to its target: each wait is for an arrival that something behind
+        it needs (`check_match`), and between it and the next wait nothing else comes from there.
         """
-        tokens = (Action.ARRIVE, Action.WAIT)
-        for event in self.events.syncs:
-            if isinstance(event.stmt, Sync) and event.stmt.action not in tokens:
+        alone = [[one] for one in self.events.syncs if one.stmt.action not in _OF_TOKENS]
+        for events in (*alone, *self.implied()):
+            without = {event.number for event in events}
+            if smallest_fault(self.events, without) is None:
                 try:
-                    Order(self.relations, self.pairs, event).check()
+                    Order(self.relations, self.pairs, without).check()
                 except PartitionError:
                     continue
-                return event
-        return None
+                return events
+        return []
+
+    def implied(self) -> Iterator[list[Event]]:
+        """Return the arrivals and waits that are for each other, of each token to whose target others lead from its source."""
+        for token in self.program.tokens:
+            others = [(t.source, t.target) for t in self.program.tokens if t is not token]
+            reached = {token.source}
+            for _ in others:
+                reached |= {target for source, target in others if source in reached}
+            if token.target not in reached:
+                continue
+            ordered = self.ordered(self.matches[token.name])
+            rest = self.syncs(Action.ARRIVE, token.name) + self.syncs(Action.WAIT, token.name)
+            while rest:
+                some = more = [rest.pop(0)]
+                while more:
+                    of = self.relations.union(more)
+                    both = of.apply(ordered).union(of.apply(ordered.reverse()))
+                    more = [one for one in rest if not both.is_disjoint(self.relations.of(one))]
+                    some, rest = [*some, *more], [one for one in rest if one not in more]
+                yield some
 
     def check_count(self, token: Token) -> None:
-        """Check that a token counts one arrival of each agent that has to arrive for it."""
+        """Check that a token is used, and counts one arrival of each agent that has to arrive for it."""
+        if not any(one.stmt.name == token.name for one in self.events.syncs):
+            because = "nothing arrives at it, and nothing waits for it"
+            raise self.refuse(f"token {token.name}", because, "leave it out")
         count = self.count(token.source, token.target)
         if count != token.count:
             raise self.refuse(
@@ -479,7 +512,8 @@ class Order:
     def reject_any(self, instances: isl.Set, because: str, *help: str) -> None:
         """Raise PartitionError with the least of `instances`, if there is one."""
         if not instances.is_empty():
-            raise self.refuse(self.relations.describe(instances), because, *help)
+            at, _, sizes = self.relations.describe(instances)
+            raise self.refuse(at, sizes + because, *help)
 
 
 def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
@@ -487,24 +521,7 @@ def spanned(pairs: Iterable[Pair]) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(key for pair in pairs for key in multicast_keys(pair.other)))
 
 
-def fence_between(units: Mapping[str, Unit], one: Event, other: Event) -> str:
-    """Return the kind of fence that the second of two leaves needs to see what the first one writes; "" for none."""
-    kind = units[other.engine or other.unit].fence
-    theirs = {access.region for access in other.accesses}
-    writes = any(access.writes and access.region in theirs for access in one.accesses)
-    mine = units[one.engine or one.unit].fence
-    return kind if writes and kind != mine else ""
+_OF_TOKENS = (Action.ARRIVE, Action.WAIT)
 
 
-def by_one_lane(units: Mapping[str, Unit], one: Event, other: Event) -> bool:
-    """Return whether one lane of an agent issues one of two leaves, and all its lanes run the other one."""
-    engines = [bool(event.engine) and units[event.engine].engine for event in (one, other)]
-    return units[one.unit].lanes and engines[0] != engines[1]
-
-
-def _pending(event: Event) -> int:
-    assert isinstance(event.stmt, Sync)
-    return event.stmt.pending
-
-
-__all__ = ["Match", "Order", "Pair", "by_one_lane", "fence_between", "spanned"]
+__all__ = ["Match", "Order", "Pair", "spanned"]

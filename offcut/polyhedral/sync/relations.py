@@ -29,11 +29,13 @@ from offcut.core.expr import (
     walk,
 )
 from offcut.core.memo import lazy_property
-from offcut.core.program import Action, Size, Sync, Tile
+from offcut.core.program import Action, Size, Sync
 from offcut.core.sizes import MAX_SIZE
+from offcut.core.small_sizes import small_sizes
 from offcut.core.traversal import Place
 from offcut.polyhedral.affine import Space
 from offcut.polyhedral.sync.events import Access, Event, Events, Key, Loop, refused
+from offcut.polyhedral.sync.run_at_sizes import SMALL, at_values, value_of, values_of, with_sizes
 
 _PARAM, _DIV = isl.dim_type.param, isl.dim_type.div
 _TRUE = Const(1, "bool")
@@ -119,6 +121,11 @@ class Relations:
         return self.order("<<", ())
 
     @lazy_property
+    def same(self) -> isl.Map:
+        """``{ a -> a }``."""
+        return self.map(alike(self.dims))
+
+    @lazy_property
     def next_own(self) -> isl.Map:
         """``{ a -> b }``: the same agent, and b after a."""
         return self.order("<<", self.agents)
@@ -127,6 +134,18 @@ class Relations:
     def own_since(self) -> isl.Map:
         """``{ a -> b }``: the same agent, and b is a or after it."""
         return self.order("<<=", self.agents)
+
+    def next_of_agent(self, one: Event, other: Event) -> isl.Map:
+        """Return ``{ a -> b }``: the same agent runs an instance of one event, and of another one after it."""
+        if self.events.units[one.unit].fixed:
+            return self.next_own
+        keys, theirs = one.keys, other.keys
+        if not keys and not theirs:  # the last one of the agents
+            return self.later
+        if keys != theirs:
+            return self.no_pairs
+        depth = _depth(one, next(iter(keys.values())))
+        return self.later.intersect(self.map(alike((*self.agents, *self.prefix(depth)))))
 
     def axis(self, key: Key) -> str:
         """Return the coordinate of a unit's agents."""
@@ -291,22 +310,30 @@ class Relations:
             result[event.number] = None if condition == _TRUE else condition
         return result
 
-    def values_at(self, points: isl.Set) -> tuple[Event, str]:
-        """Return the first event that has an instance among `points`, and the values of the iterators around the least one,
-        as text: ``i = 0, k = 2``.
+    def describe(self, points: isl.Set) -> tuple[str, isl.Set, str]:
+        """Return the statement and the iterators of the least instance among `points` at the smallest sizes, this instance,
+        and the sizes, for the text of an error.
         """
+        points, sizes = self._smallest(points)
         parts = ((event, points.intersect(self.of(event))) for event in self.all.values())
         event, part = next((event, part) for event, part in parts if not part.is_empty())
-        point, axes = part.lexmin().sample_point(), self.axes(event)
+        first = part.lexmin()
+        point, axes = first.sample_point(), self.axes(event)
         numbers = [self.dims.index(axes[loop.name]) for loop in event.loops]
         values = [point.get_coordinate_val(isl.dim_type.set, at).to_python() for at in numbers]
         pairs = zip(event.loops, values, strict=True)
-        return event, ", ".join(f"{loop.name} = {value}" for loop, value in pairs)
+        return at_values(event, {loop.name: value for loop, value in pairs}), first, sizes
 
-    def describe(self, points: isl.Set) -> str:
-        """Return the statement and the iterators of the least instance among `points`, for the text of an error."""
-        event, values = self.values_at(points)
-        return f"`{event.head}`" + (f" at {values}" if values else "")
+    def _smallest(self, points: isl.Set) -> tuple[isl.Set, str]:
+        """Return `points` at the smallest sizes where there are some, and these; all of them if none are known."""
+        for sizes in small_sizes(self.program, *SMALL):
+            values = values_of(self.events, sizes)
+            some = points
+            for at, atom in enumerate(self.bounds.values() if values else ()):
+                some = some.fix_val(_PARAM, at, value_of(atom)(values))
+            if values and not some.is_empty():
+                return some, with_sizes(sizes)
+        return points, ""
 
 
 def alike(names: Iterable[str]) -> list[str]:
@@ -337,12 +364,6 @@ def _meets_all(event: Event, key: Key) -> bool:
     """Return whether an event is a barrier of all agents of a unit, outside of their loops."""
     barrier = isinstance(event.stmt, Sync) and event.stmt.action is Action.BARRIER
     return barrier and key[0] == event.unit
-
-
-def multicast_keys(event: Event) -> tuple[Key, ...]:
-    """Return the unit over whose agents a leaf copies at once, if it does."""
-    name = event.stmt.multicast if isinstance(event.stmt, Tile) else None
-    return tuple(key for key, loop in event.keys.items() if loop.name == name)
 
 
 def _condition(points: isl.Set, names: Sequence[str | None], sizes: Sequence[str]) -> Expr:
@@ -383,4 +404,4 @@ def _expr(aff: isl.Aff, names: Sequence[str | None], sizes: Sequence[str]) -> Ex
     return total
 
 
-__all__ = ["Relations", "alike", "is_inside", "multicast_keys"]
+__all__ = ["Relations", "alike", "is_inside"]

@@ -26,26 +26,41 @@ from itertools import product
 
 import islpy as isl
 
+from offcut.core import index as ix
 from offcut.core.memo import memo
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import Action, Alloc, For, Let, Program, Stmt, Sync, Token, walk
+from offcut.core.program import Action, Alloc, For, Let, Program, Sync, Token, walk
 from offcut.core.text.printer import format_head, shown
-from offcut.core.traversal import Place, used_names, walk_with_paths, with_numbered_blocks
+from offcut.core.traversal import Place, used_names, walk_with_paths
 from offcut.errors import DescribeError, PartitionError
 from offcut.polyhedral.isl_budget import request_budget
 from offcut.polyhedral.sync.agents import Agents, Ends
 from offcut.polyhedral.sync.boundaries import (
     Boundaries,
+    Open,
     check_barriers,
     is_barrier,
+    missing_barrier,
     own_of,
     with_barriers,
+    with_syncs,
+    without,
 )
-from offcut.polyhedral.sync.events import UNORDERED, Event, events, refused
+from offcut.polyhedral.sync.events import (
+    UNORDERED,
+    Event,
+    Events,
+    by_one_lane,
+    events,
+    fence_between,
+    multicast_keys,
+    refused,
+)
 from offcut.polyhedral.sync.multicast import check_multicast
-from offcut.polyhedral.sync.order import Order, Pair, by_one_lane, fence_between
-from offcut.polyhedral.sync.relations import Relations, alike, is_inside, multicast_keys
+from offcut.polyhedral.sync.order import Order, Pair
+from offcut.polyhedral.sync.relations import Relations, alike, is_inside
 from offcut.polyhedral.sync.room import has_room, most
+from offcut.polyhedral.sync.run_at_sizes import smallest_fault
 from offcut.polyhedral.units.independence import Independence
 
 MOST_PENDING = 8
@@ -73,11 +88,14 @@ def synchronized(program: Program, agents: Agents) -> Program:
         return with_barriers(bare, unit, own_of(bare, unit))
     with _bounded(program):
         result = _Finder(bare, agents).synchronized()
-        order = _order(result, agents)
+        order = _order(events(result, agents))
         order.check()
-        while (spare := order.spare()) is not None:
-            result = replace(result, body=_without(result.body, spare.place))
-            order = _order(result, agents)
+        while spare := order.spare():
+            body = without(result.body, {event.place for event in spare})
+            used = {stmt.name for stmt in walk(body) if isinstance(stmt, Sync)}
+            tokens = tuple(token for token in result.tokens if token.name in used)
+            result = replace(result, body=body, tokens=tokens)
+            order = _order(events(result, agents))
     return result
 
 
@@ -88,19 +106,29 @@ def check(program: Program, agents: Agents) -> None:
     Raises PartitionError with an instance that could run too early, or that waits for ever, or with a statement too many.
     """
     _check_arguments("check", program, agents)
+    own, missing = frozenset[str](), None
     if (unit := _any_agent(program, agents)) is not None:
         bare = unsynchronized(program)
+        own = own_of(bare, unit)
         _check_words(program, unit)
-        check_barriers(program, unit, own_of(bare, unit))
         _check_independent(bare, unit)
-        return
-    with _bounded(program):
-        order = _order(program, agents)
-        order.check()
-        spare = order.spare()
-    if spare is not None:
-        because = "without it all is ordered, too"
-        raise refused(program, f"`{spare.head}`", because, "leave it out")
+        missing = missing_barrier(program, unit, own)
+        if missing is None:
+            check_barriers(program, unit, own)
+            return
+    known = None
+    try:
+        known = events(program, agents, own)
+        with _bounded(program):
+            order = _order(known)
+            order.check()
+            spare = order.spare()
+    except PartitionError as error:
+        raise (known and smallest_fault(known)) or missing or error from None
+    if spare:
+        them = "it" if len(spare) == 1 else "them"
+        at = ", ".join(f"`{event.head}`" for event in spare)
+        raise refused(program, at, f"without {them} all is ordered, too", f"leave {them} out")
 
 
 def _check_arguments(op: str, program: object, agents: object) -> None:
@@ -122,7 +150,7 @@ def _any_agent(program: Program, agents: Agents) -> str | None:
     Raises PartitionError for a machine with such a unit and others: which agent waits for whom is not known.
     """
     free = [unit.name for unit in agents.units if not unit.fixed]
-    if free and len(agents.units) > 1:
+    if free and len(agents.by_name) > 1:
         at = f"@{free[0]}"
         raise refused(program, at, "any of its agents may run any iteration, beside other units")
     return free[0] if free else None
@@ -162,23 +190,13 @@ def _check_independent(program: Program, unit: str) -> None:
             raise refused(program, f"`{format_head(stmt)}`", because)
 
 
-def _order(program: Program, agents: Agents) -> Order:
-    relations = Relations(events(program, agents))
+def _order(known: Events) -> Order:
+    relations = Relations(known)
     return Order(relations, pairs_of(relations))
 
 
 def _bounded(program: Program) -> AbstractContextManager[None]:
     return request_budget("sync", UNORDERED.format(program.name), requests=REQUESTS)
-
-
-def _without(body: tuple[Stmt, ...], place: Place, around: Place = ()) -> tuple[Stmt, ...]:
-    """Return a block without the statement at a place; the block itself stands at `around`."""
-    places = [((*around, position), stmt) for position, stmt in enumerate(body)]
-    return tuple(
-        with_numbered_blocks(stmt, here, lambda block, at: _without(block, place, at))
-        for here, stmt in places
-        if here != place
-    )
 
 
 def pairs_of(relations: Relations) -> list[Pair]:
@@ -205,7 +223,7 @@ def pairs_of(relations: Relations) -> list[Pair]:
         pairs = touching.intersect(relations.later)
         pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
         if own:
-            pairs = pairs.subtract(relations.next_own)
+            pairs = pairs.subtract(relations.next_of_agent(one, other))
         elif not relations.keys and not one.engine:
             # Of a leaf whose instances one agent ends in their order, the last one before b says all, and of b the first one behind it.
             pairs = pairs.reverse().lexmax().reverse().lexmin().coalesce()
@@ -232,13 +250,12 @@ def _check_bound(relations: Relations, one: Event, other: Event, across: isl.Map
             independent = independent and independence.of(stmt, place)
     if independent:
         return
-    first = across.domain().lexmin()
-    _, values = relations.values_at(first)
+    at, first, sizes = relations.describe(across.domain())
     units = ", ".join(f"@{loop.key[0]}" for loop in shared if loop.key is not None)
     raise refused(
         program,
-        relations.describe(across.intersect_domain(first).range()),
-        f"it touches what `{one.head}` touches at {values}: both are in one run of a loop {units}, whose iterations "
+        relations.describe(across.intersect_domain(first).range())[0],
+        f"{sizes}it touches what {at} touches: both are in one run of a loop {units}, whose iterations "
         "run side by side",
     )
 
@@ -273,10 +290,10 @@ class _Finder:
             if engine and self.units[engine].ends is Ends.GROUP:
                 self.groups(engine, unit)
         self.lanes()
-        body = self.block(self.program.body, ())
-        if body == self.program.body:
-            return self.program
-        result = replace(self.program, body=body, tokens=tuple(self.tokens))
+        result = with_syncs(self.program, self.before, self.after, self.ends)
+        if result is self.program:
+            return result
+        result = replace(result, tokens=tuple(self.tokens))
         return result if self.agents.blocks or not self.tokens else self.with_rooms(result)
 
     def with_rooms(self, program: Program) -> Program:
@@ -284,7 +301,7 @@ class _Finder:
 
         Raises StandstillError if any number of tokens may be under way.
         """
-        order = _order(program, self.agents)
+        order = _order(events(program, self.agents))
         tokens = []
         depths = {stmt.depth for stmt in walk(program) if isinstance(stmt, Alloc)}
         rooms = (*sorted(depths), *range(1, MOST_ROOM + 1))
@@ -308,17 +325,6 @@ class _Finder:
         syncs = into.setdefault(self.relations.all[number].place, [])
         if sync not in syncs:
             syncs.append(sync)
-
-    def block(self, body: tuple[Stmt, ...], place: Place) -> tuple[Stmt, ...]:
-        """Return a block with its statements of synchronization."""
-        result: list[Stmt] = []
-        for position, stmt in enumerate(body):
-            here = (*place, position)
-            result += self.before.get(here, [])
-            result.append(with_numbered_blocks(stmt, here, self.block))
-            result += self.after.get(here, [])
-        result += self.ends.get(place, [])
-        return body if result == [*body] else tuple(result)
 
     # -- tokens ----------------------------------------------------------------------------------------------
 
@@ -481,35 +487,29 @@ class _Finder:
         if not apart:
             return
 
-        def around(pair: Pair, place: Place) -> tuple[int, list[str]]:
-            loops = [one for one in pair.one.loops if is_inside(place, one.at)]
-            depth = sum(1 if one.key is not None else 2 for one in loops)
-            axes = [relations.axis(one.key) for one in loops if one.key is not None]
-            return depth, alike(axes)
-
-        def conflict(here: Place, _: Stmt, at: Place, __: Stmt) -> bool:
+        def waits(earlier: Open, one: Open) -> bool:
             for pair in apart:
-                if is_inside(pair.one.place, at, True) and is_inside(pair.other.place, here, True):
-                    depth, agents = around(pair, here)
-                    same = (*agents, *alike(relations.prefix(depth)))
-                    if not pair.map.intersect(relations.map(same)).is_empty():
+                places = pair.one.place, pair.other.place
+                if is_inside(places[0], earlier.place, True) and is_inside(
+                    places[1], one.place, True
+                ):
+                    outer = one.place if earlier.carried is None else (*earlier.carried, 0)
+                    both = [p for p in pair.one.loops if p in pair.other.loops]
+                    loops = [p for p in both if is_inside(outer, p.at)]
+                    depth = sum(1 if p.key is not None else 2 for p in loops)
+                    same = [relations.axis(p.key) for p in loops if p.key is not None]
+                    same += relations.prefix(depth - (earlier.carried is not None))
+                    axis = f"t{depth - 1}"
+                    later = [] if earlier.carried is None else [f"{axis} < {axis}'"]
+                    if not pair.map.is_disjoint(relations.map((*alike(same), *later))):
                         return True
             return False
 
-        def carried(place: Place, loop: For, barriers: list[int]) -> bool:
-            for pair in apart:
-                if is_inside(pair.one.place, place) and is_inside(pair.other.place, place):
-                    one, other = pair.one.place[len(place)], pair.other.place[len(place)]
-                    depth, agents = around(pair, (*place, 0))
-                    axis, same = f"t{depth - 1}", alike(relations.prefix(depth - 1))
-                    later = relations.map((*agents, *same, f"{axis} < {axis}'"))
-                    between = any(at > one or at <= other for at in barriers)
-                    if not between and not pair.map.intersect(later).is_empty():
-                        return True
-            return False
-
-        boundaries = Boundaries(unit, conflict, carried)
-        boundaries.block(self.program.body)
-        for missing in boundaries.missing:
-            into = self.before if missing.earlier is not None else self.ends
-            into.setdefault(missing.place, []).append(Sync(Action.BARRIER, unit))
+        missing = Boundaries(
+            unit, waits, lambda loop: (ix.literal_value(ix.sub(loop.hi, loop.lo)) or 0) > 0
+        )
+        missing.block(self.program.body)
+        barrier = Sync(Action.BARRIER, unit)
+        for into, places in ((self.before, missing.before), (self.ends, missing.ends)):
+            for place in places:
+                into.setdefault(place, []).append(barrier)

@@ -8,7 +8,7 @@ sets cannot say. What the form of an index does not show is not known, and nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
@@ -89,6 +89,11 @@ class Footprints:
             and (self._at_least(theirs[0] - mine[1], 1) or self._at_least(mine[0] - theirs[1], 1))
             for mine, theirs in zip(one.axes, other.axes, strict=True)
         )
+
+    def runs(self, loop: For) -> bool:
+        """Whether a loop, whose bounds are fixed, is known to have an iteration."""
+        lo, hi = self._polynomial(loop.lo, _Scope()), self._polynomial(loop.hi, _Scope())
+        return lo is not None and hi is not None and self._at_least(hi - lo, 1)
 
     def _at_least(self, value: Polynomial, bound: int) -> bool:
         least = value.least(self.least)
@@ -199,11 +204,16 @@ class Conflicts:
         self.footprints = Footprints(program, written - own)
         self.found: dict[Stmt, frozenset[Access]] = {}
 
-    def between(self, one: Stmt, other: Stmt) -> bool:
-        """Whether one of two statements may touch what the other one writes."""
+    def between(self, one: Stmt, other: Stmt, moved: Collection[str] = ()) -> bool:
+        """Whether one of two statements may touch what the other one writes.
+
+        moved   the buffers whose elements do not say where they lie
+        """
         mine, theirs = self.accesses(one), self.accesses(other)
         return any(
-            a.buffer == b.buffer and (a.writes or b.writes) and not self.footprints.apart(a, b)
+            a.buffer == b.buffer
+            and (a.writes or b.writes)
+            and (a.buffer in moved or not self.footprints.apart(a, b))
             for a in mine
             for b in theirs
         )

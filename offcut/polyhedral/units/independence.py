@@ -36,20 +36,22 @@ class Independence:
 
     def of(self, loop: For, path: Path) -> bool:
         """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
+        left = self.not_shown(loop)
+        return not left or self.by_sets(left, path)
+
+    def not_shown(self, loop: For) -> set[str]:
+        """The buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""
         shared = {name for name in stored_arrays(loop.body) if not self.keeps(name, loop)}
         shared -= status_buffers(self.program)
-        if not shared:
-            return True
         by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
-        for access in self.footprints.of(loop.body, loop.iter):
+        for access in self.footprints.of(loop.body, loop.iter) if shared else ():
             if access.buffer in shared:
                 by_buffer[access.buffer].add(access)
-        left = {
+        return {
             name
             for name, accesses in by_buffer.items()
             if not self.footprints.moves_on(tuple(accesses), loop.iter)
         }
-        return not left or self.by_sets(left, path)
 
     def entered(self, stmt: Let | Alloc) -> None:
         """Inside a bounded value its range is known."""

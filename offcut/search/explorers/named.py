@@ -1,17 +1,193 @@
-"""Explorers by name: those that there are, and those of plug-ins."""
+"""Explorers: evolution, simulated annealing and beam search on the predicted price; and all by name, with those of plug-ins."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from inspect import isclass
+from math import exp, inf, isfinite, log
+from random import Random
 from typing import Any
 
 from offcut.errors import DescribeError
-from offcut.search.explorers.anneal import Anneal
-from offcut.search.explorers.beam import Beam
-from offcut.search.explorers.evolution import Evolution
-from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Sampling
+from offcut.partition import AxisCut
+from offcut.schedule import Cut, Nest, Schedule, Separate, Step, Together, Way
+from offcut.search.explorers.explorer import Exhaustive, Explorer, Function, Judge, Sampling, Seen
 from offcut.search.plugged import plugged
+from offcut.search.points import Points
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """A population of the best of what was measured and of random points. Of a generation the better of two that
+    are drawn is a parent; a child is two parents crossed, then often one step aside; the best live on.
+
+    population, generations  how many
+    mutation                 how often a child takes a step
+    """
+
+    population: int = 16
+    generations: int = 12
+    mutation: float = 0.7
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """The best that ever lived."""
+        judge = Judge(space, seen)
+        living = judge.best(self.population // 2)
+        living += [space.sample(rng) for _ in range(self.population - len(living))]
+        visited = list(living)
+        for _ in range(self.generations):
+            children = []
+            for _ in range(self.population):
+                child = space.crossed(_parent(living, judge, rng), _parent(living, judge, rng), rng)
+                if rng.random() < self.mutation:
+                    child = space.step(child, rng)
+                children.append(child)
+            visited += children
+            living = sorted(dict.fromkeys((*living, *children)), key=judge)[: self.population]
+        return tuple(judge.to_try(visited, count))
+
+
+def _parent(living: Sequence[Schedule], judge: Judge, rng: Random) -> Schedule:
+    return min(rng.choice(living), rng.choice(living), key=judge)
+
+
+_FINEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """From a few points on, the best of all their neighbours, again and again.
+
+    A pass tells points apart by their *grain* alone, and keeps the best of each: at first by what covers a nest,
+    what is packed and which loops are shared; then by strategies, too; then by tiles; at last by all. A pass goes on
+    from what the last one kept, and takes no point whose coarser grain that has not seen among its best.
+
+    width   points that go on
+    rounds  of a pass, at most: it ends where the best stays
+
+    Source: Adams et al., "Learning to Optimize Halide with Tree Search and Random Programs", SIGGRAPH 2019,
+    section 3: there, decisions are taken stage by stage, and passes share the grains of the best schedule.
+    """
+
+    width: int = 8
+    rounds: int = 4
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """The best that the passes visit."""
+        judge = Judge(space, seen)
+        beam = judge.best(self.width)
+        visited = list(beam)
+        allowed: set[Hashable] | None = None
+        for level in range(_FINEST + 1):
+            kept = _best(beam, judge, level, self.width)
+            for _ in range(self.rounds):
+                near = [other for point in kept for other in space.neighbours(point)]
+                fits = [o for o in near if allowed is None or grain(o, level - 1) in allowed]
+                visited += fits
+                before, kept = kept, _best([*kept, *fits], judge, level, self.width)
+                if kept == before:
+                    break
+            beam, allowed = kept, {grain(point, level) for point in kept}
+        return tuple(judge.to_try(visited, count))
+
+
+def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> list[Schedule]:
+    """The best point of each grain, the best of these first."""
+    found: dict[Hashable, Schedule] = {}
+    for point in sorted(dict.fromkeys(points), key=judge):
+        if isfinite(judge(point)):
+            found.setdefault(grain(point, level), point)
+    return list(found.values())[:width]
+
+
+def grain(schedule: Schedule, level: int) -> Hashable:
+    """What a pass tells a schedule by: 0, covers, copies and shared loops; 1, strategies; 2, tiles; 3, all."""
+    if level >= _FINEST:
+        return schedule
+    return tuple(_of_step(step, level) for step in schedule.steps)
+
+
+def _of_step(step: Step, level: int) -> Hashable:
+    match step:
+        case Nest():
+            return _of_nest(step, level)
+        case Together(axes, parts):
+            return axes, tuple(_of_step(part, level) for part in parts)
+        case Cut(axis, tiles, strategy):
+            return axis, (strategy,)[:level], tiles if level > 1 else ()
+        case Separate():
+            return step if level > 1 else None
+        case _:
+            return step
+
+
+@lru_cache(1 << 16)
+def _of_nest(nest: Nest, level: int) -> Hashable:
+    """Of a nest, which most schedules of a search have in common with others."""
+    return nest.stage, frozenset(_of_way(way, level) for way in nest.ways)
+
+
+def _of_way(way: Way, level: int) -> Hashable:
+    splits = tuple(_of_split(cut, level) for cut in way.splits)
+    return way.cover, way.pack, splits
+
+
+def _of_split(cut: AxisCut, level: int) -> Hashable:
+    tiles = (cut.tile, cut.heights, cut.by_height) if level > 1 else ()
+    return cut.axis, (cut.strategy,)[:level], tiles
+
+
+@dataclass(frozen=True, slots=True)
+class Anneal:
+    """Chains of steps to neighbours: a worse one is taken with probability ``exp(-log(new / old) / t)``, where
+    the temperature t falls from 1 to 0.
+
+    Chains begin at the best of what was measured and, those that are left, at points drawn at random. What is
+    proposed is the best of what they visit, and a share of random points, which the price may misjudge.
+
+    chains, steps  how many, and how long
+    random         share of the proposals
+
+    Source: Chen et al., "Learning to Optimize Tensor Programs", NeurIPS 2018, section 4.
+    """
+
+    chains: int = 8
+    steps: int = 24
+    random: float = 0.05
+
+    def propose(
+        self, space: Points, seen: Sequence[Seen], rng: Random, count: int
+    ) -> Sequence[Schedule]:
+        """The best that the chains visit."""
+        judge = Judge(space, seen)
+        heads = judge.best(self.chains - self.chains // 2)
+        heads += [space.sample(rng) for _ in range(self.chains - len(heads))]
+        visited = list(heads)
+        for step in range(self.steps):
+            temperature = 1 - step / self.steps
+            for chain, head in enumerate(heads):
+                point = space.step(head, rng)
+                if _is_taken(judge(head), judge(point), temperature, rng):
+                    heads[chain] = point
+                visited.append(point)
+        drawn = [space.sample(rng) for _ in range(round(self.random * count))]
+        new = judge.to_try(drawn, len(drawn))
+        return tuple(dict.fromkeys((*judge.to_try(visited, count - len(new)), *new)))
+
+
+def _is_taken(old: float, new: float, temperature: float, rng: Random) -> bool:
+    if new <= old:
+        return True
+    if new == inf or old <= 0:
+        return False
+    return rng.random() < exp(-log(new / old) / temperature)
+
 
 GROUP = "offcut.explorers"
 EXPLORERS: dict[str, Callable[[], Explorer]] = {

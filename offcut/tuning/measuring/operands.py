@@ -8,6 +8,7 @@ from enum import Enum
 
 import numpy as np
 
+from offcut.backends.host.entry import solving_order
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
 from offcut.core.dtypes import FLOATS, numpy_dtype
@@ -48,8 +49,7 @@ def operands(request: Request, sizes: Mapping[str, int], seed: int, draw: Draw) 
     known = inner_sizes(request, sizes)
     taken, made = crossing(request.program.buffers)
     arrays = drawn(request.program, known, seed, draw)
-    shapes = (extent for one in signature_of(*request.named).inputs for extent in one.shape)
-    solved = {name for extent in shapes for name, _ in extent.terms}
+    solved = {name for name, _, _ in solving_order(signature_of(*request.named))}
     return Operands(
         tuple(arrays[buffer.name] for buffer in taken),
         tuple((shape_of(buffer, known), buffer.dtype) for buffer in made),

@@ -1,21 +1,31 @@
-"""An oracle measured, printed, and written as numbers and a picture."""
+"""An oracle measured, and what it says printed as tables, and written as CSV and as a picture."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from rich.markup import escape
+from rich.table import Table as Grid
 
 from offcut.core.extras import absent, is_installed
 from offcut.core.program import Program
 from offcut.experiment.machine import describe
 from offcut.experiment.outputs import check_writable
+from offcut.experiment.plots import plot_lines
 from offcut.experiment.table import wide_console
 from offcut.partition.show.picture import check_format
-from offcut.tuning.oracle.run import Tell, oracle
-from offcut.tuning.oracle.shown import facts, plot, tables, to_csv
+from offcut.search import Outcome
+from offcut.tuning.oracle.run import Findings, Tell, oracle
+from offcut.tuning.overview import seconds_text, sizes_text
+from offcut.tuning.pricing.prices import LEARNED
 from offcut.tuning.progress import bar_on
 
 
@@ -62,3 +72,120 @@ def _shown(name: str) -> Iterator[Tell]:
     with bar_on(Console(stderr=True)) as bar:
         task = bar.add_task(name, said="")
         yield lambda what, done, count: bar.update(task, completed=done, total=count, said=what)
+
+
+COLUMNS = ("kind", "who", "price", "at", "figure", "value")
+"""Of the CSV: what is told, of whom, by which price, after how many trials or at which sizes."""
+
+
+def facts(found: Findings) -> Iterator[str]:
+    """What was measured, in a line each."""
+    counts = Counter(one.outcome for one in found.table.measured.values())
+    ended = ", ".join(f"{counts[o]:,} {o.value}" for o in Outcome if counts[o])
+    yield f"{found.name}: {len(found.part.points):,} schedules, {found.part.said}; {ended}"
+    yield f"quartiles of a time are {found.table.spread:.1%} of it apart, in the median"
+    if found.learns and not any(pick.who == LEARNED for pick in found.picks):
+        yield "no model knows this program and machine: without a measurement, the learned price is the closed form"
+    if found.learns and not any(one.price == LEARNED for one in found.explored):
+        yield "nothing was learned from these trials: the explorers go by the closed form"
+    if found.chosen is None:
+        yield "the default has one way, or not all of its ways were timed: no choice at run time is judged"
+    else:
+        yield (
+            f"the choice among the {found.chosen.ways} ways of the default at run time has "
+            f"{found.chosen.whole:.1%} of the speed of the fastest way at each size, "
+            f"{found.chosen.worst:.1%} where it is the least"
+        )
+
+
+def tables(found: Findings) -> Iterator[Grid]:
+    """By size; without a measurement; by explorer."""
+    yield _by_size(found)
+    yield _picked(found)
+    yield _explored(found)
+
+
+def _by_size(found: Findings) -> Grid:
+    table = found.table
+    grid = _grid("seconds of a call", "sizes", "the size's oracle", *(p.who for p in found.picks))
+    for place, (at, _) in enumerate(table.sizes):
+        times = (table.seconds(pick.schedule)[place] for pick in found.picks)
+        least = seconds_text(table.least[place])
+        grid.add_row(sizes_text(tuple(at.items())), least, *map(seconds_text, times))
+    return grid
+
+
+def _picked(found: Findings) -> Grid:
+    columns = ("who", "regret", "of the sizes' oracles", "where it is the least")
+    grid = _grid("one schedule, chosen without a measurement", *columns)
+    for pick in found.picks:
+        grid.add_row(pick.who, _share(pick.regret), f"{pick.whole:.1%}", f"{pick.worst:.1%}")
+    return grid
+
+
+def _explored(found: Findings) -> Grid:
+    counts = list(found.explored[0].mean) if found.explored else []
+    names = (f"{count} trials" for count in counts)
+    grid = _grid("regret, mean and worst over the seeds", "explorer", "price", *names)
+    for one in found.explored:
+        cells = (f"{_share(one.mean[c])} {_share(one.worst[c]):>8}" for c in counts)
+        grid.add_row(escape(one.explorer), one.price, *cells)
+    return grid
+
+
+def to_csv(found: Findings, said: Sequence[str]) -> str:
+    """A line for each figure, below comment lines."""
+    text = io.StringIO()
+    text.writelines(f"# {line}\n" for line in said)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for place, (at, _) in enumerate(found.table.sizes):
+        sizes = sizes_text(tuple(at.items()))
+        writer.writerow(("size", "oracle", "", sizes, "seconds", found.table.least[place]))
+        for pick in found.picks:
+            seconds = found.table.seconds(pick.schedule)[place]
+            writer.writerow(("size", pick.who, "", sizes, "seconds", seconds))
+    for pick in found.picks:
+        for figure, value in (
+            ("regret", pick.regret),
+            ("of the sizes' oracles", pick.whole),
+            ("least of these", pick.worst),
+        ):
+            writer.writerow(("pick", pick.who, "", "", figure, value))
+    for one in found.explored:
+        for count, mean in one.mean.items():
+            named = ("explorer", one.explorer, one.price, count)
+            writer.writerow((*named, "mean regret", mean))
+            writer.writerow((*named, "worst regret", one.worst[count]))
+    return text.getvalue()
+
+
+def plot(found: Findings, png: Path, said: Sequence[str]) -> None:
+    """Mean regret over the trials, a line for each explorer and price."""
+    drawn = {
+        f"{one.explorer}, {one.price}": [
+            (float(count), 100 * mean) for count, mean in one.mean.items() if isfinite(mean)
+        ]
+        for one in found.explored
+    }
+    plot_lines(
+        png,
+        drawn,
+        title=f"regret of {found.name} against the oracle over the sweep",
+        x_label="trials",
+        y_label="% (lower is better), mean over the seeds",
+        footer="\n".join(said),
+    )
+
+
+def _grid(title: str, *columns: str) -> Grid:
+    grid = Grid(title=escape(title), title_justify="left")
+    for name in columns:
+        grid.add_column(
+            name, justify="left" if name in ("sizes", "who", "explorer", "price") else "right"
+        )
+    return grid
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}" if isfinite(value) else "none"

@@ -1,11 +1,15 @@
-"""`offcut sweep --oracle`: the exhaustive space of a small problem, and everybody's regret against it."""
+"""`offcut sweep --oracle`: the exhaustive space of a small problem, and everybody's regret against it.
+
+Each schedule of a table is measured once: what records know is taken from there, so that a run that was killed goes on
+where it was.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -16,8 +20,10 @@ from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
 from offcut.search import Expected, Points, Price, Records, Refitted, Sizes
 from offcut.search.explorers import EXPLORERS
-from offcut.tuning.measuring.simulated import measuring
-from offcut.tuning.oracle.filling import filled
+from offcut.tuning.campaign import LAST_RUN
+from offcut.tuning.drift import Anchor
+from offcut.tuning.known import known, trials_of
+from offcut.tuning.measuring.simulated import Measure, measuring
 from offcut.tuning.oracle.findings import (
     Chosen,
     Explored,
@@ -32,7 +38,7 @@ from offcut.tuning.oracle.table import Table
 from offcut.tuning.posed import posed
 from offcut.tuning.pricing.predicting import key_of, price_of
 from offcut.tuning.pricing.prices import LEARNED, price_named
-from offcut.tuning.problem import DEFAULT, Limits, Problem
+from offcut.tuning.problem import DEFAULT, Limits, Measured, Problem
 
 TRIALS = (16, 32, 64, 128)
 SEEDS = 5
@@ -166,3 +172,57 @@ def _remembered(price: Price) -> Price:
         return found
 
     return asked
+
+
+NAME = "oracle"
+"""What records call the explorer."""
+
+
+def filled(
+    problem: Problem,
+    schedules: Iterable[Schedule],
+    records: Records,
+    price: Price,
+    measure: Measure,
+    tell: Callable[[int], None] = lambda done: None,
+) -> Mapping[Schedule, Measured]:
+    """What became of each schedule.
+
+    schedules  the default first, by which times of several batches are scaled
+    price      of what is recorded beside a time
+    tell       how many are done
+    """
+    wanted = tuple(dict.fromkeys(schedules))
+    trials = trials_of(records, problem)
+    there = known(trials, problem, lambda record: record.explorer not in LAST_RUN)
+    default = (trial for trial in trials if wanted and trial.schedule == str(wanted[0]))
+    anchor = Anchor.of(record for trial in default for record in trial.records)
+    found = {one: there[text] for one in wanted if (text := str(one)) in there}
+    tell(len(found))
+
+    kept = False
+
+    def keep(measured: Measured) -> None:
+        nonlocal kept
+        one = replace(
+            anchor.scaled(measured), reference=()
+        )  # whoever reads a table scales nothing again
+        if not kept:
+            records.keep(problem.origins)
+            kept = True
+        records.add(one.records(problem, NAME, _predicted(problem, price, one.schedule)))
+        found[one.schedule] = one
+        tell(len(found))
+
+    left = [one for one in wanted if one not in found]
+    if left:
+        measure(left, keep)
+    return found
+
+
+def _predicted(problem: Problem, price: Price, schedule: Schedule) -> Sequence[float | None]:
+    try:
+        guesses = price(schedule)
+    except PartitionError:
+        return ()
+    return [guesses.get(key_of(sizes)) or None for sizes, _ in problem.sizes]

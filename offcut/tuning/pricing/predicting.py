@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from offcut.costmodel import Cost, Machine
-from offcut.costmodel.nests import Calls, LoopPrices, SchedulePrices, standing
+from offcut.costmodel.arrays import Calls
+from offcut.costmodel.nests import LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, blamed_on_another
 from offcut.schedule import Nest, Schedule, Together

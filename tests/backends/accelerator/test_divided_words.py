@@ -61,6 +61,7 @@ def elements(dtype: str) -> Tensor:
     return oc.placeholder((n, 5), dtype, name="A")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
     a = elements(dtype)

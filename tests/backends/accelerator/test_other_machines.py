@@ -133,6 +133,7 @@ def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(seed:
             assert cycles(hidden, n) <= cycles(alone, n) + more
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])
 def test_a_machine_without_tokens_runs_more_than_products(name: str) -> None:
     inputs, result = PROGRAMS[name]()
@@ -170,6 +171,7 @@ def narrow() -> Target:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_where_tokens_have_no_room_the_policy_does_without_windows_in_turn(name: str) -> None:
     inputs, kernel = compiled(name, narrow())

@@ -79,6 +79,7 @@ def test_padded_rows_farther_apart_than_a_field_says_are_loaded_one_by_one() -> 
     assert not kernel.timeline().races
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("value", [2**30, 2**31 - 1, -(2**31), -(2**15) - 1])
 def test_a_constant_of_any_size_is_added_and_compared(value: int) -> None:
     n = oc.dim("n", min=0, max=64)

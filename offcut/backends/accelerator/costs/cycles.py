@@ -36,15 +36,15 @@ def formula(nest: Lowered) -> Fitted:
     """Cycles over the sizes of a nest."""
     derived = nest.derived
     sizes = [size for size in nest.program.sizes if size.name not in derived.lets]
-    asked = [derived.expand(expr) for expr in _asked(nest)]
-    read = frozenset[str]().union(*map(variables, asked))
+    exprs = [derived.expand(expr) for expr in _asked(nest)]
+    read = frozenset[str]().union(*map(variables, exprs))
     least = {size.name: size.min for size in sizes}
 
-    def cycles(given: Mapping[str, int]) -> float:
-        return run_of(nest, {**least, **given}).timed.cycles
+    def cycles(sizes_of_call: Mapping[str, int]) -> float:
+        return run_of(nest, {**least, **sizes_of_call}).timed.cycles
 
     divisors = {
-        size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})
+        size.name: sorted({_divisor(expr, size.name) for expr in exprs} - {1})
         for size in sizes
         if size.name in read
     }

@@ -14,24 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import (
-    Copy,
-    Operation,
-    Product,
-    Result,
-    judged,
-    not_covered,
-)
+from offcut.backends.accelerator.lowering.covers import Operation
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import Leaf, tile_of
-from offcut.backends.accelerator.microkernels import instructions_of, load_of, store_of
-from offcut.core.expr import Cast, Var
-from offcut.core.program import Alloc, Cover, Program, Stmt, Tile, map_blocks, walk
+from offcut.backends.accelerator.lowering.tree import tile_of
+from offcut.core.program import Alloc, Program, Stmt, Tile, map_blocks, walk
 from offcut.core.text.printer import format_head, format_stmt
-from offcut.describe.intrinsic import declared
-from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
-from offcut.partition import Coverage
 
 
 def with_memories(program: Program) -> Program:
@@ -71,8 +59,16 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                cover = _cover_of(nest, work, tile)
-                tiles[tile] = replace(tile, unit=work.unit.value, asynchronous=True, cover=cover)
+                unit, cover = work.unit.value, work.does.cover
+                if tile.unit not in (None, unit):
+                    raise TargetError(
+                        "compile",
+                        f"cannot run a tile by {tile.unit}",
+                        at=format_stmt(work.leaf.store),
+                        because=f"{unit} of {nest.spec.name} runs it",
+                        help=(f"@by({unit})",),
+                    )
+                tiles[tile] = replace(tile, unit=unit, asynchronous=True, cover=cover)
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
 
     def base_of(alloc: Alloc) -> str | None:
@@ -109,61 +105,6 @@ def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
             window = work.leaf.windows[work.leaf.store.buffer]
             windows[window.number] = window.alloc, base
     yield from windows.values()
-
-
-def _cover_of(nest: Lowered, work: Work, tile: Tile) -> Cover:
-    """Return the cover of a tile by what runs it.
-
-    Axes and operands are said where the judge finds them: not of a value that takes several instructions.
-    """
-    given, store, name = tile.cover, work.leaf.store, nest.spec.name
-    if tile.unit not in (None, work.unit.value):
-        raise TargetError(
-            "compile",
-            f"cannot run a tile by {tile.unit}",
-            at=format_stmt(store),
-            because=f"{work.unit.value} of {name} runs it",
-            help=(f"@by({work.unit.value})",),
-        )
-    leaf, instructions = _instructions_of(nest, work)
-    own = instructions[0].name
-    if given is not None and given.microkernel != own:
-        if declared(given.microkernel) is not None:
-            return given
-        because = f"{own} of {name} runs it"
-        raise not_covered(leaf, given.microkernel, because, f"@cover({own})")
-    if isinstance(work.does, Product):
-        return work.does.cover
-    said = given if given is not None and given.axes + given.operands else None
-    found = judged(nest.program, leaf, instructions, said or Cover(own, _axes_of(work)))
-    if isinstance(found, Coverage):
-        return found.cover
-    if said is not None:
-        raise not_covered(leaf, own, str(found), f"@cover({own})")
-    return Cover(own)
-
-
-def _instructions_of(nest: Lowered, work: Work) -> tuple[Leaf, tuple[Microkernel, ...]]:
-    """Return a leaf as one instruction runs it, a copy without what is around its rectangle, and the ones that may."""
-    leaf, spec = work.leaf, nest.spec
-    match work.does:
-        case Copy(place, source):
-            copied = replace(leaf.store, value=source)
-            return replace(leaf, store=copied), (load_of(place, source.dtype, spec),)
-        case Result(source):
-            dtype = nest.program.buffer(leaf.store.buffer).dtype
-            value = source if source.dtype == dtype else Cast(source, dtype)
-            cut = replace(leaf.store, value=value)
-            return replace(leaf, store=cut), (store_of(source.dtype, dtype, spec),)
-    return leaf, instructions_of(leaf.store, spec)
-
-
-def _axes_of(work: Work) -> tuple[tuple[str, str], ...]:
-    """Return the axes of a copy, or of an operation, along which its words on the chip lie, by those of the microkernel."""
-    index = work.does.source.index if isinstance(work.does, Result) else work.leaf.store.index
-    lanes = work.sides[0][0].lanes
-    parts = ((name, index[at]) for name, at in zip("ij", lanes.axes, strict=True) if at is not None)
-    return tuple((name, part.name) for name, part in parts if isinstance(part, Var))
 
 
 def _base_in_place(work: Work) -> str | None:

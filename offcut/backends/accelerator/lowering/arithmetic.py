@@ -1,4 +1,4 @@
-"""Statements on accumulators as operations of the vector unit, each of which changes a word in place.
+"""Microkernels of the vector unit as its operations, each of which changes a word in place.
 
 ::
 
@@ -13,13 +13,16 @@ two shifts, which cut it as int8 does, of uint8 between two additions of half it
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from offcut.backends.accelerator.isa import AluOp
 from offcut.backends.accelerator.lowering.division import divided
-from offcut.core.expr import Binary, Cast, Const, Expr, Load, Unary, dtype_of
+from offcut.backends.accelerator.microkernels import instructions_of, name_of
+from offcut.backends.accelerator.spec import Spec
+from offcut.core.expr import Binary, Const, Expr, Load
 from offcut.core.program import Store
+from offcut.partition.judge import pairings
 
 Other = Load | int
 """A second word, or an immediate."""
@@ -57,106 +60,73 @@ _CUTS: dict[str, tuple[tuple[AluOp, Other], ...]] = {
 }
 """What an element type does to words that may have left it."""
 _SAME = {
-    "+": AluOp.ADD,
-    "sum": AluOp.ADD,
-    "*": AluOp.MUL,
-    "min": AluOp.MIN,
-    "max": AluOp.MAX,
+    "alu_add": AluOp.ADD,
+    "alu_multiply": AluOp.MUL,
+    "alu_min": AluOp.MIN,
+    "alu_max": AluOp.MAX,
 }
-"""What an operation, or a reduction, is alone."""
-_WITHIN = ("min", "max", "//", "%")
-"""Operations that leave no element type."""
+"""What runs a microkernel alone."""
+_LEAVES = ("alu_add", "alu_subtract", "alu_multiply", "alu_negate", "alu_absolute", "alu_cut")
+"""Microkernels whose results may leave an element type."""
 
 
-def of_any(load: Load) -> tuple[int, int]:
-    """Values of which everything is exact: where it is asked what an operation lies over, not how it is computed."""
-    return 0, 0
+def recipe(
+    name: str, operands: Mapping[str, Load], store: Store, dtype: str, values: Values
+) -> Recipe | None:
+    """The operations of a microkernel that computes a statement; None where a quotient is not exact.
 
-
-def recipe(store: Store, dtype: str, values: Values) -> Recipe | None:
-    """The operations of a statement whose result is of `dtype`; None where there are none for it.
-
-    values  of what it reads: a division is exact on a range
+    operands  what the statement reads for those of the microkernel
+    dtype     of its result
+    values    of what it reads: a division is exact on a range
     """
-    if dtype not in _CUTS:
-        return None
+    cut = _CUTS[dtype] if name in _LEAVES else ()
     if store.reduce is not None:
-        other = _leaf(store.value)
-        if not isinstance(other, Load):
-            return None
-        cut = _CUTS[dtype] if store.reduce == "sum" else ()
-        return Recipe(None, False, ((_SAME[store.reduce], other), *cut), update=True)
-    found = _of(store.value, values)
-    if found is None:
-        return None
-    match store.value:
-        case Cast(a, _):
-            leaves = dtype_of(a) != dtype
-        case Binary(op):
-            leaves = op not in _WITHIN
-        case _:
-            leaves = _leaf(store.value) is None
-    return replace(found, steps=(*found.steps, *_CUTS[dtype])) if leaves else found
+        return Recipe(None, False, ((_SAME[name], operands["B"]), *cut), update=True)
+    a, b = operands.get("A"), operands.get("B")
+    constant = literal(store.value)
+    other: Other = constant if b is None else b
+    steps: tuple[tuple[AluOp, Other], ...] = ()
+    match name:
+        case "alu_fill":
+            steps = ((AluOp.ADD, constant),)
+        case "alu_subtract" if b is not None:  # what is taken away is the word that changes
+            a, other = b, constant if a is None else a
+            steps = (AluOp.MUL, -1), (AluOp.ADD, other)
+        case "alu_subtract":
+            steps = ((AluOp.ADD, -constant),)
+        case "alu_negate":
+            steps = ((AluOp.MUL, -1),)
+        case "alu_absolute":
+            assert a is not None
+            steps = (AluOp.MUL, -1), (AluOp.MAX, a)
+        case "alu_divide" | "alu_modulo":
+            assert a is not None
+            quotient = divided(constant, *values(a))
+            if quotient is None:
+                return None
+            rest = ((AluOp.MUL, -constant), (AluOp.ADD, a)) if name == "alu_modulo" else ()
+            steps = (*quotient, *rest)
+        case _ if name in _SAME:
+            steps = ((_SAME[name], other),)
+    again = any(step == a for _, step in steps)
+    return Recipe(a, again, (*steps, *cut))
 
 
-def undivided(store: Store, values: Values) -> tuple[Load, int] | None:
-    """What a statement divides, and by what, where this is not exact; None where that is not why it does not run."""
-    match store.value:
-        case Binary("//" | "%", a, b):
-            x, y = _leaf(a), _leaf(b)
-            if isinstance(x, Load) and isinstance(y, int) and divided(y, *values(x)) is None:
-                return x, y
+def recipe_of(store: Store, dtype: str, spec: Spec) -> Recipe | None:
+    """The operations of a statement on accumulators, of whatever values; None where it is none of its microkernels."""
+    name = name_of(store, spec)
+    for kernel in instructions_of(store, name, dtype, spec):
+        for pairing in pairings(kernel, store.value):
+            read = {
+                mine.buffer: load
+                for mine, load in pairing
+                if isinstance(mine, Load) and isinstance(load, Load)
+            }
+            return recipe(name, read, store, dtype, lambda load: (0, 0))
     return None
 
 
-def _leaf(expr: Expr) -> Other | None:
-    """An element, or a constant; conversions to a wider type change no value."""
-    match expr:
-        case Const(value, _):
-            return int(value)
-        case Load():
-            return expr
-        case Cast(a, "int32"):
-            return _leaf(a)
-    return None
-
-
-def _of(value: Expr, values: Values) -> Recipe | None:
-    alone = _leaf(value)
-    if isinstance(alone, Load):
-        return Recipe(alone, False, ())
-    if alone is not None:
-        return Recipe(None, False, ((AluOp.ADD, alone),) if alone else ())
-    match value:
-        case Cast(a, _):
-            inner = _leaf(a)
-            return Recipe(inner, False, ()) if isinstance(inner, Load) else None
-        case Unary("neg", a) if isinstance(x := _leaf(a), Load):
-            return Recipe(x, False, ((AluOp.MUL, -1),))
-        case Unary("abs", a) if isinstance(x := _leaf(a), Load):
-            return Recipe(x, True, ((AluOp.MUL, -1), (AluOp.MAX, x)))
-        case Binary(op, a, b):
-            return _binary(op, _leaf(a), _leaf(b), values)
-    return None
-
-
-def _binary(op: str, x: Other | None, y: Other | None, values: Values) -> Recipe | None:
-    if x is None or y is None:
-        return None
-    if op in _SAME:
-        if not isinstance(x, Load):
-            x, y = y, x
-        return Recipe(x, x == y, ((_SAME[op], y),)) if isinstance(x, Load) else None
-    if op == "-":
-        if isinstance(x, Load) and isinstance(y, int):
-            return Recipe(x, False, ((AluOp.ADD, -y),))
-        if isinstance(y, Load):
-            return Recipe(y, x == y, ((AluOp.MUL, -1), (AluOp.ADD, x)))
-    if op in ("//", "%") and isinstance(x, Load) and isinstance(y, int):
-        steps = divided(y, *values(x))
-        if steps is None:
-            return None
-        if op == "//":
-            return Recipe(x, False, steps)
-        return Recipe(x, True, (*steps, (AluOp.MUL, -y), (AluOp.ADD, x)))
-    return None
+def literal(value: Expr) -> int:
+    """The constant of an operation; 0 of one that has none."""
+    parts = (value.a, value.b) if isinstance(value, Binary) else (value,)
+    return next((int(one.value) for one in parts if isinstance(one, Const)), 0)

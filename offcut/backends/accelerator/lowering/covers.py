@@ -1,24 +1,28 @@
-"""Which instruction runs a leaf, on which words: found by access relations, never by names.
+"""Which microkernel runs a leaf, on which words: the judge of covers says it, and so along which axes words lie.
 
-The last axes of a tile of results are rows and columns, and the last loop of its sum the terms, where each of
-these is an index of its own in the operands that it moves. So operands get their lanes; a copy of an operand
-from main memory has those of what reads it.
+What computes says how its operands lie; a load and a store of a buffer have the words of what computes with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import Place, Unit
-from offcut.backends.accelerator.lowering.arithmetic import Recipe, recipe, undivided
+from offcut.backends.accelerator.lowering.arithmetic import Recipe, literal, recipe
 from offcut.backends.accelerator.lowering.division import reach
 from offcut.backends.accelerator.lowering.ranges import Ranges
 from offcut.backends.accelerator.lowering.tree import Leaf
-from offcut.backends.accelerator.lowering.words import Lanes, sides
-from offcut.backends.accelerator.microkernels import instructions_of, name_of, product_name
+from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.microkernels import (
+    instructions_of,
+    load_of,
+    name_of,
+    product_name,
+    store_of,
+)
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -31,13 +35,16 @@ from offcut.core.expr import (
     Select,
     Var,
     dtype_of,
+    loads,
     variables,
 )
-from offcut.core.program import Buffer, Cover, For, Program, Stmt, Tile, TileAxis
+from offcut.core.program import Buffer, Cover, For, Program, Stmt, Store, Tile, TileAxis
 from offcut.core.text.printer import format_stmt
+from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import TargetError
-from offcut.partition import Coverage, Question, Refusal, Surroundings, cover
+from offcut.partition import Question, Refusal, Surroundings, cover
+from offcut.partition.judge import MAIN, Match
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,7 @@ class Copy:
     source: Load
     bounds: tuple[tuple[str, str, Expr], ...]
     fill: int
+    cover: Cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,7 @@ class Result:
     """Accumulators to main memory."""
 
     source: Load
+    cover: Cover
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,7 @@ class Operation:
     """Operations on accumulators."""
 
     recipe: Recipe
+    cover: Cover
 
 
 Does: TypeAlias = Copy | Result | Product | Operation
@@ -83,7 +93,7 @@ Does: TypeAlias = Copy | Result | Product | Operation
 class Covers:
     """How the leaves of a program run.
 
-    lanes   of the buffers on the chip, and of arrays in main memory as each leaf reads or writes them
+    lanes   of the buffers on the chip
     places  of the buffers on the chip
     """
 
@@ -113,15 +123,13 @@ class Covers:
 
     def unit(self, leaf: Leaf) -> Unit:
         """The unit that runs a leaf."""
-        target = self.scoped.get(leaf.store.buffer)
-        if target is None:
-            return Unit.STORE
-        if self.element(leaf) is not None:
-            place = self.memories[target.scope or ""][0]
-            if self.holds_accumulators(target.name):
-                place = Place.ACCUMULATORS
-            return self.spec.loads[place]
-        return Unit.COMPUTE
+        kind = self.kind(leaf)
+        if kind != self.copy:
+            return Unit.STORE if kind == self.result else Unit.COMPUTE
+        place = self.memories[self.scoped[leaf.store.buffer].scope or ""][0]
+        return self.spec.loads[
+            Place.ACCUMULATORS if self.holds_accumulators(leaf.store.buffer) else place
+        ]
 
     def holds_accumulators(self, buffer: str) -> bool:
         """Whether a buffer lies where operations find it."""
@@ -137,86 +145,161 @@ class Covers:
         return None
 
     def of(self, leaves: Sequence[Leaf], ranges: Ranges) -> None:
-        """Find what each leaf does, and the lanes of all buffers.
+        """Note what each leaf does, and the lanes of all buffers: what computes says how operands lie, before what moves them.
 
         ranges  of the values of the buffers on the chip
         """
         self.ranges = ranges
         for leaf in leaves:
-            if self.is_product(leaf):
-                self.does[leaf.number] = self.product(leaf)
-        for leaf in leaves:
-            computes = self.unit(leaf) is Unit.COMPUTE and self.element(leaf) is None
-            if leaf.number not in self.does and computes:
-                self.does[leaf.number] = self.operation(leaf)
-        for leaf in leaves:
-            if leaf.number not in self.does and self.element(leaf) is None:
-                self.does[leaf.number] = self.result(leaf)
-        for leaf in leaves:
-            if leaf.number not in self.does:
-                self.does[leaf.number] = self.copy(leaf)
+            self.check_started(leaf, leaves)
+        for kind in (self.product, self.operation, self.result, self.copy):
+            for leaf in leaves:
+                if self.kind(leaf) == kind:
+                    self.does[leaf.number] = kind(leaf)
 
-    def refuse(self, leaf: Leaf, because: str, *help: str) -> TargetError:
-        """The refusal of one leaf."""
+    def kind(self, leaf: Leaf) -> Callable[[Leaf], Does]:
+        """What says how a leaf runs."""
+        if name_of(leaf.store, self.spec) == product_name(self.spec):
+            return self.product
+        if leaf.store.buffer not in self.scoped:
+            return self.result
+        return self.operation if self.element(leaf) is None else self.copy
+
+    def refuse(self, leaf: Leaf, because: str, *help: str, cover: str = "") -> TargetError:
+        """The refusal of one leaf, or of the microkernel `cover` that its tile names."""
+        run = f"run a statement on {self.spec.name}"
         return TargetError(
             "compile",
-            f"cannot run a statement on {self.spec.name}",
+            f"cannot {f'cover a tile by {cover}' if cover else run}",
             at=format_stmt(leaf.store),
             because=because,
             help=help,
         )
 
-    def is_product(self, leaf: Leaf) -> bool:
-        """Whether a leaf adds products."""
-        return name_of(leaf.store, self.spec) == product_name(self.spec)
+    def check_started(self, leaf: Leaf, leaves: Sequence[Leaf]) -> None:
+        """Check that something stores in a window before a leaf reads it; what a loop inside of the window stores may be read later."""
+        store = leaf.store
+        read = {load.buffer for load, _ in loads(store.value)} & self.scoped.keys()
+        for name in sorted(read if store.reduce is None else {*read, store.buffer}):
+            window = leaf.windows.get(name)
+            if window is None or len(leaf.around) > window.depth:
+                before = [one for one in leaves if one is not leaf]
+            else:
+                before = [one for one in leaves if one.number < leaf.number]
+            if not any(
+                (one.store.buffer, one.store.reduce, one.windows.get(name)) == (name, None, window)
+                for one in before
+            ):
+                sums = f"the start of {name} is lost: " if name == store.buffer else ""
+                raise self.refuse(
+                    leaf,
+                    f"{sums}nothing stores in {name} before",
+                    f"a tile before that stores in {name}",
+                )
 
     def product(self, leaf: Leaf) -> Product:
-        """A sum of products by the matrix unit, whose lanes are those of its cover."""
-        spec, own = self.spec, product_name(self.spec)
-        given = None if leaf.microkernel != own or leaf.tile is None else leaf.tile.cover
-        found = judged(self.program, leaf, instructions_of(leaf.store, spec), given)
-        if isinstance(found, Refusal):
-            if given is not None and given.axes + given.operands:
-                raise not_covered(leaf, own, str(found), f"@cover({own})")
-            memories = spec.words[Place.INPUTS].memory, spec.words[Place.WEIGHTS].memory
-            helps = [f'cache_read(…, "{memory}")' for memory in dict.fromkeys(memories)]
-            raise self.refuse(leaf, f"it is not {own} of {spec.name}: {found}", *helps)
-        (match,) = (one.match for one in found.covered)
+        """A sum of products by the matrix unit."""
+        found, match = self.judged(leaf, leaf.store, product_name(self.spec))
         inputs, weights = match.operand("A"), match.operand("B")
-        row, column, depth = map(match.axis, "ijp")
-        row = row if spec.rows > 1 else None
-        self.put(leaf, leaf.store.buffer, leaf.store.index, Place.ACCUMULATORS, (row, column))
-        self.put(leaf, inputs.buffer, inputs.index, Place.INPUTS, (row, depth))
-        self.put(leaf, weights.buffer, weights.index, Place.WEIGHTS, (column, depth))
-        return Product(inputs, weights, found.cover)
+        (row, column), depth = self.lanes_of(match), match.axis("p")
+        self.put(leaf, leaf.store, Place.ACCUMULATORS, (row, column))
+        self.put(leaf, inputs, Place.INPUTS, (row, depth))
+        self.put(leaf, weights, Place.WEIGHTS, (column, depth))
+        return Product(inputs, weights, found)
 
     def operation(self, leaf: Leaf) -> Operation:
-        """Operations by the vector unit."""
-        store = leaf.store
-        buffer = self.scoped[store.buffer]
-        values, held = self.ranges.of, self.holds_accumulators(buffer.name)
-        found = recipe(store, buffer.dtype, values) if held else None
-        if held and (division := undivided(store, values)) is not None:
-            raise self.inexact(leaf, *division)
-        reads = () if found is None else found.reads
-        for load in reads:
-            if load.buffer not in self.scoped or not self.holds_accumulators(load.buffer):
-                found = None
-        if found is None:
-            raise self.refuse(leaf, "no instruction computes it from accumulators")
-        missing = sorted({op.value for op, _ in found.steps} - self.spec.alu)
+        """An operation of the vector unit."""
+        store, own = leaf.store, name_of(leaf.store, self.spec)
+        read = [load for load, _ in loads(store.value) if load.buffer in self.scoped]
+        every: tuple[Load | Store, ...] = (store, *read)
+        bound = [one for one in every if self.holds_accumulators(one.buffer)]
+        found, match = self.judged(leaf, store, own, bound)
+        dtype = self.program.buffer(store.buffer).dtype
+        made = recipe(match.microkernel.name, dict(match.operands), store, dtype, self.ranges.of)
+        if made is None:
+            raise self.inexact(leaf, match.operand("A"))
+        missing = sorted({op.value for op, _ in made.steps} - self.spec.alu)
         if missing:
             raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
-        names = [name for name, _, _ in leaf.axes]
-        rows, columns = self.lanes_of(store.buffer, store.index, names, reads)
-        self.put(leaf, store.buffer, store.index, Place.ACCUMULATORS, (rows, columns))
-        for load in reads:
-            self.put(leaf, load.buffer, load.index, Place.ACCUMULATORS, (rows, columns))
-        return Operation(found)
+        every = (store, *made.reads)
+        for element in every:
+            self.put(leaf, element, Place.ACCUMULATORS, self.lanes_of(match))
+        return Operation(made, found)
 
-    def inexact(self, leaf: Leaf, load: Load, divisor: int) -> TargetError:
+    def judged(
+        self,
+        leaf: Leaf,
+        store: Store,
+        own: str,
+        bound: Sequence[Load | Store] = (),
+        made: Sequence[Microkernel] = (),
+    ) -> tuple[Cover, Match]:
+        """Return the cover of a leaf by one issue of the microkernel that its tile names, and how that lies over its statement.
+
+        store  the statement as one instruction runs it
+        own    the microkernel of a tile that names none, or one of another machine
+        bound  elements along whose lanes it has to lie
+        made   the instructions of `own`; none: those of its statement
+        """
+        given = None if leaf.tile is None else leaf.tile.cover
+        name = own if given is None else given.microkernel
+        dtype = self.program.buffer(store.buffer).dtype
+        kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
+        if given is not None and not kernels and name != own and declared(name):
+            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
+        buffer, lanes = self.bound_lanes(bound)
+        said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
+        if said and lanes is not None and {*said} != {*lanes}:
+            because = f"it has other elements of {buffer} in a word than another statement"
+            raise self.refuse(leaf, because, f"@cover({own})", cover=name)
+        lanes = said or lanes
+        wanted = Cover(name, lanes or (), () if given is None else given.operands)
+        tile, refusals = _tile_of(leaf, store, lanes), list[Refusal]()
+        for kernel in kernels:
+            found = cover(tile, self.program, kernel, wanted, at=_ANYWHERE, undecided=_DECIDED)
+            if isinstance(found, Refusal):
+                refusals.append(found)
+            elif found.cover.microkernel == name:  # the start of a sum is not what adds to it
+                (covered,) = found.covered
+                axes = _in_words(kernel, found.cover.axes)
+                return replace(found.cover, axes=axes), covered.match
+        refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
+        if given is not None and (name != own or given.axes or given.operands):
+            runs = f"{own} of {self.spec.name} runs it"
+            raise self.refuse(leaf, str(refusal or runs), f"@cover({own})", cover=name)
+        if refusal is None:
+            raise self.refuse(leaf, "no instruction computes it from accumulators")
+        memories = dict.fromkeys(
+            memory
+            for place in kernels[0].operands.values()
+            for memory in place.memories
+            if refusal.question is Question.MEMORY and memory != MAIN
+        )
+        helps = [f'cache_read(…, "{memory}")' for memory in memories]
+        raise self.refuse(leaf, f"it is not {own} of {self.spec.name}: {refusal}", *helps)
+
+    def bound_lanes(
+        self, elements: Sequence[Load | Store]
+    ) -> tuple[str, tuple[tuple[str, str], ...] | None]:
+        """The first buffer of these elements that lies in words already, and the axes of a microkernel by those of a leaf along
+        them; None where no buffer does yet.
+        """
+        for element in elements:
+            if element.buffer in self.lanes:
+                parts = zip("ij", self.lanes[element.buffer].axes, strict=True)
+                index = [(name, element.index[at]) for name, at in parts if at is not None]
+                if all(isinstance(part, Var) for _, part in index):
+                    lanes = ((name, part.name) for name, part in index if isinstance(part, Var))
+                    return element.buffer, tuple(lanes)
+        return "", None
+
+    def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
+        """The axes of a leaf along the rows and the columns of its words of accumulators."""
+        return match.axis("i") if self.spec.rows > 1 else None, match.axis("j")
+
+    def inexact(self, leaf: Leaf, load: Load) -> TargetError:
         """The refusal of a quotient."""
-        low, high = self.ranges.of(load)
+        (low, high), divisor = self.ranges.of(load), literal(leaf.store.value)
         most = reach(divisor)
         return self.refuse(
             leaf,
@@ -226,42 +309,22 @@ class Covers:
             "a power of two",
         )
 
-    def lanes_of(
-        self, buffer: str, index: Sequence[Expr], names: Sequence[str], reads: Sequence[Load]
-    ) -> tuple[str | None, str | None]:
-        """The axes of a leaf that run along rows and columns: those of a result or an operand that has its lanes
-        already, else the last ones that may.
-        """
-        for name, at in ((buffer, index), *((load.buffer, load.index) for load in reads)):
-            if name in self.lanes and len(self.lanes[name].order) == len(index):
-                found = [None if a is None else at[a] for a in self.lanes[name].axes]
-                row, column = (part.name if isinstance(part, Var) else None for part in found)
-                return row, column
-        own = [
-            name
-            for name in names
-            if _is_lone(index, name)
-            and all(_is_lone(o.index, name) or not _moves(o.index, name) for o in reads)
-        ]
-        return sides(own, self.spec.rows, self.spec.columns)
-
     def put(
         self,
         leaf: Leaf,
-        buffer: str,
-        index: Sequence[Expr],
+        element: Load | Store,
         place: Place,
-        lanes: tuple[str | None, str | None],
+        lanes: Sequence[str | None],
     ) -> None:
         """Note the lanes of a buffer on the chip, or refuse others than it has."""
+        buffer, index = element.buffer, element.index
         shape = self.spec.words[place].shape
         axes = tuple(
             next((at for at, part in enumerate(index) if name in variables(part)), None)
             for name in lanes
         )
         order = _order(leaf, self.scoped[buffer])
-        made = Lanes(axes, shape, order)
-        known = self.lanes.setdefault(buffer, made)
+        known = self.lanes.setdefault(buffer, Lanes(axes, shape, order))
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
             raise self.refuse(
                 leaf, f"it has other elements of {buffer} in a word than another statement"
@@ -292,7 +355,9 @@ class Covers:
                 f"compute fills what lies around it with {fill}, and {unit.value}, which brings {place.value}, "
                 "has no token of that",
             )
-        return Copy(place, load, tuple(bounds), fill)
+        own = load_of(place, load.dtype, self.spec)
+        found, _ = self.judged(leaf, replace(store, value=load), own.name, (store,), (own,))
+        return Copy(place, load, tuple(bounds), fill, found)
 
     def result(self, leaf: Leaf) -> Result:
         """A copy of results to main memory."""
@@ -307,56 +372,38 @@ class Covers:
                 leaf, "a store cuts accumulators to their lowest 8 bits, and does no more"
             )
         assert isinstance(source, Load)
-        if not self.holds_accumulators(source.buffer):
-            raise self.refuse(leaf, f"{source.buffer} does not lie in accumulators")
-        if source.buffer not in self.lanes:  # what was copied there is stored as it is
-            names = [name for name, _, _ in leaf.axes]
-            own = Load(store.buffer, store.index, dtype)
-            lanes = self.lanes_of(source.buffer, source.index, names, (own,))
-            self.put(leaf, source.buffer, source.index, Place.ACCUMULATORS, lanes)
-        return Result(source)
+        value = source if source.dtype == dtype else Cast(source, dtype)
+        own = store_of(source.dtype, dtype, self.spec)
+        found, match = self.judged(leaf, replace(store, value=value), own.name, (source,), (own,))
+        self.put(leaf, source, Place.ACCUMULATORS, self.lanes_of(match))
+        return Result(source, found)
 
 
-def judged(
-    program: Program,
-    leaf: Leaf,
-    instructions: Sequence[Microkernel],
-    wanted: Cover | None = None,
-) -> Coverage | Refusal:
-    """Return the cover of a leaf by one issue of the first of its instructions that runs it; or why the first does not.
+def _in_words(kernel: Microkernel, axes: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Axes of a microkernel, each with that of a leaf, but for those along which a word has one element."""
+    alone = {name for name, n in zip(kernel.axes, kernel.tiles[0].extents, strict=True) if n == 1}
+    return tuple(pair for pair in axes if pair[0] not in alone)
 
-    wanted  the axes and the operands that the text says
+
+def _tile_of(leaf: Leaf, store: Store, lanes: Sequence[tuple[str, str]] | None) -> Tile:
+    """Return a leaf as a tile along the axes of its words, and loops.
+
+    lanes  the axes of a microkernel by those of the leaf; None: those of the result may be any of them
     """
-    stored = {name for part in leaf.store.index for name in variables(part)}
-    body: tuple[Stmt, ...] = (leaf.store,)
-    for name, first, count in reversed(leaf.axes):
-        if name not in stored:
-            body = (For(name, first, ix.add(first, count), body),)
-    axes = (TileAxis(*axis) for axis in leaf.axes if axis[0] in stored)
-    tile, refusal = Tile(tuple(axes), body), None
-    for instruction in instructions:
-        found = cover(tile, program, instruction, wanted, at=_ANYWHERE, undecided=_DECIDED)
-        if isinstance(found, Coverage):
-            return found
-        refusal = refusal or found
-    assert refusal is not None
-    return refusal
+    stored = {name for part in store.index for name in variables(part)}
+    within = [name for _, name in lanes or ()]
+    inside = stored if lanes is None else stored & {*within}
+    loops = [axis for axis in leaf.axes if axis[0] not in inside]
+    body: tuple[Stmt, ...] = (store,)
+    for name, first, count in sorted(loops, key=lambda axis: axis[0] in within)[::-1]:
+        body = (For(name, first, ix.add(first, count), body),)
+    return Tile(tuple(TileAxis(*axis) for axis in leaf.axes if axis[0] in inside), body)
 
 
+_QUESTIONS = list(Question)
 _ANYWHERE = Surroundings((), lambda expr: (-inf, inf))
 _DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
 """What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
-
-
-def not_covered(leaf: Leaf, microkernel: str, because: str, *help: str) -> TargetError:
-    """The refusal of a cover that the text of a tile says."""
-    return TargetError(
-        "compile",
-        f"cannot cover a tile by {microkernel}",
-        at=format_stmt(leaf.store),
-        because=because,
-        help=help,
-    )
 
 
 def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
@@ -386,14 +433,6 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
         return ix.literal_value(start) == 0 and count == buffer.shape[axis]
 
     return tuple(sorted(rank, key=lambda axis: (is_whole(axis), axis)))
-
-
-def _moves(index: Sequence[Expr], name: str) -> bool:
-    return any(name in variables(part) for part in index)
-
-
-def _is_lone(index: Sequence[Expr], name: str) -> bool:
-    return [part for part in index if name in variables(part)] == [Var(name)]
 
 
 def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:

@@ -114,7 +114,7 @@ def planned(
 
 
 def covering(made: Operations, spec: Spec) -> CoverOf:
-    """What says which microkernel runs a statement of a nest on the chip: a product on the axes that its words lie along."""
+    """What says which microkernel runs a statement of a nest on the chip, on the axes that its words lie along."""
     on_chip = {buffer.name for buffer in made.buffers}
     lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
     axes = tuple((name, axis) for name, axis in lanes if axis is not None)
@@ -123,7 +123,8 @@ def covering(made: Operations, spec: Spec) -> CoverOf:
         if store.buffer not in on_chip:
             return None
         name = name_of(store, spec)
-        return Cover(name, axes if name == product_name(spec) else ())
+        within = axes if name == product_name(spec) else (one for one in axes if one[0] != "p")
+        return Cover(name, tuple(within))
 
     return cover
 

@@ -6,7 +6,7 @@ from itertools import islice
 from math import inf
 
 from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.lowering.arithmetic import of_any, recipe
+from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import Grid, sizes_of
 from offcut.backends.accelerator.planning.loops import Tiling
@@ -39,7 +39,7 @@ def chosen(program: Program, made: Operations, spec: Spec, turns: bool = True) -
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
     copies = [moving(copy, made, spec, at, shapes) for copy in made.copies]
     result = storing(made, spec, extents)
-    kept = _windows_of_results(made)
+    kept = _windows_of_results(made, spec)
     grid = Grid(made, spec, extents, copies, result, sizes_of(made, spec, extents), kept)
     found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
     for cycles, tiling in grid.best(DEPTH if turns else 1):
@@ -85,7 +85,7 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
         return False
     extents = {a: tiles[a] if n is None else n for a, n in largest.items()}
     at = Windows(made, tiling, spec, extents)
-    kept = _windows_of_results(made)
+    kept = _windows_of_results(made, spec)
     taken: dict[str, int] = {}
 
     def take(place: Place, words: int, level: int) -> None:
@@ -107,7 +107,7 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     )
 
 
-def _windows_of_results(made: Operations) -> int:
+def _windows_of_results(made: Operations, spec: Spec) -> int:
     """How many windows of results there are at most: an operation lies over its first operand where nothing
     reads that again.
     """
@@ -117,7 +117,7 @@ def _windows_of_results(made: Operations) -> int:
     ]
     count = 0 if made.lead is None else 1
     for at, step in enumerate(made.steps):
-        found = recipe(step, own[step.buffer], of_any) if step.buffer in own else None
+        found = recipe_of(step, own[step.buffer], spec) if step.buffer in own else None
         if found is None:
             continue
         base = found.base

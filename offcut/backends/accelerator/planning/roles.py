@@ -1,7 +1,6 @@
 """Which axes of a nest lie in the lanes of words: rows and columns of accumulators, terms of a product.
 
-Found by access relations, as a cover is: the columns move one factor alone, the terms both, the rows the
-other factor alone; each as an index of its own. Among the layouts that there are, the one that fills words
+The judge of covers says by which axes the matrix unit runs a product. Among the layouts that there are, the one that fills words
 best is taken: over sizes that are left open, between their least and those of a middle layer. Another one that fills
 words better at one of these ends stands beside it, and a call takes the faster.
 """
@@ -14,13 +13,15 @@ from itertools import permutations, product
 from math import prod, sqrt
 
 from offcut.backends.accelerator.lowering.words import sides
+from offcut.backends.accelerator.microkernels import products_of
 from offcut.backends.accelerator.planning.staging import Element, variables_of
 from offcut.backends.accelerator.planning.typical import middle_of, typical_extents
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Var, variables
+from offcut.core.expr import Binary, Cast, Load, Var, variables
 from offcut.core.program import Size
 from offcut.describe.computation import StageAxis
+from offcut.partition.judge import matches
 
 BETTER = 1.25
 """How many times as well another layout fills words at one end of the sizes, so that it stands beside the first. A choice, no
@@ -124,13 +125,26 @@ def _product_roles(
     terms: Sequence[StageAxis],
     spec: Spec,
 ) -> Iterator[Roles]:
-    moving = variables_of(inputs), variables_of(weights)
-    columns = [
-        a.name for a in axes if a.name in moving[1] - moving[0] and _is_lone(weights, a.name)
+    """Those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops."""
+    own, summed = (tuple([axis.name for axis in some]) for some in (axes, terms))
+    loops = *own, *summed
+    moving = (tuple(Var(n) for n in loops if n in variables_of(one)) for one in (inputs, weights))
+    a, b = (Cast(Load("AB"[at], index, "int8"), "int32") for at, index in enumerate(moving))
+    total = Load("C", tuple(map(Var, own)), "int32")
+    values = (Binary("*", a, b), "sum"), (Binary("+", total, Binary("*", a, b)), None)
+    ways = [
+        way
+        for unit, value in zip(products_of(spec), values, strict=True)
+        for way in matches(unit, *value, own, summed)
+        if way.operand("A").buffer == "A"
     ]
-    depth = [a.name for a in terms if all(_is_lone(one, a.name) for one in (inputs, weights))]
-    rows = [a.name for a in axes if a.name in moving[0] - moving[1]] if spec.rows > 1 else []
-    for row, column, term in product((*rows, None), (*columns, None), (*depth, None)):
+
+    def along(name: str, *lone: Element) -> list[str | None]:
+        names = {way.axis(name) for way in ways}
+        return [n for n in loops if n in names and all(_is_lone(one, n) for one in lone)] + [None]
+
+    rows = along("i") if spec.rows > 1 else [None]
+    for row, column, term in product(rows, along("j", weights), along("p", inputs, weights)):
         yield Roles(row, column, term)
 
 

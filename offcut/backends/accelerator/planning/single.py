@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.lowering.arithmetic import of_any, recipe
+from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.lowering.tree import box
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
@@ -88,7 +88,7 @@ class _Single:
         if not reads & self.held or reads - self.scoped:
             return False
         if store.buffer in self.held:
-            return recipe(store, self.program.buffer(store.buffer).dtype, of_any) is None
+            return recipe_of(store, self.program.buffer(store.buffer).dtype, self.spec) is None
         return store.buffer not in self.scoped and not isinstance(_bare(store.value), Load)
 
     def value(self, expr: Expr, store: Store, ops: list[Store]) -> Expr:

@@ -13,7 +13,7 @@ from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import Lanes, Values
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
-from offcut.costmodel.closed.predicted import Prediction
+from offcut.costmodel.closed.predicted import Prediction, stage_arrays
 
 Numbers = npt.NDArray[np.float64]
 """One for each point."""
@@ -75,8 +75,8 @@ class Sampled:
         names = self.resources
         found = np.zeros((len(names), self.count))
         for way, each in self._stages:
-            most = np.argmax(each, axis=0)
-            found[most, np.arange(self.count)] += np.where(self.taken(way), each.max(axis=0), 0.0)
+            most, cycles = np.argmax(each, axis=0), stage_arrays(each, self.prediction.loss)
+            found[most, np.arange(self.count)] += np.where(self.taken(way), cycles, 0.0)
         return {**dict(zip(names, found, strict=True)), **self.own}
 
     @lazy_property

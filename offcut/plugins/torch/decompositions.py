@@ -1,6 +1,7 @@
-"""A layer that torch calculates in one operator for inference, taken apart: `nn.TransformerEncoderLayer`.
+"""Which operators torch takes apart before we see them.
 
-Torch takes it so without gradients, and knows no decomposition. A mask says what is left out, as one of booleans: what is not 0. A
+One is the layer that torch calculates in one operator for inference, `nn.TransformerEncoderLayer`, where there are no gradients: torch
+knows no decomposition of it. A mask says what is left out, as one of booleans: what is not 0. A
 query that is left nothing gives 0 before the last product, as `scaled_dot_product_attention` gives; torch gives NaN there.
 """
 
@@ -12,6 +13,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+
+from offcut.plugins.torch.table import TABLE
+
+_MORE = (torch.ops.aten.grid_sampler_2d, torch.ops.aten._native_batch_norm_legit.no_stats)
+"""Operators that torch leaves whole, and knows how to take apart: no rule of ours says more."""
+
+
+def taken_apart(table: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Torch's own decompositions and some more, but for what we take whole."""
+    more = torch._decomp.get_decompositions(_MORE)
+    return {op: rule for op, rule in {**table, **more, **FUSED}.items() if op not in TABLE}
+
 
 aten = torch.ops.aten
 

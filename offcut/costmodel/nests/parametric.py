@@ -1,0 +1,237 @@
+"""A nest of a schedule as a program whose tiles are parameters: what is counted of it once holds for every tiling::
+
+    for g in 0:g.count
+      for i.tile in 0:i.count
+        for j.tile in 0:j.count
+          tile i in i.height*i.tile +: i.height, j in g*j.group + j.height*j.tile +: j.height  @cover(fma_float32_avx512)
+
+Trip counts, heights, and how many instances of a masked tile are in the domain are sizes of this program: no user can name one so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjunction
+from offcut.core.expr import Compare, Expr, Load, Var, variables, walk
+from offcut.core.program import (
+    LANE,
+    Alloc,
+    Cover,
+    For,
+    Form,
+    Kind,
+    Program,
+    Role,
+    Size,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+)
+from offcut.core.program import (
+    walk as statements,
+)
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.nests.runs import Shape
+from offcut.costmodel.statements import Inside, StatementPrices
+from offcut.describe.computation import Computation, Stage, StageAxis
+from offcut.describe.source import instance, plain_loop
+from offcut.partition import GroupCut
+from offcut.polyhedral import coefficient
+
+MANY = 1 << 40
+"""More than any trip count or height is."""
+
+
+def count_of(axis: str) -> str:
+    """The parameter that says how many tiles there are along an axis."""
+    return f"{axis}.count"
+
+
+def height_of(axis: str) -> str:
+    """The parameter that says how many instances a tile has along an axis."""
+    return f"{axis}.height"
+
+
+def active_of(axis: str) -> str:
+    """The parameter that says how many of them are in the domain."""
+    return f"{axis}.active"
+
+
+def group_of(axis: str) -> str:
+    """The parameter that says how many instances a group of tiles has."""
+    return f"{axis}.group"
+
+
+GROUPS = ".groups"
+"""The parameter that says how many groups there are."""
+
+_OWNED = (Kind.INPUT, Kind.OUTPUT, Kind.INOUT, Kind.CONSTANT)
+
+
+@dataclass(frozen=True)
+class Parametric:
+    """A nest, its tiles as parameters.
+
+    rows    whether sums over rows of memory may run as lanes of themselves
+    shapes  what is known of its tiles, by axis that is cut
+    """
+
+    computation: Computation
+    cut: GroupCut
+    rows: bool
+    shapes: Mapping[str, Shape]
+
+    def program(self, machine: Machine, width: int) -> Program:
+        """The program.
+
+        width  lanes of a vector of float32
+        """
+        cut, axes = self.cut, {axis.name: axis.extent for axis in self.cut.group[0].axes}
+        grouped = next((one.axis for one in cut.cuts if one.group is not None), None)
+        parameters, body = self.tile(axes, grouped, machine, width)
+        for one in reversed(cut.cuts):
+            parameters.append(count_of(one.axis))
+            body = (_loop(f"{one.axis}.tile", Var(count_of(one.axis)), body),)
+        for name in reversed(cut.inner):
+            body = (_loop(name, axes[name], body),)
+        if grouped is not None:
+            parameters += [GROUPS, group_of(grouped)]
+            body = (_loop(f"{grouped}.g", Var(GROUPS), body),)
+        for name in reversed(cut.outer):
+            body = (_loop(name, axes[name], body),)
+        body = windowed(self.computation, cut.group, cut.around, body)
+        for name in reversed(cut.around):
+            if name in axes:
+                body = (_loop(name, axes[name], body),)
+        sizes = (*self.computation.sizes, *(Size(name, 1, MANY) for name in parameters))
+        sizes += tuple(
+            Size(active_of(axis), 0, shape.height or MANY) for axis, shape in self.shapes.items()
+        )
+        given = self.computation
+        return Program(given.name, sizes, given.assumptions, given.buffers, body)
+
+    def tile(
+        self, axes: Mapping[str, Expr], grouped: str | None, machine: Machine, width: int
+    ) -> tuple[list[str], tuple[Stmt, ...]]:
+        """The parameters of a tile, and it; loops whose lanes would cost more than they do one by one stand in it."""
+        cut, plain = self.cut, (*self.cut.around, *self.cut.outer, *self.cut.inner)
+        parameters, made, asked = list[str](), list[TileAxis](), list[Expr]()
+        for name, extent in axes.items():
+            if name in plain:
+                continue
+            shape = self.shapes.get(name)
+            if shape is None:
+                made.append(TileAxis(name, ix.const(0), extent))
+                continue
+            height: Expr = Var(height_of(name))
+            if shape.height is None:
+                parameters.append(height_of(name))
+            else:
+                height = ix.const(shape.height)
+            start = ix.mul(Var(f"{name}.tile"), height)
+            if name == grouped:
+                start = ix.add(ix.mul(Var(f"{name}.g"), Var(group_of(name))), start)
+            made.append(TileAxis(name, start, height))
+            if shape.form is not Form.FULL:
+                end = ix.add(start, Var(active_of(name)))
+                asked.append(Compare("<", Var(name), end))
+        forms = {shape.form for shape in self.shapes.values()} or {Form.FULL}
+        form = next(f for f in (Form.GUARD, Form.PAD, Form.MASK, Form.FULL) if f in forms)
+        cover = None
+        if cut.match is not None and form is not Form.GUARD:
+            along = tuple((axis, name) for axis, name in cut.match.axes if name is not None)
+            cover = Cover(cut.match.microkernel.name, along)
+        body = instance(cut.group, self.around)
+        if not cut.cuts and cover is None and made:
+            body, made = self.one_by_one(body, made, machine, width)
+        where = conjunction(asked) if asked else None
+        return parameters, (Tile(tuple(made), body, where, form, Role.WHOLE, cover),)
+
+    def around(self, axis: StageAxis, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """The loop of a sum, along lanes where it is over rows of memory."""
+        loop, (inside, *_) = plain_loop(axis, body), body
+        lanes = self.rows and isinstance(inside, Store) and beside(inside, loop.iter)
+        return (replace(loop, unit=LANE) if lanes else loop,)
+
+    def one_by_one(
+        self, body: tuple[Stmt, ...], axes: list[TileAxis], machine: Machine, width: int
+    ) -> tuple[tuple[Stmt, ...], list[TileAxis]]:
+        """A tile whose last axis is a loop in it, where a vector along it takes longer than its instances one by one."""
+        last = axes[-1].iter
+        loops = [one for one in statements(body) if isinstance(one, For)]
+        if any(one.unit == LANE for one in loops):
+            return body, axes
+        stores = [one for one in statements(body) if isinstance(one, Store)]
+        inner = loops[-1].iter if loops else ""
+        around = loops[-1] if loops else None
+        each = [
+            sum(
+                StatementPrices(machine, lanes).each(
+                    store,
+                    Inside(lane, inner or ("" if lane else last), frozenset((store.buffer,))),
+                    around,
+                )
+                for store in stores
+            )
+            / lanes
+            for lane, lanes in ((last, width), (None, 1))
+        ]
+        if each[0] <= each[1]:
+            return body, axes
+        inside: tuple[Stmt, ...] = body
+        for axis in reversed(axes):
+            inside = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), inside),)
+        return inside, []
+
+
+def windowed(
+    computation: Computation,
+    group: Sequence[Stage],
+    around: Sequence[str],
+    body: tuple[Stmt, ...],
+) -> tuple[Stmt, ...]:
+    """`body` with a window of one iteration of the loops around for each array that lives between nests in these."""
+    for name, index in _indices(group):
+        buffer = computation.buffer(name)
+        if buffer.kind in _OWNED or buffer.kind is Kind.PRIVATE:
+            continue
+        fixed = [bool(variables(part)) and variables(part) <= {*around} for part in index]
+        if any(fixed):
+            axes = tuple(
+                (part, ix.const(1)) if one else (ix.const(0), extent)
+                for part, extent, one in zip(index, buffer.shape, fixed, strict=True)
+            )
+            body = (Alloc(name, axes, body),)
+    return body
+
+
+def _indices(group: Sequence[Stage]) -> Iterable[tuple[str, tuple[Expr, ...]]]:
+    """The arrays that stages touch, and where each is first."""
+    found: dict[str, tuple[Expr, ...]] = {}
+    for stage in group:
+        found.setdefault(stage.buffer, tuple(Var(axis.name) for axis in stage.axes))
+        for node in walk(stage.value):
+            if isinstance(node, Load):
+                found.setdefault(node.buffer, node.index)
+    return found.items()
+
+
+def _loop(name: str, extent: Expr, body: tuple[Stmt, ...]) -> For:
+    return For(name, ix.const(0), extent, body)
+
+
+@lru_cache(1 << 10)
+def beside(store: Store, axis: str) -> bool:
+    """Whether what a sum reads along an axis lies side by side."""
+    read = [node for node in walk(store.value) if isinstance(node, Load)]
+    steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]
+    return (
+        bool(steps)
+        and all(not any(s[:-1]) and s[-1] in (0, 1) for s in steps)
+        and any(s[-1] == 1 for s in steps)
+    )
