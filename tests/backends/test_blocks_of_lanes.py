@@ -18,6 +18,7 @@ def heads(count: int, width: int) -> oc.Kernel:
     return oc.compile(merged, inputs=[X])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("count", "width"), SHAPES)
 def test_parts_of_an_axis_are_read_where_they_lie(count: int, width: int) -> None:
     kernel = heads(count, width)

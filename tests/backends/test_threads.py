@@ -495,6 +495,7 @@ def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
     assert made.plan(n=2, m=900).notes[-1] == "2 threads share the iterations of i_tile, i"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_share_an_image_that_is_left(threads: int) -> None:
     b = oc.dim("b", max=16)

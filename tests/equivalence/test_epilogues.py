@@ -178,6 +178,7 @@ def test_a_reduction_inside_an_expression_is_a_sum_and_its_epilogue() -> None:
         agree(found, computed(lambda a, w, b: np.maximum((a @ w) * 2 + b, 0), a, w, b))
 
 
+@pytest.mark.slow
 def test_the_sum_itself_may_be_a_second_result() -> None:
     Y = after(lambda i, j: oc.tanh(H[i, j]))
     kernels = {s: build((H, Y), inputs=[A, W], strategy=s) for s in ("ladder", "shift", "pad")}

@@ -177,6 +177,7 @@ def test_a_residual_is_added_behind_the_shift(dtype: str) -> None:
         op.check([a, b], exact, interpreted=shape == (17, 15))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dequantizing_is_affine_along_an_axis(axis: int, dtype: str) -> None:

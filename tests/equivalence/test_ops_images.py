@@ -214,6 +214,7 @@ def test_a_convolution_of_random_parameters_is_right(
     check_convolution(window, layout, groups * by_group, groups * filters, groups)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCW", "NWC"])
 def test_a_convolution_of_one_axis(layout: str) -> None:
     first = layout == "NCW"

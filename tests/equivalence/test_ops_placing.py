@@ -109,6 +109,7 @@ def test_places_are_counted(dtype: str) -> None:
         np.testing.assert_array_equal(found, np.arange(2 * length + 1).astype(numpy_dtype(dtype)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_an_integer_is_one_of_several(dtype: str) -> None:
     ids = oc.placeholder((b, m), dtype, "I")

@@ -80,6 +80,7 @@ def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> 
             agree(one, other)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_products_of_the_state_run_by_microkernels_and_as_interpreted(layer: str) -> None:
     describe, exact, _ = LAYERS[layer]

@@ -83,6 +83,7 @@ def test_elements_of_any_type_are_put(dtype: str, index: str) -> None:
     op.check([a, np.array([3, 0, 16, 200, 3], index), u], exact, interpreted=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("reduction", "dtype", "exact"),
     [

@@ -112,6 +112,7 @@ BOUNDS = [
 ]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_a_sum_is_what_adding_its_terms_gives(term: str, bounds: tuple[Expr, Expr]) -> None:

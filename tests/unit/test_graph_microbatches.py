@@ -150,6 +150,7 @@ def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
     assert str(parted).splitlines()[-1] == str(parted.parts[0])
 
 
+@pytest.mark.slow
 def test_a_cost_counts_what_runs_for_each_part() -> None:
     model = images_model()
     sizes = {"b": 5, "h": 8, "w": 8}

@@ -99,6 +99,7 @@ def test_doubles_keep_their_precision() -> None:
     agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
 
 
+@pytest.mark.slow
 def test_what_is_summed_is_no_less_exact() -> None:
     bound = windows(2, depth=64, lanes=64, padding=1)
     given = arrays(bound, 5, n=1, h=14, w=14)

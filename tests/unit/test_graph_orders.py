@@ -52,6 +52,7 @@ def images(depth: int) -> tuple[Blocks, Ref]:
     return made, made.input("x", "float32", (n, depth, h, w))
 
 
+@pytest.mark.slow
 def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
     made, x = images(8)
     window = made.convolved(x, 20, window=3)  # stored with channels last
@@ -201,6 +202,7 @@ def test_what_is_reshaped_of_what_is_stored_otherwise_is_copied_by_rows() -> Non
     agrees(made.bound)
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_read_axis_by_axis_lies_as_the_result_does() -> None:
     made, x = images(8)
     x = made.node("interpolate", made.convolved(x, 20, window=3), scale=3, mode="linear")
@@ -253,6 +255,7 @@ def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]
     assert len(copies) == (0 if order[-1] == 2 else 2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
     order: tuple[int, ...],

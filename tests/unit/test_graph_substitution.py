@@ -136,6 +136,7 @@ def test_products_of_one_operand_become_one() -> None:
             near(result[name], expected[name])
 
 
+@pytest.mark.slow
 def test_products_one_of_which_reads_the_other_stay_two() -> None:
     made = Builder("row")
     x = made.input("x", "float32", (made.size("n", 1, 9), 4))
@@ -588,6 +589,7 @@ def test_a_rule_with_a_loop_program_is_tried_only() -> None:
         rule("running", *map(ONE.format, text))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_each_rule_of_ours_is_proved(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "_check_at", lambda *_: True)  # trials are what other tests make

@@ -100,6 +100,7 @@ def assert_runs(p: Any, tile: int) -> None:
         np.testing.assert_array_equal(p.run({"A": a, "W": w}, n=size), a @ w)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "tail", [*(f.__name__ for f in GOOD), ("steps", (3, 2)), "steps(5)"], ids=str
 )
@@ -111,6 +112,7 @@ def test_a_strategy_of_one_s_own_is_proved_and_runs(tail: Any, tile: int) -> Non
     assert_runs(p, tile)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "ladder(5, 3)", "halve"], ids=str)
 def test_heights_are_a_ladder_of_one_s_own_in_one_level_and_in_two(tail: Any) -> None:
     for tile in (8, (24, 8)):
@@ -156,6 +158,7 @@ def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
     assert p.loops == same.loops
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "strategy",
     [{"i": "halve"}, {"i": ("ladder", (4, 2, 1))}, "peel", {"j": "two_ways", "k": "halve"}],
@@ -249,6 +252,7 @@ def test_a_price_is_that_of_the_tiles_that_run() -> None:
                 assert took == sum(int(evaluate(c, {})) * int(evaluate(h, {})) for c, h in literal)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["halve", ("steps", (3, 2)), ("ladder", (4, 2, 1))], ids=str)
 def test_a_schedule_holds_it_by_name_and_is_another_where_it_gives_something_else(
     tail: Any,

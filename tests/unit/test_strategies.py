@@ -73,6 +73,7 @@ def test_a_constant_extent_is_cut_without_conditions(tail: str, tile: int) -> No
         np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ALWAYS)
 def test_an_affine_extent_is_cut_as_any_other(tail: str) -> None:
     n = dim("n", max=100)
@@ -241,6 +242,7 @@ def test_exact_is_accepted_where_the_tile_divides_every_allowed_size(promise: st
         np.testing.assert_array_equal(p.run({"A": a, "B": b}, n=size), a @ b)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad", "shift"])
 @pytest.mark.parametrize("extreme", ["max", "min"])
 def test_max_and_min_may_meet_a_term_again(extreme: str, tail: str) -> None:

@@ -34,6 +34,7 @@ def test_a_product_and_a_shift_divide_as_integers_do(divisor: int) -> None:
         assert divided(divisor, -most - 1, most + 1) is None
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 def test_windows_are_averaged(machine: str) -> None:
     h = oc.dim("h", min=3, max=64)

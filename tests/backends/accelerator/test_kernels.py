@@ -294,6 +294,7 @@ def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
     assert "accumulators" in kernel.source("listing")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "vta-osdi18"])
 def test_nothing_races_and_no_token_is_left(machine: str) -> None:
     inputs, result = dense(70, 45)
@@ -305,6 +306,7 @@ def test_nothing_races_and_no_token_is_left(machine: str) -> None:
         assert not any(run.left.values())
 
 
+@pytest.mark.slow
 def test_a_listing_at_a_size_names_its_arrays() -> None:
     inputs, result = residual(20, 20)
     kernel = oc.compile(result, inputs=inputs, target="vta")

@@ -11,6 +11,7 @@ import offcut as oc
 SIZES = (0, 1, 15, 16, 17, 53)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("machine", "turned"), [("vta", False), ("vta", True), ("gemmini", True)])
 def test_what_is_copied_or_turned_alone_is_stored_as_it_is(machine: str, turned: bool) -> None:
     n = oc.dim("n", min=0, max=64)
