@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
 from offcut.core.layout import Layout
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
+from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
 from offcut.partition import AxisCut, Block, LoopCut, Strategy
 
@@ -130,8 +130,8 @@ class Way(CachedHash):
     cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
             predicts
     splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
-    virtual (axis, threads): tiles of the axis are dealt to virtual threads, whose instructions take turns; None: to none
-            (TVM: `vthread`)
+    depth   (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
+            an axis; None: of everything one (TVM: `vthread`, `double_buffer`)
     words   along which axes the words of a machine lie, of a nest whose sums no microkernel covers; None: as its target
             decides, or `cover` says
     """
@@ -143,7 +143,7 @@ class Way(CachedHash):
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
     inner: tuple[str, ...] = ()
-    virtual: tuple[str, int] | None = None
+    depth: tuple[str, int] | None = None
     words: Words | None = None
 
     __hash__ = CachedHash.__hash__
@@ -252,7 +252,6 @@ RUN_WORDS = {
     THREAD: "parallel",
     LANE: "vectorize",
     UNROLL: "unroll",
-    VIRTUAL: "virtual",
 }
 """The decisions that say what runs a loop, by the unit; any other unit is for `Bind`."""
 
@@ -282,11 +281,15 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt:
-    """`stage` is computed inside a loop of what reads it. Halide, TVM: `compute_at`."""
+    """`stage` is computed inside a loop of what reads it. Halide, TVM: `compute_at`.
+
+    depth  the number of windows that iterations of the loop take in turn. TVM: `double_buffer`
+    """
 
     stage: str
     consumer: str
     axis: str
+    depth: int = 1
 
 
 @dataclass(frozen=True, slots=True)

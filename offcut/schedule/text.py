@@ -122,8 +122,9 @@ def _by_hand(step: Primitive) -> str:
             return f"{step.word} {stage} {axis}"
         case Bind(stage, axis, index):
             return f"bind {stage} {axis} {index}"
-        case ComputeAt(stage, consumer, axis):
-            return f"compute_at {stage} {consumer} {axis}"
+        case ComputeAt(stage, consumer, axis, depth):
+            several = "" if depth == 1 else f" depth {depth}"
+            return f"compute_at {stage} {consumer} {axis}{several}"
         case ComputeInline(stage):
             return f"compute_inline {stage}"
         case CacheRead(buffer, memory, readers, copy):
@@ -154,8 +155,8 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
         yield from _splits(way.pack.splits, indent + "  ")
     yield from _loops("loops", way.loops, indent)
     yield from _loops("inner", way.inner, indent)
-    if way.virtual is not None:
-        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", way.virtual
+    if way.depth is not None:
+        yield f"{indent}depth {way.depth[0]} {way.depth[1]}", way.depth
     yield from _splits(way.splits, indent)
 
 
@@ -201,8 +202,9 @@ _STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
 
 def _read_step(block: LineBlock) -> Step:
     word = block.line.word
-    if word in _BY_HAND:
-        pattern, shown, made = _BY_HAND[word]
+    by_hand = _BY_HAND | _OLDER_BY_HAND
+    if word in by_hand:
+        pattern, shown, made = by_hand[word]
         line = block.alone()
         return made(line, *line.match(f"{word} {pattern}", f"{word} {shown}").groups())
     if word not in _STEPS:
@@ -320,7 +322,13 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
     ),
     **{word: _run(unit) for unit, word in RUN_WORDS.items()},
     "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
-    "compute_at": (r"(\S+) (\S+) (\S+)", "B C i", lambda _, *names: ComputeAt(*names)),
+    "compute_at": (
+        r"(\S+) (\S+) (\S+)(?: depth (\d+))?",
+        "B C i",
+        lambda line, stage, consumer, axis, depth: ComputeAt(
+            stage, consumer, axis, line.size(depth or "1")
+        ),
+    ),
     "compute_inline": (r"(\S+)", "B", lambda _, stage: ComputeInline(stage)),
     "cache_read": (
         rf"(\S+) (\S+) for ({_NAMES}) as (\S+)",
@@ -333,6 +341,10 @@ _BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
     "rfactor": (r"(\S+) (\S+) as (\S+)", "C ko as CF", lambda _, *names: RFactor(*names)),
     "tensorize": (r"(\S+) (\S+) (\S+)", "C ii gemm8x8", lambda _, *names: Tensorize(*names)),
 }
+
+
+_OLDER_BY_HAND = {"virtual": _run(None)}
+"""Decisions of texts before version 0.3, read until 0.5: the windows in that loop have a depth now."""
 
 
 def _read_way(block: LineBlock) -> Way:
@@ -350,7 +362,7 @@ def _read_way(block: LineBlock) -> Way:
         parts.splits(),
         parts.loops("loops"),
         parts.loops("inner"),
-        parts.virtual(),
+        parts.depth(),
         _read_words(words[0].alone()) if words else None,
     )
 
@@ -368,6 +380,7 @@ class _Parts:
                 "pack",
                 "loops",
                 "inner",
+                "depth",
                 "virtual",
                 "split",
             ):
@@ -382,11 +395,11 @@ class _Parts:
         found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
         return tuple(name for match in found for name in match[1].split())
 
-    def virtual(self) -> tuple[str, int] | None:
-        """The axis whose tiles virtual threads run, and how many of them."""
-        for part in self.all("virtual"):
+    def depth(self) -> tuple[str, int] | None:
+        """The axis in whose loop windows take turns, and how many of each; before 0.3 it is said by `virtual`."""
+        for part in (*self.all("depth"), *self.all("virtual")):
             line = part.alone()
-            found = line.match(r"virtual (\S+) (\d+)", "virtual i 2")
+            found = line.match(rf"{line.word} (\S+) (\d+)", "depth i 2")
             return found[1], line.size(found[2])
         return None
 

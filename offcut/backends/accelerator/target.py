@@ -107,7 +107,7 @@ class Accelerator(Target):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """A schedule decides tiles and virtual threads; sums are of integers, in any order."""
+        """A schedule decides tiles and depths; sums are of integers, in any order."""
         made = super().options(op, strategy, reassociate, microkernels, threads)
         return replace(made, schedule=schedule)
 
@@ -252,7 +252,7 @@ class Accelerator(Target):
         return cost_of(request.program, streams, self.machine, sizes, given)
 
     def schedules(self, request: Request, options: Options, most: int) -> Points:
-        """Tiles, orders of loops and virtual threads of each nest."""
+        """Tiles, orders of loops and depths of each nest."""
         first = self.policy(request, options).schedule
         if first is None or not all(isinstance(step, Nest) for step in first.steps):
             return super().schedules(request, options, most)

@@ -98,7 +98,7 @@ class _Lowering:
                 for name, (start, extent) in zip(point, window, strict=True)
             }
             made = self.nest(producer, facts, reach)
-            body = (Alloc(buffer, window, (*made, *body)),)
+            body = (Alloc(buffer, window, (*made, *body), depth=producer.depth),)
         return body
 
 

@@ -90,6 +90,7 @@ class Nest:
 
     name     the buffer that the first store writes
     at       the (nest, axis) inside which it is computed; None: where the source has it
+    depth    the number of windows that iterations of that loop take in turn
     covered  what an intrinsic runs
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
@@ -104,6 +105,7 @@ class Nest:
     at: tuple[str, str] | None = None
     covered: Covered | None = None
     copies: bool = False
+    depth: int = 1
 
     @property
     def written(self) -> tuple[str, ...]:

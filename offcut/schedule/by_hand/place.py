@@ -19,7 +19,8 @@ def compute_at(target: Target, step: ComputeAt) -> Nests:
     consumer = stage_named(target.nests, step.consumer)
     name = consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
-    return build_compute_at(target, consumer, name)
+    check_depth(target, consumer, name, step.depth)
+    return build_compute_at(target, consumer, name, step.depth)
 
 
 def check_compute_at(target: Target, consumer: Target, axis: str) -> None:
@@ -80,9 +81,25 @@ def _beside(consumer: Target, axis: str, buffer: str) -> str | None:
     return None
 
 
-def build_compute_at(target: Target, consumer: Target, axis: str) -> Nests:
+def check_depth(target: Target, consumer: Target, axis: str, depth: object) -> None:
+    """Check that a stage has a number of windows.
+
+    Raises PartitionError if it has not.
+    """
+    if isinstance(depth, int) and not isinstance(depth, bool) and depth >= 1:
+        return
+    raise PartitionError(
+        "compute_at",
+        f"cannot compute {target.buffer} at {consumer.buffer}.{axis}",
+        at=f"stage {target.buffer}",
+        because=f"a depth is a number of windows, at least 1, not {depth!r}",
+        help=("depth=2",),
+    )
+
+
+def build_compute_at(target: Target, consumer: Target, axis: str, depth: int = 1) -> Nests:
     """The schedule with the stage attached to the loop."""
-    return target.nests.with_nest(replace(target.nest, at=(consumer.name, axis)))
+    return target.nests.with_nest(replace(target.nest, at=(consumer.name, axis), depth=depth))
 
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:

@@ -1,4 +1,4 @@
-"""What can be decided of nests on a machine of queues: tiles of each axis, the order of loops, virtual threads."""
+"""What can be decided of nests on a machine of queues: tiles of each axis, the order of loops, depths of windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import permutations
 from offcut.backends.accelerator.planning.elementary import Operations, operations
 from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
 from offcut.backends.accelerator.planning.loops import Tiling
-from offcut.backends.accelerator.planning.policy import THREADS, typical
+from offcut.backends.accelerator.planning.policy import DEPTH, typical
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.planning.written import nests_of, roles_of, tiling_of, way_of
@@ -114,24 +114,23 @@ class _Way:
 
     @lazy_property
     def options(self) -> tuple[Point, ...]:
-        """Tiles of each axis, 0 where it is not cut; orders; the axis of virtual threads."""
+        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words, likely = lanes(self.made, self.spec), typical(self.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
         orders = tuple(permutations(self.outer))[:MOST_ORDERS]
-        threads: Point = (None, *self.outer) if self.spec.tokens else (None,)
-        return (*tiles, orders, threads)
+        return (*tiles, orders, (None, *self.outer))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """The tiling of a part of a point."""
-        *tiles, order, thread = part
+        *tiles, order, axis = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
         assert isinstance(order, tuple)
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
-        virtual = (str(thread), THREADS) if thread in loops else None
-        return Tiling(cut, loops, virtual)
+        depth = (str(axis), DEPTH) if axis in loops else None
+        return Tiling(cut, loops, depth)
 
     def point(self, tiling: Tiling) -> Point:
         """The part of a point that a tiling is."""
@@ -139,8 +138,8 @@ class _Way:
         orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in orders if isinstance(one, tuple) and _within(own, one)), None)
-        thread = None if tiling.virtual is None else tiling.virtual[0]
-        return (*(tiles.get(axis, 0) for axis in self.axes), order, thread)
+        deep = None if tiling.depth is None else tiling.depth[0]
+        return (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
 
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:

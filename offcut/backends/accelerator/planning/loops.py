@@ -30,7 +30,6 @@ from offcut.backends.accelerator.planning.staging import Staged
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Load, Var, rewrite, variables
 from offcut.core.program import (
-    VIRTUAL,
     Alloc,
     Buffer,
     Cover,
@@ -62,14 +61,20 @@ class Level(Enum):
 class Tiling:
     """What is decided of the loops of a nest.
 
-    tiles    (axis, iterations) of those that are cut
-    order    of the loops over tiles, outermost first
-    virtual  (axis, threads): its tiles are dealt to virtual threads; None: to none
+    tiles  (axis, iterations) of those that are cut
+    order  of the loops over tiles, outermost first
+    depth  (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
+           an axis; None: of everything one
     """
 
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
-    virtual: tuple[str, int] | None = None
+    depth: tuple[str, int] | None = None
+
+    def windows(self, level: int) -> int:
+        """Return how many windows there are of what lies in the first `level` loops."""
+        axis, count = self.depth or ("", 1)
+        return count if axis in self.order[:level] else 1
 
 
 class Loops:
@@ -87,6 +92,8 @@ class Loops:
         self.extents = {axis.name: axis.extent for axis in (*made.axes, *made.terms)}
         self.tiles = dict(tiling.tiles)
         self.names = names
+        terms = {axis.name for axis in made.terms}
+        self.outer = sum(axis not in terms for axis in tiling.order)
         self.heads: dict[str, str] = {}
         self.ranges = {name: self.range(name) for name in self.extents}
         self.laid = {c.name: names.fresh(f"{c.name}_laid") for c in made.copies if c.by_host}
@@ -97,25 +104,15 @@ class Loops:
         size = self.tiles.get(axis)
         if size is None:
             return ix.const(0), extent
-        if size == 1 and self.virtual_of(axis) is None:
+        if size == 1:
             self.heads[axis] = axis
             return Var(axis), ix.const(1)
         head = self.heads[axis] = self.names.fresh(f"{axis}_tile")
-        number: Expr = Var(head)
-        threads = self.virtual_of(axis)
-        if threads is not None:
-            self.thread = self.names.fresh(f"{axis}_thread")
-            number = ix.add(ix.mul(threads, number), Var(self.thread))
-        start = ix.mul(size, number)
+        start = ix.mul(size, Var(head))
         known = ix.literal_value(extent)
         if known is not None and known % size == 0:
             return start, ix.const(size)
         return start, ix.minimum(ix.const(size), ix.sub(extent, start))
-
-    def virtual_of(self, axis: str) -> int | None:
-        """The virtual threads that the tiles of an axis are dealt to."""
-        given = self.tiling.virtual
-        return given[1] if given is not None and given[0] == axis else None
 
     def buffers(self, form: Level) -> tuple[Buffer, ...]:
         """What the nest needs beside the arrays that cross the call."""
@@ -230,7 +227,8 @@ class Loops:
         """`body` where accumulators hold a tile; results are in main memory."""
         if buffer not in {one.name for one in self.made.buffers}:
             return body
-        return (Alloc(buffer, tuple(self.ranges[axis.name] for axis in self.made.axes), body),)
+        window = tuple(self.ranges[axis.name] for axis in self.made.axes)
+        return (Alloc(buffer, window, body, depth=self.tiling.windows(self.outer)),)
 
     def held(self, body: tuple[Stmt, ...], copies: Sequence[Staged]) -> tuple[Stmt, ...]:
         """`body` behind copies of what it reads, each in a window of its own."""
@@ -250,7 +248,8 @@ class Loops:
             if copy.by_host:
                 read = Load(self.laid[copy.name], copy.point, copy.element.load.dtype)
             tile = Tile(axes, (Store(copy.name, copy.point, read),))
-            body = (Alloc(copy.name, window, (tile, *body)),)
+            depth = self.tiling.windows(self.depth_of(copy))
+            body = (Alloc(copy.name, window, (tile, *body), depth=depth),)
         return body
 
     def window(self, part: Expr) -> Range:
@@ -287,13 +286,7 @@ class Loops:
         extent, size = self.extents[axis], self.tiles.get(axis, 1)
         head = self.heads[axis]
         count = ix.ceildiv(extent, size)
-        threads = self.virtual_of(axis)
-        if threads is None:
-            return (For(head, ix.const(0), count, body),)
-        left = ix.sub(count, ix.mul(threads, Var(head)))
-        mine = ix.minimum(ix.const(threads), left)
-        inner = For(self.thread, ix.const(0), mine, body, unit=VIRTUAL)
-        return (For(head, ix.const(0), ix.ceildiv(count, threads), (inner,)),)
+        return (For(head, ix.const(0), count, body),)
 
 
 def over(axes: Sequence[StageAxis], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

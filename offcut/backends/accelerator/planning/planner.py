@@ -42,11 +42,11 @@ def planned(
     computation: Computation,
     spec: Spec,
     schedule: Schedule | None,
-    virtual: bool = True,
+    turns: bool = True,
 ) -> Planned:
     """The program on the chip; `schedule` decides where there is one, else the policy.
 
-    virtual  whether the policy may take virtual threads
+    turns  whether the policy may let windows take turns
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
@@ -72,7 +72,7 @@ def planned(
             laid = laid if len(laid) <= left else laid[:1]
             for label, roles in zip(labels(laid), laid, strict=True):
                 made = operations(computation, group, spec, names, roles)
-                tiling = chosen(known, made, spec, virtual=virtual)
+                tiling = chosen(known, made, spec, turns=turns)
                 ways.append((way_of(made, tiling, spec, label), made, tiling))
         else:
             for way in nest.ways:

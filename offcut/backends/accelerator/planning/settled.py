@@ -1,4 +1,4 @@
-"""The plan of a program whose tokens have room: the policy does without virtual threads where they have none."""
+"""The plan of a program whose tokens have room: the policy does without windows in turn where they have none."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ def settled(
     """The program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
-    whose virtual threads could come to a standstill.
+    whose windows in turn could come to a standstill.
     """
     made = planned(program, computation, spec, schedule)
     refused = standstill(made.program, spec)
     if refused is None:
         return made
     if schedule is None:
-        return planned(program, computation, spec, None, virtual=False)
-    dealt = [
-        (step, way.virtual)
+        return planned(program, computation, spec, None, turns=False)
+    deep = [
+        (step, way.depth)
         for step in schedule.steps
         if isinstance(step, Nest)
         for way in step.ways
-        if way.virtual is not None
+        if way.depth is not None
     ]
-    for nest, virtual in dealt:
-        alone = planned(program, computation, spec, _with_threads_of(schedule, nest))
-        if len(dealt) == 1 or standstill(alone.program, spec) is not None:
-            with at_line(schedule, virtual):
+    for nest, depth in deep:
+        alone = planned(program, computation, spec, _with_depth_of(schedule, nest))
+        if len(deep) == 1 or standstill(alone.program, spec) is not None:
+            with at_line(schedule, depth):
                 raise PartitionError(
                     "schedule",
                     "cannot cut a nest so",
@@ -59,10 +59,10 @@ def standstill(program: Program, spec: Spec) -> TokensError | None:
     return None
 
 
-def _with_threads_of(schedule: Schedule, nest: Nest) -> Schedule:
-    """`schedule` without the virtual threads of other nests."""
+def _with_depth_of(schedule: Schedule, nest: Nest) -> Schedule:
+    """`schedule` without the depths of other nests."""
     steps = tuple(
-        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
+        replace(step, ways=tuple(replace(way, depth=None) for way in step.ways))
         if isinstance(step, Nest) and step is not nest
         else step
         for step in schedule.steps

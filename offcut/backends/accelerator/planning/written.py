@@ -34,7 +34,7 @@ def way_of(made: Operations, tiling: Tiling, spec: Spec, label: str = LABEL) -> 
         None,
         splits,
         tiling.order,
-        virtual=tiling.virtual,
+        depth=tiling.depth,
         words=words_of(made),
     )
 
@@ -114,9 +114,7 @@ def tiling_of(schedule: Schedule, way: Way, made: Operations, spec: Spec) -> Til
             _check_split(cut, axes, lanes(made, spec), way)
     with at_line(schedule, way):
         if way.cost is not None or way.pack is not None or way.inner:
-            raise _refused(
-                "a way has a cover or words, splits, loops and virtual threads here, no more"
-            )
+            raise _refused("a way has a cover or words, splits, loops and a depth here, no more")
         for axis in way.loops:
             if axis not in axes:
                 raise _refused(f"it loops over {axis}, and the axes are {_listed(axes)}")
@@ -128,17 +126,17 @@ def tiling_of(schedule: Schedule, way: Way, made: Operations, spec: Spec) -> Til
                 f"of its loops {' '.join(way.loops)}, those over terms stand inside of those over "
                 "results: accumulators keep the sums"
             )
-    if way.virtual is not None:
-        axis, threads = way.virtual
-        with at_line(schedule, way.virtual):
-            if axis not in way.loops or axis in terms or threads < 2:
+    if way.depth is not None:
+        axis, windows = way.depth
+        with at_line(schedule, way.depth):
+            if axis not in way.loops or axis in terms or windows < 2:
                 raise _refused(
-                    f"virtual threads run tiles of results, two or more, got {axis} {threads}",
-                    "without this line, all tiles one after the other",
+                    f"windows take turns in a loop over tiles of results, two or more, got {axis} {windows}",
+                    "without this line, one window of everything",
                 )
     words, cuts = lanes(made, spec), {cut.axis: cut.tile for cut in way.splits}
     tiles = tuple((axis, cuts.get(axis, words.get(axis, 1))) for axis in way.loops)
-    return Tiling(tiles, way.loops, way.virtual)
+    return Tiling(tiles, way.loops, way.depth)
 
 
 def _check_split(cut: AxisCut, axes: set[str], words: dict[str, int], way: Way) -> None:
