@@ -146,7 +146,7 @@ def alone(schedule: Schedule) -> Schedule:
     steps = []
     for step in schedule.steps:
         assert isinstance(step, Nest)
-        steps.append(replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways)))
+        steps.append(replace(step, ways=tuple(replace(way, depth=None) for way in step.ways)))
     return replace(schedule, steps=tuple(steps))
 
 

@@ -315,7 +315,7 @@ class Applying:
 
     def check_units(self, way: Way) -> None:
         """Refuse what a machine of queues alone is told of a way."""
-        for decision, what in ((way.words, "lay words"), (way.virtual, "deal virtual threads")):
+        for decision, what in ((way.words, "lay words"), (way.depth, "take windows in turn")):
             if decision is not None:
                 with self.line(decision):
                     raise not_applied(

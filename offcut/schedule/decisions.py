@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
+from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
 from offcut.partition import LoopCut, Strategy
 from offcut.partition.cutting import ByHeight
@@ -175,7 +175,6 @@ UNIT_PRIMITIVES = {
     THREAD: "parallel",
     LANE: "vectorize",
     UNROLL: "unroll",
-    VIRTUAL: "virtual",
 }
 """The primitives of a schedule by hand that bind a loop to a unit, by the unit; `bind` takes any other."""
 

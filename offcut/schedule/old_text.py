@@ -45,7 +45,14 @@ OLD: dict[str, tuple[str, Callable[..., Primitive]]] = {
         lambda stage, loops: Order(stage, tuple(loops.split())),
     ),
     "bind": (r"bind ([^\s.]+) (\S+) (\S+)", Bind),
-    "compute_at": (r"compute_at (\S+) (\S+) (\S+)", At),
+    "compute_at": (
+        r"compute_at (\S+) (\S+) (\S+)(?: depth (\d{1,9}))?",
+        lambda stage, reader, axis, depth: At(stage, reader, axis, None, int(depth or 1)),
+    ),
+    "virtual": (
+        r"virtual (\S+) (\S+)",  # its windows have a depth now
+        lambda stage, axis: Bind(stage, axis, None),
+    ),
     "compute_inline": (r"compute_inline (\S+)", Inline),
     "cache_read": (r"cache_read (\S+) (\S+) for (\S+(?: \S+)*) as (\S+)", _staging),
     "cache_write": (

@@ -122,8 +122,8 @@ class Way(CachedHash):
     cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
             predicts
     splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
-    virtual (axis, threads): tiles of the axis are dealt to virtual threads, whose instructions take turns; None: to none
-            (TVM: `vthread`)
+    depth   (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
+            an axis; None: of everything one (TVM: `vthread`, `double_buffer`)
     words   along which axes the words of a machine lie, of a nest whose sums no microkernel covers; None: as its target
             decides, or `cover` says
     """
@@ -135,7 +135,7 @@ class Way(CachedHash):
     splits: tuple[AxisCut, ...]
     loops: tuple[str, ...]
     inner: tuple[str, ...] = ()
-    virtual: tuple[str, int] | None = None
+    depth: tuple[str, int] | None = None
     words: Words | None = None
 
     __hash__ = CachedHash.__hash__

@@ -95,8 +95,8 @@ def _way(way: Way, indent: str) -> Iterator[tuple[str, Any]]:
         yield from _splits(way.pack.splits, indent + "  ")
     yield from _loops("loops", way.loops, indent)
     yield from _loops("inner", way.inner, indent)
-    if way.virtual is not None:
-        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", way.virtual
+    if way.depth is not None:
+        yield f"{indent}depth {way.depth[0]} {way.depth[1]}", way.depth
     yield from _splits(way.splits, indent)
 
 
@@ -225,7 +225,7 @@ def _read_way(block: LineBlock) -> Way:
         parts.splits(),
         parts.loops("loops"),
         parts.loops("inner"),
-        parts.virtual(),
+        parts.depth(),
         _read_words(words[0].alone()) if words else None,
     )
 
@@ -243,6 +243,7 @@ class _Parts:
                 "pack",
                 "loops",
                 "inner",
+                "depth",
                 "virtual",
                 "split",
             ):
@@ -257,11 +258,11 @@ class _Parts:
         found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
         return tuple(name for match in found for name in match[1].split())
 
-    def virtual(self) -> tuple[str, int] | None:
-        """The axis whose tiles virtual threads run, and how many of them."""
-        for part in self.all("virtual"):
+    def depth(self) -> tuple[str, int] | None:
+        """The axis in whose loop windows take turns, and how many of each; before 0.3 it is said by `virtual`."""
+        for part in (*self.all("depth"), *self.all("virtual")):
             line = part.alone()
-            found = line.match(r"virtual (\S+) (\d+)", "virtual i 2")
+            found = line.match(rf"{line.word} (\S+) (\d+)", "depth i 2")
             return found[1], line.size(found[2])
         return None
 

@@ -199,9 +199,7 @@ def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     text = "schedule E\ninline B\ninline D\nmark rows"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
-    nest = (
-        "schedule E\ninline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
-    )
+    nest = "schedule E\ninline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()

@@ -348,11 +348,11 @@ schedule: cannot lay words
   because  a machine of queues has them, and this target is none
   help     without this line""",
     ),
-    "virtual threads of a machine of queues": (
-        ("    split i ladder 14", "    virtual i 2\n    split i ladder 14"),
+    "windows in turn of a machine of queues": (
+        ("    split i ladder 14", "    depth i 2\n    split i ladder 14"),
         """\
-schedule: cannot deal virtual threads
-  at       line 5: virtual i 2
+schedule: cannot take windows in turn
+  at       line 5: depth i 2
   because  a machine of queues has them, and this target is none
   help     without this line""",
     ),

@@ -299,7 +299,7 @@ class Accelerator(Target):
         return cost_of(request.program, streams, self.machine, sizes, given)
 
     def schedules(self, request: Request, options: Options, most: int) -> Points:
-        """Tiles, orders of loops and virtual threads of each nest."""
+        """Tiles, orders of loops and depths of each nest."""
         first = self.policy(request, options).schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):
             return super().schedules(request, options, most)

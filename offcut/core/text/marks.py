@@ -19,8 +19,8 @@ from offcut.errors import ParseError
 
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
-_OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane"}
-"""How texts of versions before 0.3 name units; read until 0.5."""
+_OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane", "virtual": None}
+"""How texts of versions before 0.3 name units; read until 0.5. Virtual threads are windows of some depth: the loop is plain."""
 _LOOP = (*_ROLES, *UNITS, "bind(…)")
 _TILE = (*_ROLES, *_FORMS, "by(…)", "async", "multicast(…)", "cover(…)")
 

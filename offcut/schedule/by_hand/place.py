@@ -19,6 +19,7 @@ def compute_at(target: Target, step: At) -> Nests:
     consumer = stage_named(target.nests, step.reader)
     name = None if step.axis is None else consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
+    check_depth(target, consumer, name, step.depth)
     if step.inplace is not None:
         check_inplace(target, stage_named(target.nests, step.inplace), (consumer.name, name))
     return build_compute_at(target, consumer, name, Window(step.memory, step.depth, step.inplace))
@@ -81,6 +82,22 @@ def _beside(consumer: Target, axis: str | None, buffer: str) -> str | None:
                 if _reads((stmt,), buffer):
                     return format_head(stmt)
     return None
+
+
+def check_depth(target: Target, consumer: Target, axis: str | None, depth: object) -> None:
+    """Check that a stage has a number of windows.
+
+    Raises PartitionError if it has not.
+    """
+    if isinstance(depth, int) and not isinstance(depth, bool) and depth >= 1:
+        return
+    raise PartitionError(
+        "compute_at",
+        f"cannot compute {target.buffer} at {consumer.buffer}.{axis}",
+        at=f"stage {target.buffer}",
+        because=f"a depth is a number of windows, at least 1, not {depth!r}",
+        help=("depth=2",),
+    )
 
 
 def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> None:

@@ -11,7 +11,7 @@ from offcut.core.expr import real
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Alloc, Kind, Program, walk
+from offcut.core.program import LANE, THREAD, UNROLL, Alloc, Kind, Program, walk
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
@@ -491,12 +491,6 @@ class Stage:
         """The iterations of the loop on several threads; it must carry no dependence."""
         return self._run(axis, THREAD)
 
-    def virtual(self, axis: str | Axis) -> Stage:
-        """The iterations of the loop as virtual threads, whose instructions take turns in one stream; it must
-        carry no dependence.
-        """
-        return self._run(axis, VIRTUAL)
-
     def bind(self, axis: str | Axis, index: str) -> Stage:
         """The iterations of the loop run by a hardware index; it must carry no dependence."""
         target = self._target()
@@ -506,11 +500,14 @@ class Stage:
         target = self._target()
         return self._do(Bind(target.stage, target.axis(UNIT_PRIMITIVES[unit], axis), unit))
 
-    def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
-        """Computed inside a loop of its reader, in a window of what is read there."""
+    def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis, depth: int = 1) -> Stage:
+        """Computed inside a loop of its reader, in a window of what is read there.
+
+        depth  the number of windows, which iterations of the loop take in turn: one is filled while another one is read
+        """
         reader = self._schedule[consumer]._target()
         name = reader.axis("compute_at", axis)
-        return self._do(At(self._target().stage, reader.stage, name))
+        return self._do(At(self._target().stage, reader.stage, name, None, depth))
 
     def compute_inline(self) -> None:
         """Computed wherever it is read, and nowhere else; the stage is gone."""

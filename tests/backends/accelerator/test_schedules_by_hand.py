@@ -79,7 +79,7 @@ def test_the_listing_of_the_paper_becomes_instructions_that_run(machine: str) ->
     np.testing.assert_array_equal(again(a, b), expected)
 
 
-def tiled(n: object, virtual: bool) -> tuple[list[Tensor], Tensor, HandSchedule]:
+def tiled(n: object, depth: int) -> tuple[list[Tensor], Tensor, HandSchedule]:
     """A dense layer of any batch in tiles of 8 rows and 16 columns."""
     a = oc.placeholder((n, 80), "int8", name="A")
     w = oc.placeholder((80, 48), "int8", name="W")
@@ -95,14 +95,11 @@ def tiled(n: object, virtual: bool) -> tuple[list[Tensor], Tensor, HandSchedule]
     al, wl = s.cache_read(a, "inputs", [sl]), s.cache_read(w, "weights", [sl])
     s[total].compute_inline()
     _, at, _, _ = s[result].tile("i", "j", 8, 16)
-    if virtual:
-        _, at = s[result].split(at, 2)
-        s[result].virtual(at)
-    s[sl].compute_at(s[result], at)
+    s[sl].compute_at(s[result], at, depth)
     ko, ki = s[sl].split("k", 32)
     s[sl].reorder(ko, "i", "j", ki)
-    s[al].compute_at(s[sl], ko)
-    s[wl].compute_at(s[sl], ko)
+    s[al].compute_at(s[sl], ko, depth)
+    s[wl].compute_at(s[sl], ko, depth)
     return [a, w], result, s
 
 

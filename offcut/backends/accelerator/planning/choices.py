@@ -9,7 +9,7 @@ from itertools import permutations
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
 from offcut.backends.accelerator.planning.planner import Deciding, groups_of, prepared
-from offcut.backends.accelerator.planning.policy import THREADS, typical
+from offcut.backends.accelerator.planning.policy import DEPTH, typical
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
@@ -109,24 +109,23 @@ class _Way:
 
     @lazy_property
     def options(self) -> tuple[Point, ...]:
-        """Tiles of each axis, 0 where it is not cut; orders; the axis of virtual threads."""
+        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words, likely = lanes(self.made, self.spec), typical(self.deciding.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
         orders = tuple(permutations(self.outer))[:MOST_ORDERS]
-        threads: Point = (None, *self.outer) if self.spec.tokens else (None,)
-        return (*tiles, orders, threads)
+        return (*tiles, orders, (None, *self.outer))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """The tiling of a part of a point."""
-        *tiles, order, thread = part
+        *tiles, order, axis = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
         assert isinstance(order, tuple)
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
-        virtual = (str(thread), THREADS) if thread in loops else None
-        return Tiling(cut, loops, virtual)
+        depth = (str(axis), DEPTH) if axis in loops else None
+        return Tiling(cut, loops, depth)
 
     def point(self, tiling: Tiling) -> Point:
         """The part of a point that a tiling is."""
@@ -134,8 +133,8 @@ class _Way:
         orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in orders if isinstance(one, tuple) and _within(own, one)), None)
-        thread = None if tiling.virtual is None else tiling.virtual[0]
-        return (*(tiles.get(axis, 0) for axis in self.axes), order, thread)
+        deep = None if tiling.depth is None else tiling.depth[0]
+        return (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
 
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:

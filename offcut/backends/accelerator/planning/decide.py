@@ -115,21 +115,23 @@ class _Deciding:
         yield Order(self.last, (*(self.heads[a] for a in outer), *self.inside(self.last)))
         inmost = self.heads[outer[-1]] if outer else None
         for stage in reversed(self.ordered(inner, parts)):
-            yield At(stage, self.last, inmost, self.memory[Place.ACCUMULATORS])
+            memory, depth = self.memory[Place.ACCUMULATORS], self.tiling.windows(len(outer))
+            yield At(stage, self.last, inmost, memory, depth)
         for copy in self.made.copies:
             depth = self.depth_of(copy)
             if depth <= len(outer):
-                yield At(copy.name, self.last, self.heads[outer[depth - 1]] if depth else None)
+                loop = self.heads[outer[depth - 1]] if depth else None
+                yield At(copy.name, self.last, loop, None, self.tiling.windows(depth))
         sums = [axis for axis in self.tiling.order if axis in self.terms]
         if self.made.lead is not None:
             yield from self.splits(self.lead, sums)
             order = (*(self.heads[a] for a in sums), *self.inside(self.lead, spatial=True))
             yield Order(self.lead, order)
             for copy in self.made.copies:
-                if self.depth_of(copy) > len(outer):
-                    yield At(
-                        copy.name, self.lead, self.heads[sums[self.depth_of(copy) - len(outer) - 1]]
-                    )
+                depth = self.depth_of(copy)
+                if depth > len(outer):
+                    loop = self.heads[sums[depth - len(outer) - 1]]
+                    yield At(copy.name, self.lead, loop, None, self.tiling.windows(depth))
         yield from self.covers(inner, parts)
 
     def staging(self, copy: Staged) -> Iterator[Primitive]:

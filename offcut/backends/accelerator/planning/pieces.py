@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.instances.visited import Ran, fastest
+from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.covers import Result
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
@@ -48,7 +48,7 @@ def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
     found: list[Stream] = []
     for at in phases.nests:
         costs = [evaluate(cost, sizes) for cost in phases.costs(at)]
-        ran = [fastest([orders], sizes) for orders in phases.orders(at)]
+        ran = [run_of(nest, sizes) for nest in phases.options(at)]
         best = min(range(len(ran)), key=lambda k: (costs[k], ran[k].timed.cycles))
         options = (
             Considered(

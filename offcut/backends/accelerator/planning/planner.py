@@ -154,7 +154,7 @@ def migrated(
                 made = operations(computation, one.group, spec, names, roles)
                 tiles = {cut.axis: cut.tile for cut in way.splits}
                 order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
-                tiling = Tiling(tuple(order), way.loops, way.virtual)
+                tiling = Tiling(tuple(order), way.loops, way.depth)
                 options.append(Alternative(way.label, None, one.written(made, tiling)))
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
     return tuple(found)
