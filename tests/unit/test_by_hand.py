@@ -13,6 +13,7 @@ from corruptions import KINDS, corrupted
 import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
+from offcut.core.extents import number_at
 from offcut.core.expr import Load, Var, rewrite
 from offcut.core.program import LANE, THREAD, UNROLL, map_body
 from offcut.core.text.expressions import parse_expr
@@ -155,7 +156,7 @@ def example(name: str) -> tuple[Given, HandSchedule]:
 def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
     shapes = (
-        [e.at({"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs
+        [number_at(e, {"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs
     )
     return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
@@ -420,7 +421,7 @@ tensorize: cannot run 'nothing8x8'
         """\
 tensorize: cannot run C from ji inwards by vrelu8
   at       line 5: cover C at ji vrelu8
-  because  term: it is a reduction by sum, and vrelu8 reduces nothing""",
+  because  term: C[i, j] + A[i, k] * B[k, j] is not what it computes""",
     ),
     "a primitive behind what the target decides": (
         "bind C.ji lane",

@@ -103,10 +103,10 @@ def tiled(n: object, depth: int) -> tuple[list[Tensor], Tensor, HandSchedule]:
     return [a, w], result, s
 
 
-@pytest.mark.parametrize("virtual", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
-    inputs, result, s = tiled(oc.dim("n", min=1, max=64), virtual)
-    assert ("bind Y.joi virtual" in str(s.schedule)) is virtual
+@pytest.mark.parametrize("depth", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_tiles_by_hand_run_at_every_size(depth: int) -> None:
+    inputs, result, s = tiled(oc.dim("n", min=1, max=64), depth)
+    assert ("at AL SL.ko depth 2" in str(s.schedule)) is (depth == 2)
     assert oc.Schedule.parse(str(s.schedule)) == s.schedule
     rng = np.random.default_rng(1)
     w = bytes_of(rng, (80, 48))
@@ -123,7 +123,7 @@ def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
 
 
 def test_what_lies_in_no_memory_of_the_machine_is_refused() -> None:
-    inputs, result, s = tiled(32, virtual=False)
+    inputs, result, s = tiled(32, 1)
     text = str(s.schedule).replace("as AL in inputs", "as AL in shared")
     with pytest.raises(oc.TargetError) as refused:
         oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(text), target="vta")
