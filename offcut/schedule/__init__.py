@@ -22,12 +22,13 @@ from offcut.schedule.decisions import (
     SplitPair,
     Staging,
     Step,
+    leaves_of,
     schedule_of,
     stages_in,
 )
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_line, check_once
+from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
 from offcut.schedule.restaging import position_of, restaged
 from offcut.schedule.ways import (
@@ -87,11 +88,13 @@ __all__ = [
     "Within",
     "Words",
     "apply",
+    "at_decision",
     "at_line",
     "beside",
     "check_once",
     "create_schedule",
     "intrinsic_named",
+    "leaves_of",
     "pack_of",
     "position_of",
     "priced",
