@@ -160,7 +160,7 @@ def migrated(
                 continue
             if not isinstance(step, Nest) or step.stage not in groups:
                 because, help = (
-                    (f"no stage of that name runs on it: {', '.join(groups)}", ())
+                    (f"no stage of that name begins a nest on it: {', '.join(groups)}", ())
                     if isinstance(step, Nest)
                     else (
                         "the policy of a processor alone decides it",
