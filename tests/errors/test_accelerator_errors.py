@@ -401,7 +401,14 @@ choose: cannot choose so
     ),
 }
 
-SLOW_LINES = ("words along another axis", "another operation", "a tile that moves back", "heights that are no words", "sums that lie in main memory", "more windows than there is room")
+SLOW_LINES = (
+    "words along another axis",
+    "another operation",
+    "a tile that moves back",
+    "heights that are no words",
+    "sums that lie in main memory",
+    "more windows than there is room",
+)
 
 
 UNITS = """\
@@ -505,9 +512,7 @@ def test_a_schedule_that_it_does_not_do_is_refused_by_its_line(name: str) -> Non
 
 def test_the_schedule_that_these_are_made_of_is_taken_as_it_is() -> None:
     inputs, result = dense(20, 24)
-    kernel = oc.compile(
-        result, inputs=inputs, schedule=oc.Schedule.parse(SCHEDULE), target="vta"
-    )
+    kernel = oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(SCHEDULE), target="vta")
     assert str(kernel.schedule) == SCHEDULE
 
 

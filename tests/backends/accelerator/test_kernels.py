@@ -13,10 +13,10 @@ from machines import shipped
 
 import offcut as oc
 from offcut import Kernel, Schedule
-from offcut.backends.accelerator.planning.roles import Roles
 from offcut.backends.accelerator.planning.planner import labels
+from offcut.backends.accelerator.planning.roles import Roles
+from offcut.schedule import Choose
 from tests.agree import nearly
-from tests.facade import Nest
 
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 
@@ -71,13 +71,29 @@ def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
 
 COLUMNS = """\
 schedule Y
-nest S
-  way chip
-    cover gemm_1x16x16 columns i depth k
-    loops j i
-    depth j 2
-    split j ladder 16
-    split i pad 32
+stage read W for S as W_in in inputs
+stage read A for S as A_wgt in weights
+stage value S[i, j]//64 for Y as Y_1(i, j) in accumulators
+stage value min(Y_1[i, j], 127) for Y as Y_2(i, j) in accumulators
+stage value max(Y_2[i, j], -128) for Y as Y_3(i, j) in accumulators
+split Y.j guard 16 as j_tile j_in
+split Y.i pad 32 as i_tile i_in
+order Y j_tile i_tile j_in i_in
+at Y_3 Y.i_tile in accumulators depth 2
+at Y_2 Y.i_tile in accumulators depth 2
+at Y_1 Y.i_tile in accumulators depth 2
+at S Y.i_tile in accumulators depth 2
+at W_in Y.j_tile depth 2
+at A_wgt Y.i_tile depth 2
+order S j i k
+cover S at j gemm_1x16x16(j=i, p=k)
+order Y_1 j i
+cover Y_1 at j alu_divide(j=i)
+order Y_2 j i
+cover Y_2 at j alu_min(j=i)
+order Y_3 j i
+cover Y_3 at j alu_max(j=i)
+cover Y at j_in store_outputs
 """
 
 
@@ -85,7 +101,7 @@ def test_a_schedule_says_which_axis_words_run_along() -> None:
     inputs, result = dense(70, 45)
     schedule = oc.Schedule.parse(COLUMNS)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
-    assert kernel.schedule == schedule
+    assert str(kernel.schedule) == COLUMNS.rstrip()
     rng = np.random.default_rng(2)
     for n in (0, 1, 16, 17, 33):
         a, w = bytes_of(rng, (n, 70)), bytes_of(rng, (70, 45))
@@ -101,10 +117,10 @@ def pooled() -> Kernel:
 
 
 def in_one_way(schedule: Schedule, number: int) -> Schedule:
-    """A schedule of one nest with one of its ways alone."""
-    (nest,) = schedule.steps
-    assert isinstance(nest, Nest)
-    return replace(schedule, steps=(replace(nest, ways=(nest.ways[number],)),))
+    """A schedule that chooses among alternatives with one of them alone."""
+    (choice,) = schedule.steps
+    assert isinstance(choice, Choose)
+    return replace(schedule, steps=choice.options[number].steps)
 
 
 def maxima(images: Array) -> Array:
@@ -223,12 +239,29 @@ def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
     assert labels(ways[:1]) == ["chip"]
 
 
-@pytest.mark.parametrize("words", ["words columns y", "words"])
-def test_words_lie_as_a_schedule_says(words: str) -> None:
-    text = f"schedule Y\nnest Y\n  way mine\n    {words}\n    loops n_\n    split n_ ladder 1"
+POOLED = """\
+schedule Y
+stage write Y as Y_acc in accumulators
+stage value where(y_ - 1 >= 0 and y_ - 1 < 7 and x_ - 1 >= 0 and x_ - 1 < 7, X[n_, y_ - 1, x_ - 1, c], -128) for Y_acc \
+as X_acc(n_, y_ = 2*y + r, x_ = 2*x + s, c) in accumulators
+order Y {order}
+at Y_acc Y.{outer} in accumulators
+at X_acc Y.{outer}
+order Y_acc {order} r s
+cover Y_acc at {outer} alu_max(j={lane})
+"""
+
+
+@pytest.mark.parametrize(
+    ("lane", "order"), [("x", "n_ c y x"), ("y", "n_ c x y"), slow("c", "n_ x y c")]
+)
+def test_words_lie_as_a_schedule_says(lane: str, order: str) -> None:
+    _, outer, *_ = order.split()
+    text = POOLED.format(order=order, outer=outer, lane=lane)
     inputs, result = pooling(64)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
-    assert str(kernel.schedule) == text
+    assert str(kernel.schedule) == text.rstrip()
+    assert f"alu_max; j={lane};" in str(kernel.loops)
     images = bytes_of(np.random.default_rng(4), (3, 7, 7, 24))
     np.testing.assert_array_equal(kernel(images), maxima(images))
 
@@ -274,7 +307,7 @@ def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
     images, weights = bytes_of(rng, (9, 20, 5, 5)), bytes_of(rng, (24, 20, 3, 3))
     result = requantised(oc.ops.conv2d(x, k, padding=1), 9)
     kernel = oc.compile(result, inputs=[x, k], constants={"K": weights}, target=target)
-    assert len(kernel.schedule.steps[0].ways) == 2
+    assert len(kernel.schedule.steps[0].options) == 2
     for many in (1, 4, 9):
         wide = convolved(images[:many], weights, 1, 1)
         np.testing.assert_array_equal(kernel(images[:many]), clipped(wide, 9))
