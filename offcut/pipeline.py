@@ -188,7 +188,8 @@ def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
     theorems: dict[Theorem, None] = {}
     with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
         check_windows(planned.program, "partition")
-        for before, after in pairwise((program, *planned.through, planned.program)):
+    for before, after in pairwise((program, *planned.through, planned.program)):
+        with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
             theorems |= dict.fromkeys(check_equal(before, after, users=users.of_sizes))
     keep_options(planned.program)
     return Partition(

@@ -163,7 +163,7 @@ class Accelerator(Target):
         if any(buffer.scope is not None for buffer in program.buffers):
             return None
         computation = labelled(self.arrays(program), users)
-        wanted = wanted_of(computation, {axis: cut.strategy for axis, cut in cuts.items()})
+        wanted = wanted_of(computation, tuple((axis, cut.strategy) for axis, cut in cuts.items()))
         homes = (axis_named(computation, axis) for axis in cuts)
         tiles = {
             (lead_of(computation, home), axis): cut.tiles[-1]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
@@ -209,7 +210,7 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
             replaced.add(nest.name)
             return Load(step.name, point, dtype)
 
-        changed.append(with_expressions(nest, lambda e, moved=moved: rewrite(e, moved)))
+        changed.append(with_expressions(nest, partial(_rewritten, moved)))
     for reader in step.readers:
         if stage_named(nests, reader).name not in replaced:
             raise PartitionError(
@@ -235,6 +236,10 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = nests.source, done.source
     return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
+
+
+def _rewritten(rule: Callable[[Expr], Expr | None], expr: Expr) -> Expr:
+    return rewrite(expr, rule)
 
 
 def _normal_form(expr: Expr) -> object:

@@ -18,6 +18,7 @@ from offcut.core.program import (
     Alloc,
     Choose,
     For,
+    Form,
     If,
     Let,
     Option,
@@ -263,7 +264,7 @@ class _Nest(Tiles):
     ) -> tuple[Stmt, ...]:
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
-        found = segments(strategy, extent, split.factor)
+        found: Sequence[Segment] = segments(strategy, extent, split.factor)
         sizes = {size.name for size in self.nests.sizes}
         if (
             self.staged
@@ -274,7 +275,7 @@ class _Nest(Tiles):
         for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
-            body += self.segment(split, segment, parts, at)
+            body += self.segment(split, segment, extent, parts, at)
         return body
 
     def divides(self, split: SplitPair, extent: Expr, at: At) -> bool:
@@ -348,23 +349,26 @@ class _Nest(Tiles):
         for made in (s, h):
             self.names.release(made.name)
         values = {s.name: start, h.name: height}
-        made = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
+        emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
         tiles = self.lowering.made
-        for old, new in zip(walk(body), walk(made), strict=True):
+        for old, new in zip(walk(body), walk(emitted), strict=True):
             if id(old) in tiles:
                 tiles[id(new)] = replace(tiles[id(old)], leaf=new)
-        return made
+        return emitted
 
     def segment(
-        self, split: SplitPair, segment: Segment, parts: Sequence[Open], at: At
+        self, split: SplitPair, segment: Segment, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """The tiles of one segment."""
+        """The tiles of one segment of a loop of `extent` iterations."""
         bound: dict[str, Expr] = {
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
         shown = substitute(segment.start, bound), substitute(segment.height, bound)
         start, height = (ix.simplify(part) for part in shown)
+        lone = segment.count is None and segment.form is Form.FULL and not bound
+        if self.staged and lone and segment.owned[1] == extent:
+            height = ix.sub(extent, start)  # the last tile ends where the loop does
         inner = replace(
             at,
             facts=facts,

@@ -150,7 +150,7 @@ class Tiles(Offsets):
             if microkernel != covered.wanted.microkernel:  # a start has no axis that is reduced
                 stored_names = {axis.iter for axis in axes}
                 along = [(a, name) for a, name in along if name in stored_names]
-            cover = Cover(microkernel, tuple(along), covered.wanted.operands)
+            cover = Cover(cover.microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, cover)

@@ -77,7 +77,7 @@ def pieces_of(
         stream = next((one for one in streams if one.stored & stored), None)
         if stream is None:
             continue
-        body = (top,)
+        body: tuple[Stmt, ...] = (top,)
         if isinstance(top, Choose):
             label = stream.taken.label
             body = next((o.body for o in top.options if o.label == label), top.options[0].body)

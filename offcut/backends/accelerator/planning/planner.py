@@ -32,7 +32,7 @@ from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
-from offcut.partition import GUARD, Strategy, axis_named, segments
+from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
 from offcut.schedule import (
     Alternative,
     Bind,
@@ -206,7 +206,11 @@ def policy_of(
     found: list[Primitive] = []
     for one, ways in groups_of(program, computation, spec, wanted):
         if not known & {stage.buffer for stage in one.group}:
-            options = [Alternative(label, None, one.decisions(made)) for label, made in ways]
+            options = [
+                Alternative("_".join((label, *called)), None, by.decisions(made))
+                for label, made in ways
+                for called, by in one.by_strategy(made)
+            ]
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
     return tuple(found)
 
@@ -239,6 +243,26 @@ class Deciding:
     spec: Spec
     wanted: Wanted
 
+    def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], Deciding]]:
+        """Yield the same with one strategy of those that a choice is among, and its name; of no choice the same."""
+        among = {at: tail.among for at, tail in self.wanted.tails.items() if tail.among}
+        if not among:
+            yield (), self
+            return
+        options = []
+        for one in next(iter(among.values())):
+            tails = {at: one if at in among else tail for at, tail in self.wanted.tails.items()}
+            by = replace(self, wanted=replace(self.wanted, tails=tails))
+            try:
+                by.decisions(made)
+            except PartitionError as error:  # it would begin tiles inside of words
+                refused = error
+            else:
+                options.append(((one.name,), by))
+        if not options:
+            raise refused
+        yield from options
+
     def decisions(self, made: Operations) -> tuple[Primitive, ...]:
         """Return the decisions of the policy for a layout in words."""
         lead = self.group[0].buffer
@@ -268,15 +292,16 @@ def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, le
         tail, tile = wanted.tails.get((lead, axis)), tiles.get(axis)
         if count == 1 or tile is None:
             continue
+        tail = LADDER if tail == CUT else tail or GUARD  # a tile may have any height
         apart = [
             one
-            for one in segments(tail or GUARD, extents[axis], tile)
+            for one in segments(tail, extents[axis], tile)
             if ix.known_divisor(one.start) % count
         ]
         if tile % count or apart:
             raise PartitionError(
                 "schedule",
-                f"cannot cut {lead}.{axis} by {tile}, {tail or GUARD}",
+                f"cannot cut {lead}.{axis} by {tile}, {tail}",
                 at=f"axis {lead}.{axis}",
                 because=f"it runs along words of {count}, and a tile would begin inside of one",
                 help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
