@@ -504,9 +504,13 @@ def test_a_schedule_that_it_does_not_do_is_refused_by_its_line(name: str) -> Non
     (old, new), expected = LINES[name]
     assert old in SCHEDULE
     inputs, result = dense(20, 24)
+    text = SCHEDULE.replace(old, new, 1)
+
+    def compiled() -> None:
+        oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(text), target="vta")
+
     with pytest.raises(oc.OffcutError) as refused:
-        schedule = oc.Schedule.parse(SCHEDULE.replace(old, new, 1))
-        oc.compile(result, inputs=inputs, schedule=schedule, target="vta")
+        compiled()
     assert str(refused.value) == expected
 
 

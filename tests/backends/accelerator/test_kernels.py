@@ -239,31 +239,56 @@ def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
     assert labels(ways[:1]) == ["chip"]
 
 
-POOLED = """\
+LAID_BY_HOST = """\
+schedule Y
+stage write Y as Y_acc in accumulators
+stage value where(2*y + r - 1 >= 0 and 2*y + r - 1 < 7 and 2*x + s - 1 >= 0 and 2*x + s - 1 < 7, X[n_, 2*y + r - 1, \
+2*x + s - 1, c], -128) for Y_acc as X_acc_laid(n_, y, x, c, r, s)
+stage read X_acc_laid for Y_acc as X_acc in accumulators
+order Y n_ x c y
+at Y_acc Y.n_ in accumulators
+at X_acc Y.n_
+order Y_acc n_ x c y r s
+cover Y_acc at n_ alu_max(j=y)
+cover Y at x store_outputs"""
+WITH_A_HALO = """\
 schedule Y
 stage write Y as Y_acc in accumulators
 stage value where(y_ - 1 >= 0 and y_ - 1 < 7 and x_ - 1 >= 0 and x_ - 1 < 7, X[n_, y_ - 1, x_ - 1, c], -128) for Y_acc \
 as X_acc(n_, y_ = 2*y + r, x_ = 2*x + s, c) in accumulators
-order Y {order}
-at Y_acc Y.{outer} in accumulators
-at X_acc Y.{outer}
-order Y_acc {order} r s
-cover Y_acc at {outer} alu_max(j={lane})
-"""
+order Y n_ y x c
+at Y_acc Y.n_ in accumulators
+at X_acc Y.n_
+order Y_acc n_ y x c r s
+cover Y_acc at n_ alu_max
+cover Y at y store_outputs"""
 
 
 @pytest.mark.parametrize(
-    ("lane", "order"), [("x", "n_ c y x"), ("y", "n_ c x y"), slow("c", "n_ x y c")]
+    ("text", "older", "lane"),
+    [(LAID_BY_HOST, "words columns y", "y"), slow(WITH_A_HALO, "words", "c")],
 )
-def test_words_lie_as_a_schedule_says(lane: str, order: str) -> None:
-    _, outer, *_ = order.split()
-    text = POOLED.format(order=order, outer=outer, lane=lane)
+def test_words_lie_as_a_schedule_says(text: str, older: str, lane: str) -> None:
     inputs, result = pooling(64)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
-    assert str(kernel.schedule) == text.rstrip()
+    assert str(kernel.schedule) == text
     assert f"alu_max; j={lane};" in str(kernel.loops)
     images = bytes_of(np.random.default_rng(4), (3, 7, 7, 24))
     np.testing.assert_array_equal(kernel(images), maxima(images))
+    older = f"schedule Y\nnest Y\n  way mine\n    {older}\n    loops n_\n    split n_ ladder 1"
+    again = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(older))
+    assert again.schedule == kernel.schedule
+
+
+def test_words_along_an_axis_that_a_copy_steps_over_are_refused_by_their_line() -> None:
+    inputs, result = pooling(64)
+    text = WITH_A_HALO.replace("alu_max", "alu_max(j=x)").replace("n_ y x c r s", "n_ y c x r s")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
+    assert refused.value.at == "line 8: cover Y_acc at n_ alu_max(j=x)"
+    assert refused.value.because == (
+        "X_acc[n__, 2*y + r, 2*x + s, c] does not move by itself along x"
+    )
 
 
 def test_a_formula_is_that_of_the_way_that_is_taken() -> None:
