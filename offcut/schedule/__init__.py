@@ -22,6 +22,7 @@ from offcut.schedule.decisions import (
     SplitPair,
     Staging,
     Step,
+    each_decision,
     schedule_of,
     stages_in,
 )
@@ -91,6 +92,7 @@ __all__ = [
     "beside",
     "check_once",
     "create_schedule",
+    "each_decision",
     "intrinsic_named",
     "pack_of",
     "position_of",

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from offcut.core.cached_hash import CachedHash
@@ -256,6 +256,16 @@ def stages_in(step: Primitive) -> frozenset[str]:
             return frozenset().union(*(stages_in(s) for option in options for s in option.steps))
         case _:
             return frozenset({step.stage})
+
+
+def each_decision(steps: Iterable[object]) -> Iterator[Primitive]:
+    """Yield the decisions among `steps`, those of options in place of their choice."""
+    for step in steps:
+        if isinstance(step, Choose):
+            for option in step.options:
+                yield from each_decision(option.steps)
+        elif isinstance(step, Primitive):
+            yield step
 
 
 _PRIMITIVES: dict[type, str] = {

@@ -43,6 +43,7 @@ from offcut.schedule.decisions import (
     Schedule,
     Split,
     Staging,
+    each_decision,
     stages_in,
 )
 from offcut.schedule.refusing import at_line
@@ -149,16 +150,6 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             return _chosen(nests, options)
         case _:
             assert_never(step)
-
-
-def _each(steps: Iterable[Primitive]) -> Iterator[Primitive]:
-    """Yield decisions, those of options in place of their choice."""
-    for step in steps:
-        if isinstance(step, Choose):
-            for option in step.options:
-                yield from _each(option.steps)
-        else:
-            yield step
 
 
 def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[Primitive]:
@@ -353,7 +344,11 @@ class HandSchedule:
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
-        staged = [s.name for s in _each(self._steps) if isinstance(s, Staging) and s.how != "write"]
+        staged = [
+            s.name
+            for s in each_decision(self._steps)
+            if isinstance(s, Staging) and s.how != "write"
+        ]
         forms = []
         for number in range(len(staged)):
             absent = set(staged[number:])
