@@ -22,7 +22,7 @@ from offcut.schedule.decisions import (
     SplitPair,
     Staging,
     Step,
-    leaves_of,
+    each_decision,
     schedule_of,
     stages_in,
 )
@@ -93,8 +93,8 @@ __all__ = [
     "beside",
     "check_once",
     "create_schedule",
+    "each_decision",
     "intrinsic_named",
-    "leaves_of",
     "pack_of",
     "position_of",
     "priced",

@@ -258,12 +258,12 @@ def stages_in(step: Primitive) -> frozenset[str]:
             return frozenset({step.stage})
 
 
-def leaves_of(steps: Iterable[object]) -> Iterator[Primitive]:
+def each_decision(steps: Iterable[object]) -> Iterator[Primitive]:
     """Yield the decisions among `steps`, those of options in place of their choice."""
     for step in steps:
         if isinstance(step, Choose):
             for option in step.options:
-                yield from leaves_of(option.steps)
+                yield from each_decision(option.steps)
         elif isinstance(step, Primitive):
             yield step
 

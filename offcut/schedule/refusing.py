@@ -15,7 +15,7 @@ from offcut.schedule.decisions import (
     Separate,
     Split,
     Staging,
-    leaves_of,
+    each_decision,
 )
 from offcut.schedule.text import Decision, lines_of
 from offcut.schedule.ways import Cut, Lay, Mark
@@ -57,7 +57,7 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
 
 def _decision_of(schedule: Schedule, refused: TargetError) -> Primitive | None:
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
-    steps = list(leaves_of(schedule.steps))
+    steps = list(each_decision(schedule.steps))
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     about = re.match(r"(?:alloc |buffer )?(\w+)", refused.at)

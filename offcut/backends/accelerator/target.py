@@ -60,6 +60,7 @@ from offcut.schedule import (
     Schedule,
     Staging,
     at_decision,
+    each_decision,
     replayed,
     stages_in,
 )
@@ -175,12 +176,12 @@ class Accelerator(Target):
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
         computation = try_isl(lambda: raised(program, {}), None)
-        if computation is None or any(isinstance(step, RFactor) for step in schedule.steps):
+        steps = list(each_decision(schedule.steps))
+        if computation is None or any(isinstance(step, RFactor) for step in steps):
             return False
-        made = {step.name for step in schedule.steps if isinstance(step, Staging)}
+        made = {step.name for step in steps if isinstance(step, Staging)}
         nests = prepared(computation)[-1].groups
         known = made | {stage.buffer for group in nests for stage in group}
-        steps = (step for step in schedule.steps if isinstance(step, Primitive))
         return all(stages_in(step) <= known for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:

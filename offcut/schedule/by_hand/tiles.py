@@ -93,6 +93,14 @@ class Tiles(Offsets):
                     return False
         return True
 
+    def is_fixed(self, leaf: str, start: Expr, extent: Expr) -> bool:
+        """Return whether a loop of a tile has the one value that a loop around gives it, and no instruction is asked for there."""
+        covered = self.nest.covered
+        if covered is None or covered.wanted is None:
+            return self.nest.copies and extent == ix.const(1) and isinstance(start, Var)
+        asked = any(loop == leaf for _, loop in covered.wanted.axes)
+        return extent == ix.const(1) and bool(variables(start)) and not asked
+
     def tile(
         self, loops: Sequence[str], parts: Sequence[Part], microkernel: str | None, at: At
     ) -> Tile:
@@ -104,6 +112,7 @@ class Tiles(Offsets):
         }
         axes: list[TileAxis] = []
         names: list[str] = []
+        called: dict[str, str] = {}
         where: list[Expr] = []
         terms: list[Expr] = []
         reductions: list[tuple[str, Expr, Expr]] = []
@@ -115,7 +124,10 @@ class Tiles(Offsets):
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
             extent = _reach(start, end)
-            name = self.names.fresh(root)
+            if self.is_fixed(leaf, start, extent):
+                offsets[root] = ix.sub(start, self.bound(root, 0, at))
+                continue
+            called[leaf] = name = self.names.fresh(root)
             names.append(name)
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
             if root in extents:
@@ -145,7 +157,6 @@ class Tiles(Offsets):
         only = conjunction(where) if where else None
         cover = None if microkernel is None else Cover(microkernel)
         if covered is not None and covered.wanted is not None and cover is not None:
-            called = dict(zip(loops, names, strict=True))
             along = [(a, called[loop]) for a, loop in covered.wanted.axes if loop in called]
             if microkernel != covered.wanted.microkernel:  # a start has no axis that is reduced
                 stored_names = {axis.iter for axis in axes}

@@ -43,7 +43,7 @@ from offcut.schedule.decisions import (
     Schedule,
     Split,
     Staging,
-    leaves_of,
+    each_decision,
     stages_in,
 )
 from offcut.schedule.refusing import at_line
@@ -344,8 +344,11 @@ class HandSchedule:
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
-        every = leaves_of(self._steps)
-        staged = [s.name for s in every if isinstance(s, Staging) and s.how != "write"]
+        staged = [
+            s.name
+            for s in each_decision(self._steps)
+            if isinstance(s, Staging) and s.how != "write"
+        ]
         forms = []
         for number in range(len(staged)):
             absent = set(staged[number:])

@@ -142,7 +142,8 @@ class _Deciding:
         axes = tuple((axis.name, part) for axis, part in zip(copy.axes, copy.index, strict=True))
         others = [c for c in self.made.copies if c.origin.load.buffer == copy.origin.load.buffer]
         alone = value == load and load.index == copy.point and len(others) == 1
-        if alone and not copy.by_host:
+        extents = tuple(axis.extent for axis in copy.axes)
+        if alone and not copy.by_host and extents == self.computation.buffer(load.buffer).shape:
             yield Staging("read", load.buffer, copy.name, readers, (), memory)
             return
         text = format_expr(value)

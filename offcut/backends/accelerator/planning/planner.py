@@ -42,7 +42,7 @@ from offcut.schedule import (
     Schedule,
     at_line,
     create_schedule,
-    leaves_of,
+    each_decision,
     stages_in,
 )
 
@@ -132,7 +132,7 @@ def check_units(schedule: Schedule, spec: Spec) -> None:
 
     Raises PartitionError, with the line.
     """
-    for step in leaves_of(schedule.steps):
+    for step in each_decision(schedule.steps):
         if isinstance(step, Bind) and step.unit not in (None, UNROLL):
             with at_line(schedule, step):
                 raise PartitionError(
