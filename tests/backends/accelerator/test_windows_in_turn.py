@@ -205,3 +205,5 @@ def test_virtual_threads_of_an_older_text_are_a_plain_loop() -> None:
     old, new = (oc.Schedule.parse(schedule.format(word)) for word in ("virtual", "depth"))
     assert old == new
     assert "depth i 2" in str(old)
+    by_hand = oc.Schedule.parse("schedule C\nvirtual C i")
+    assert str(by_hand) == "schedule C\nserial C i"
