@@ -234,6 +234,7 @@ PRIMITIVES: dict[str, Primitive] = {
     "serial C io": Run("C", "io", None),
     "bind C io blockIdx.x": Bind("C", "io", "blockIdx.x"),
     "compute_at B C i": ComputeAt("B", "C", "i"),
+    "compute_at B C i depth 2": ComputeAt("B", "C", "i", 2),
     "compute_inline B": ComputeInline("B"),
     "cache_read A shared for C D as AL": CacheRead("A", "shared", ("C", "D"), "AL"),
     "cache_write C acc as CL": CacheWrite("C", "acc", "CL"),
