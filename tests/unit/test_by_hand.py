@@ -13,8 +13,8 @@ from corruptions import KINDS, corrupted
 import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
-from offcut.core.extents import number_at
 from offcut.core.expr import Load, Var, rewrite
+from offcut.core.extents import number_at
 from offcut.core.program import LANE, THREAD, UNROLL, map_body
 from offcut.core.text.expressions import parse_expr
 from offcut.partition import LADDER, MASK, Strategy
@@ -156,7 +156,8 @@ def example(name: str) -> tuple[Given, HandSchedule]:
 def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
     shapes = (
-        [number_at(e, {"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs
+        [number_at(e, {"n": size, "m": size + 3}) for e in one.shape]
+        for one in kernel.signature.inputs
     )
     return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
