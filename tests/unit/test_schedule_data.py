@@ -577,8 +577,8 @@ parse: cannot read a schedule
 parse: cannot read a schedule
   at       line 2: skew i 4
   because  it is no decision
-  help     scratch, copy, turn, convert, lay, nest, together, cut, separate, mark
-  help     split, fuse, reorder, serial, parallel, vectorize, unroll, bind, compute_at, compute_inline, cache_read, cache_write, rfactor, tensorize""",
+  help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose
+  help     scratch, copy, turn, convert, lay, nest, together, cut, mark""",
     ),
     "a nest that does not run": (
         "schedule C\nnest C",

@@ -13,8 +13,8 @@ from machines import shipped
 
 import offcut as oc
 from offcut import Kernel, Schedule
+from offcut.backends.accelerator.planning.planner import labels
 from offcut.backends.accelerator.planning.roles import Roles
-from offcut.backends.accelerator.planning.written import labels
 from tests.agree import nearly
 from tests.facade import Nest
 

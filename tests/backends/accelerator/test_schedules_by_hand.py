@@ -106,7 +106,7 @@ def tiled(n: object, depth: int) -> tuple[list[Tensor], Tensor, HandSchedule]:
 @pytest.mark.parametrize("depth", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_tiles_by_hand_run_at_every_size(depth: int) -> None:
     inputs, result, s = tiled(oc.dim("n", min=1, max=64), depth)
-    assert ("compute_at AL SL ko depth 2" in str(s.schedule)) is (depth == 2)
+    assert ("at AL SL.ko depth 2" in str(s.schedule)) is (depth == 2)
     assert oc.Schedule.parse(str(s.schedule)) == s.schedule
     rng = np.random.default_rng(1)
     w = bytes_of(rng, (80, 48))
@@ -124,7 +124,7 @@ def test_tiles_by_hand_run_at_every_size(depth: int) -> None:
 
 def test_what_lies_in_no_memory_of_the_machine_is_refused() -> None:
     inputs, result, s = tiled(32, 1)
-    text = str(s.schedule).replace("cache_read A inputs", "cache_read A shared")
+    text = str(s.schedule).replace("as AL in inputs", "as AL in shared")
     with pytest.raises(oc.TargetError) as refused:
         oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(text), target="vta")
     assert (

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import Moving, Part
 from offcut.backends.accelerator.planning.queues import cycles_behind, multiplies
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix

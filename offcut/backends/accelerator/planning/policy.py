@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from math import inf
 
@@ -9,9 +10,9 @@ from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import Grid, sizes_of
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import moving, storing
 from offcut.backends.accelerator.planning.queues import Queues
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.typical import typical_extents, typical_of
 from offcut.backends.accelerator.planning.windows import Windows, lanes
 from offcut.backends.accelerator.spec import Spec
@@ -30,17 +31,25 @@ LONGEST = 4096
 """Instances of the innermost loop that are looked at; of more, what the units do is near what they take."""
 
 
-def chosen(program: Program, made: Operations, spec: Spec, turns: bool = True) -> Tiling:
+def chosen(
+    program: Program,
+    made: Operations,
+    spec: Spec,
+    turns: bool = True,
+    tiles: Mapping[str, int] | None = None,
+) -> Tiling:
     """The tiling that takes the fewest cycles, of the first few by what units do.
 
     turns  whether windows may take turns
+    tiles  iterations of the tiles of some axes; of the others it is chosen
     """
     extents, at = typical(program, made), typical_of(program)
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
     copies = [moving(copy, made, spec, at, shapes) for copy in made.copies]
     result = storing(made, spec, extents)
     kept = _windows_of_results(made, spec)
-    grid = Grid(made, spec, extents, copies, result, sizes_of(made, spec, extents), kept)
+    sizes = sizes_of(made, spec, extents) | {a: (size,) for a, size in (tiles or {}).items()}
+    grid = Grid(made, spec, extents, copies, result, sizes, kept)
     found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
     for cycles, tiling in grid.best(DEPTH if turns else 1):
         found.setdefault((frozenset(tiling.tiles), tiling.depth, cycles), (cycles, tiling))

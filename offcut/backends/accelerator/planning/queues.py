@@ -16,8 +16,8 @@ from math import prod
 from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import Moving, Tile
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Load, walk
