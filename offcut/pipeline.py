@@ -22,19 +22,18 @@ from offcut.backends.cpu import target as cpu
 from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
-from offcut.backends.requested import Request, check_reassociate, requested
+from offcut.backends.requested import Request, check_reassociate
 from offcut.backends.target import Options, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.analysis import analysis
 from offcut.core.integers import whole
 from offcut.core.memo import forget
-from offcut.core.program import Program, Store, Tile
+from offcut.core.program import Program, Store
 from offcut.core.text.printer import shown
 from offcut.core.text.read_back import read_back
 from offcut.costmodel import Device, copies_worth, load, shipped, tile_price
 from offcut.describe.computation import computation
 from offcut.describe.external import unverified_notes
-from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.source import source
@@ -64,6 +63,7 @@ from offcut.partition import (
     drop_refused_covers,
     strategy_named,
     tiles_alike,
+    uncovered_notes,
 )
 from offcut.polyhedral import PASS, check_promises, request_budget
 from offcut.proof import Certificate, check_equal, check_throughout
@@ -132,10 +132,10 @@ def partition(
     tiles = {} if tile is None else tile
     price = tile_price(own[0], chosen.machine) if own else tiles_alike
     kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
-    described = None
+    described, said = None, tuple[str, ...]()
     if isinstance(output, Program):
         program = chosen.unsynchronized(read_back(output, "partition"), "partition")
-        _check_covers(program, chosen, options, "partition")
+        said = chosen.check_text(program, options, "partition")
         check_layouts(program, "partition")
         check_windows(program, "partition")
     else:
@@ -163,12 +163,13 @@ def partition(
             raise refused from None
         note = "conditions stay where they are: the proof does not see through loops without them"
         made = replace(made, notes=(*made.notes, note))
+    uncovered = uncovered_notes(made.loops, options.microkernels)
     made = drop_refused_covers(made, chosen.refused(made.loops, options))
     keep_options(made.loops)
     covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
     return replace(
         made,
-        notes=(*made.notes, *unverified_notes(options.microkernels, covers)),
+        notes=(*said, *made.notes, *uncovered, *unverified_notes(options.microkernels, covers)),
         schedule=schedule_of(program.name, wanted, most),
         measure=lambda cut: chosen.code_bytes(cut.loops),
     )
@@ -296,12 +297,8 @@ def compile(
         _checked_schedule(schedule, strategy, microkernels),
     )
     options = answer(chosen, "options", asked)
-    output = chosen.unsynchronized(output, "compile")
-    request = requested(output, inputs, constants, "compile")
-    if isinstance(output, Program):
-        _check_covers(output, chosen, options, "compile")
-        check_layouts(output, "compile")
-    notes = told_options(request.program, "compile")
+    request, said = chosen.request(output, inputs, constants, options, "compile")
+    notes = (*said, *told_options(request.program, "compile"))
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))
     if decided:
@@ -437,23 +434,6 @@ def _checked_schedule(
             with at_line(schedule, step):
                 intrinsic_named(step.intrinsic, microkernels, f"axis {step.stage}.{step.axis}")
     return schedule
-
-
-def _check_covers(program: Program, target: Target, options: Options, op: str) -> None:
-    """Refuse a program that names a microkernel which is none."""
-    if target.any_cover:
-        return
-    known = [kernel.name for kernel in target.microkernels(options)]
-    for tile in analysis(program).of(Tile):
-        name = tile.microkernel
-        if name is not None and name not in known and declared(name) is None:
-            raise PartitionError(
-                op,
-                f"cannot cover a tile by {name}",
-                at=f"tile {', '.join(axis.iter for axis in tile.axes)}",
-                because="no microkernel of this machine, and no declared instruction, has that name",
-                help=(", ".join(known), f"without @cover({name}) it runs as loops"),
-            )
 
 
 @trim_traceback

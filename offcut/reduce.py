@@ -109,12 +109,12 @@ def failure(request: Request) -> Failure | None:
             if told := _difference(program, run, dict(zip(names, several, strict=True))):
                 return Failure(step, "wrong values", told)
     except OffcutError as refused:
-        said = (
+        message = (
             type(refused).__name__,
             error_signature(refused.refused),
             error_signature(refused.because),
         )
-        what = ": ".join(said)
+        what = ": ".join(message)
         return Failure(step, what, str(refused), refused=True)
     except Exception as broken:
         return _broken(step, broken)

@@ -47,6 +47,7 @@ _NAMES = {
     "Computation": "describe.computation",
     "Place": "describe.microkernel",
     "TileShape": "describe.microkernel",
+    "multiples": "describe.microkernel",
     "Array": "describe.request",
     "Loaded": "backends.target",
     "Request": "backends.requested",

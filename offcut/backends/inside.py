@@ -210,9 +210,9 @@ def _check_tiles(space: Space, program: Program) -> frozenset[str]:
     The buffers of which sets do not say it.
     """
     for broken in unbounded(space, program):
-        found = smallest_point(broken.sizes)
-        assert found is not None
-        let, pairs = broken.let, zip(program.sizes, found[0], strict=True)
+        witness = smallest_point(broken.sizes)
+        assert witness is not None
+        let, pairs = broken.let, zip(program.sizes, witness[0], strict=True)
         sizes = ", ".join(f"{size.name} = {value}" for size, value in pairs)
         because = f"{f'with {sizes}, ' if sizes else ''}it is not in {let.lo}:{let.hi}"
         if broken.open:

@@ -32,6 +32,7 @@ from offcut.polyhedral import (
     request_budget,
     try_isl,
 )
+from offcut.proof import check_written
 from offcut.proof.forms.zeros import conditions
 
 
@@ -101,13 +102,16 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
         names = dict(users.buffers)
         arrays = {names[label]: array for label, array in named.items()}
     program = _with_finite(program, arrays)
-    made = Request(canonicalize(program), users, arrays)
-    written = made.text if made.program is program else str(program)
-    name = objects.key("checked", written, made.text)
+    request = Request(canonicalize(program), users, arrays)
+    written = request.text if request.program is program else str(program)
+    text = isinstance(output, Program)
+    name = objects.key("checked text" if text else "checked", written, request.text)
     if debug.verifies() or objects.read(name) is None:
-        _check(program, made)
+        _check(program, request)
+        if text:
+            check_written(request.program, op, users.names)
         objects.write(name, b"checked")
-    return made
+    return request
 
 
 def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:

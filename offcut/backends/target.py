@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
+from offcut.backends.covers import judged_covers, no_microkernel, unknown_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
 from offcut.backends.proving import check_compiled
@@ -50,7 +51,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, TargetError
-from offcut.partition import Strategy, Users
+from offcut.partition import Strategy, Users, check_layouts
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
@@ -151,7 +152,8 @@ class Target(ABC):
     name       as ``target=`` takes it
     machine    the one that it plans for: of the class, or of each target
     forms      what `show` can show of a plan, beside its loops
-    any_cover  whether tiles may name microkernels that it has not, since it runs them by their meaning
+    any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
+    judges     whether its lowering asks the judge of its own microkernels, with what it knows of them
     simulates  whether its machine is simulated: `simulated` says what a call takes, and nothing is timed
     agents     the units for which it checks a program's own synchronization; None: it runs that as it stands
     """
@@ -160,6 +162,7 @@ class Target(ABC):
     machine: Device
     forms: tuple[str, ...] = ()
     any_cover: bool = False
+    judges: bool = False
     simulates: bool = False
     agents: Agents | None = None
 
@@ -178,6 +181,40 @@ class Target(ABC):
             return output
         check(output, self.agents)
         return unsynchronized(output)
+
+    def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
+        """Check what a text says of the machine; return a line for each word of it that is not used.
+
+        Tiles are run by the microkernels that they name; a line is for a name that nobody knows.
+
+        Memories, layouts and units of its own microkernels may be decided by `space`: these are asked of its plan.
+
+        Raises PartitionError, in the name of `op`, with the first question that a tile fails, TargetError for a unit or a
+        memory that the machine does not have.
+        """
+        own = self.microkernels(options)
+        judged_covers(program, own, op, None if self.judges else False)
+        unknown = unknown_covers(program, own)
+        if unknown and not self.any_cover:
+            raise no_microkernel(*next(iter(unknown.items())), own, op)
+        if self.judges:
+            return ()
+        because = f"target={self.name!r} knows no microkernel of that name"
+        return tuple(f"{name} stays a name, and is not checked: {because}" for name in unknown)
+
+    def request(
+        self, output: Any, inputs: Any, constants: Any, options: Options, op: str
+    ) -> tuple[Request, tuple[str, ...]]:
+        """Return what `op` is asked, checked, its text too, and a line for each word of that which is not used.
+
+        Raises DescribeError, PartitionError or TargetError for what cannot be described or run.
+        """
+        output = self.unsynchronized(output, op)
+        made, notes = requested(output, inputs, constants, op), tuple[str, ...]()
+        if isinstance(output, Program):
+            notes = self.check_text(output, options, op)
+            check_layouts(output, op)
+        return made, notes
 
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
@@ -284,9 +321,10 @@ class Target(ABC):
         Raises CallError for a size that is missing or not allowed.
         """
         options = options or DEFAULT
-        request, planned = self._planned(output, inputs, constants, options)
+        request, planned, said = self._planned(output, inputs, constants, options)
         made = self.plan_of(planned, request, options, sizes)
-        return replace(made, notes=(*made.notes, *self.choice_notes(planned, request, options)))
+        chooses = self.choice_notes(planned, request, options)
+        return replace(made, notes=(*said, *made.notes, *chooses))
 
     def source(
         self,
@@ -297,7 +335,7 @@ class Target(ABC):
         form: str = "loops",
     ) -> str:
         """What a kernel would run: its loop program (``loops``), or one of `forms`."""
-        request, planned = self._planned(output, inputs, constants, options or DEFAULT)
+        request, planned, _ = self._planned(output, inputs, constants, options or DEFAULT)
         return self.shown(planned, signature_of(*request.named), options or DEFAULT, form)
 
     def vectors(self, options: Options) -> tuple[int, int]:
@@ -396,7 +434,7 @@ class Target(ABC):
 
     def _planned(
         self, output: Any, inputs: Any, constants: Any, options: Options
-    ) -> tuple[Request, Planned]:
+    ) -> tuple[Request, Planned, tuple[str, ...]]:
         known = constants
         if not isinstance(constants, Mapping | Sequence):
             raise DescribeError(
@@ -407,8 +445,8 @@ class Target(ABC):
             )
         if not isinstance(constants, Mapping):
             known = stand_ins(constants, output, inputs, "plan")
-        request = requested(self.unsynchronized(output, "plan"), inputs, known, "plan")
-        return request, self.policy(request, options)
+        request, notes = self.request(output, inputs, known, options, "plan")
+        return request, self.policy(request, options), notes
 
     def policy(self, request: Request, options: Options) -> Planned:
         """The first plan of the space, proved; the same one whatever was planned before.
@@ -429,7 +467,19 @@ class Target(ABC):
         asked = any(isinstance(step, Primitive) for step in steps)
         source = plan.by_hand if asked and plan.by_hand is not None else request.program
         check_compiled((source, *plan.through, plan.program), options.reassociate)
-        return plan
+        return plan if self.judges else self._covered(plan, options)
+
+    def _covered(self, plan: Planned, options: Options) -> Planned:
+        """Return a plan whose tiles say the whole of their covers.
+
+        Raises PartitionError for a tile that the microkernel it names does not run.
+        """
+        own = self.microkernels(options)
+        unknown = {} if self.any_cover else unknown_covers(plan.program, own)
+        if unknown:
+            raise no_microkernel(*next(iter(unknown.items())), own, "compile")
+        program = judged_covers(plan.program, own, "compile")
+        return plan if program == plan.program else replace(plan, program=program)
 
     def plan_of(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]

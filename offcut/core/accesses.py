@@ -61,13 +61,13 @@ def windowed_arrays(body: tuple[Stmt, ...]) -> set[str]:
 
 def unwindowed_arrays(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
     """The arrays that `body` touches outside of a window of theirs; those `held` are in one."""
-    found: set[str] = set()
+    arrays: set[str] = set()
     for stmt in body:
         inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
-        found |= statement_arrays(stmt) - held
+        arrays |= statement_arrays(stmt) - held
         for block in blocks(stmt):
-            found |= unwindowed_arrays(block, inside)
-    return found
+            arrays |= unwindowed_arrays(block, inside)
+    return arrays
 
 
 def only_reduces(loop: For) -> bool:

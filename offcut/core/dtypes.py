@@ -51,16 +51,16 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name)
 
 
-def to_dtype(given: object) -> str | None:
+def to_dtype(name: object) -> str | None:
     """The name of an element type that is given by its name, or as numpy's dtype or type; None for all else.
 
     >>> dtype_named(np.float32), dtype_named("f4")
     ('float32', None)
     """
-    if isinstance(given, np.dtype | type):
-        found = np.dtype(given)
-        given = found.name if found.isnative else None
-    return given if isinstance(given, str) and given in DTYPES else None
+    if isinstance(name, np.dtype | type):
+        found = np.dtype(name)
+        name = found.name if found.isnative else None
+    return name if isinstance(name, str) and name in DTYPES else None
 
 
 def is_identity(op: str, value: float, dtype: str) -> bool:

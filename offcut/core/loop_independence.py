@@ -33,11 +33,11 @@ def is_independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
     if any(kinds.get(name) is Kind.PRIVATE for name in written) and _has_tiles(inside):
         return False  # a tile has copies of it
     shared = written - windowed_arrays(loop.body)
-    found: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
+    index_ends: dict[str, list[tuple[Ends | None, ...]]] = {name: [] for name in shared}
     for name, index, ranges in _accesses(loop.body, {}):
-        if name in found:
-            found[name].append(tuple(ends(part, ranges) for part in index))
-    return all(_apart(accesses, loop.iter) for accesses in found.values())
+        if name in index_ends:
+            index_ends[name].append(tuple(ends(part, ranges) for part in index))
+    return all(_apart(accesses, loop.iter) for accesses in index_ends.values())
 
 
 def _has_tiles(inside: list[Stmt]) -> bool:

@@ -505,8 +505,8 @@ def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
 
 def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
     """`body` with `change` applied to every expression in it; the same object where none changes."""
-    made = tuple(map_expressions(stmt, change) for stmt in body)
-    return body if all(a is b for a, b in zip(made, body, strict=True)) else made
+    statements = tuple(map_expressions(stmt, change) for stmt in body)
+    return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
 
 
 def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:

@@ -146,17 +146,17 @@ def used_names(program: Program) -> frozenset[str]:
 
 def free_names(tree: Tree) -> frozenset[str]:
     """The names that expressions of `tree` mention and nothing in it binds; a program binds its sizes."""
-    found: set[str] = set()
+    names: set[str] = set()
     for stmt in statements_of(tree):
         inside = set().union(*map(free_names, blocks(stmt)))
         here = set[str]()
         for expr in expressions(stmt):
             where = isinstance(stmt, Tile) and expr is stmt.where  # of each instance of the tile
             (inside if where else here).update(variables(expr))
-        found |= here | (inside - set(bound_names(stmt)))
+        names |= here | (inside - set(bound_names(stmt)))
     if isinstance(tree, Program):
-        found -= {size.name for size in tree.sizes}
-    return frozenset(found)
+        names -= {size.name for size in tree.sizes}
+    return frozenset(names)
 
 
 def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stmt, ...]:

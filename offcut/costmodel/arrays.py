@@ -32,7 +32,7 @@ _LOGIC: Mapping[str, Callable[..., Any]] = {
     "or": np.logical_or,
     "not": np.logical_not,
 }
-_FAST = {**NUMPY, "min": np.minimum, "max": np.maximum}
+_FAST: dict[str, Callable[..., Any]] = {**NUMPY, "min": np.minimum, "max": np.maximum}
 
 
 class Formulas:

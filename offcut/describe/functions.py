@@ -37,22 +37,22 @@ def _of_row(row: Function) -> Callable[..., Value]:
             )
         return combine(Binary(row.name, x.node, y.node), x, y)
 
-    made: Callable[..., Value] = of_one if row.arity == 1 else of_two
-    made.__name__ = made.__qualname__ = row.public
-    made.__doc__ = row.help("a", "b")
-    return made
+    function: Callable[..., Value] = of_one if row.arity == 1 else of_two
+    function.__name__ = function.__qualname__ = row.public
+    function.__doc__ = row.help("a", "b")
+    return function
 
 
 globals().update({face: _of_row(row) for face, row in PUBLIC.items()})
 
 
 def maximum(a: Any, b: Any) -> Value:
-    """The larger of two, by element; NaN where either is NaN."""
+    """The larger of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("max", a, b)
 
 
 def minimum(a: Any, b: Any) -> Value:
-    """The smaller of two, by element; NaN where either is NaN."""
+    """The smaller of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("min", a, b)
 
 

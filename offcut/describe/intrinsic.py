@@ -13,7 +13,7 @@ from typing import Any
 
 from offcut.core.expr import Expr, Var, loads
 from offcut.describe.microkernel import Microkernel, Place, TileShape
-from offcut.describe.tensor import Tensor
+from offcut.describe.tensor import Compute, Tensor
 from offcut.errors import DescribeError, trim_traceback
 
 _MODES = ("r", "w", "rw")
@@ -54,18 +54,28 @@ class Instruction:
 
 Lowering = Callable[[tuple[Operand, ...], tuple[Operand, ...]], Any]
 
-_declared: dict[str, Microkernel] = {}
+_declared: dict[str, tuple[Microkernel, ...]] = {}
+_MOST_DECLARED = 16  # of one name
 
 
 def declared(name: str) -> Microkernel | None:
-    """The instruction of that name, where one was declared in this process."""
-    return _declared.get(name)
+    """The instruction of that name that was declared last in this process; None where none was."""
+    return next(iter(all_declared(name)), None)
+
+
+def all_declared(name: str) -> tuple[Microkernel, ...]:
+    """Return the instructions that have that name, for their starts and steps too, the last 16, last one first.
+
+    Two instructions may start their sums by one of the same name.
+    """
+    return _declared.get(name, ())
 
 
 def declare(kernel: Microkernel) -> Microkernel:
     """`kernel`, which programs may name from now on, whatever a target makes of it."""
-    names = (kernel.name, kernel.reset, kernel.update)
-    _declared.update({name: kernel for name in names if name is not None})
+    for name in (kernel.name, kernel.reset, kernel.update):
+        if name is not None:
+            _declared[name] = (kernel, *all_declared(name))[:_MOST_DECLARED]
     return kernel
 
 
@@ -125,6 +135,7 @@ def decl_tensor_intrin(
         tuple(Operand(tensor) for tensor in definition.reads), (Operand(computation),)
     )
     three = _instructions(lowered, computation)
+    _check_operands(three, computation, definition)
     tile = TileShape(tuple(int(extent) for extent in computation.shape), cycles, startup)
     names = [instruction.name for instruction in three]
     reset, update = (names[1], names[2]) if len(names) == 3 else (None, None)
@@ -141,6 +152,43 @@ def decl_tensor_intrin(
         update=update,
     )
     return declare(made)
+
+
+def _check_operands(
+    instructions: Sequence[Instruction], computation: Tensor, definition: Compute
+) -> None:
+    """Check that instructions write the result and nothing else, and read what it is computed from; a reset reads nothing.
+
+    Raises DescribeError.
+    """
+    read = {tensor.name for tensor in definition.reads}
+    for what, one in zip(("body", "reset", "update"), instructions, strict=False):
+        if not one.operands:  # a name alone
+            continue
+        named = {pointer.operand for pointer in one.operands}
+        written = {pointer.operand for pointer in one.operands if "w" in pointer.mode}
+        wanted = set() if what == "reset" else read
+        because = ""
+        if foreign := sorted(named - read - {computation.name}):
+            because = f"it has {', '.join(foreign)}, which {computation.name} is not computed from"
+        elif extra := sorted(written - {computation.name}):
+            because = f"it writes {', '.join(extra)}, and computes {computation.name}"
+        elif not written:
+            because = f"it writes nothing, and computes {computation.name}"
+        elif missing := sorted(wanted - named):
+            because = (
+                f"it does not read {', '.join(missing)}, which {computation.name} is computed from"
+            )
+        elif what == "reset" and named & read - {computation.name}:
+            because = f"it reads {', '.join(sorted(named & read))}, and starts a reduction"
+        if because:
+            raise DescribeError(
+                "decl_tensor_intrin",
+                f"cannot declare {computation.name}",
+                at=f"{what} {one.name}",
+                because=because,
+                help=('inputs[0].access_ptr("r"), outputs[0].access_ptr("w")',),
+            )
 
 
 def _in_rows(operand: Tensor, computation: Tensor) -> Place:

@@ -11,8 +11,8 @@ of arrays say nothing to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 from typing import Any, TypeAlias, TypeVar
 
@@ -200,7 +200,10 @@ class Microkernel:
             ("bounds", axes),
             ("operands", list(tensors)),
         ):
-            if unknown := sorted(set(getattr(self, what)) - set(known)):
+            given = getattr(self, what)
+            if isinstance(given, str) or not isinstance(given, Collection):
+                raise self._refused(f"its {what} are {given!r}", f"it has {', '.join(known)}")
+            if unknown := sorted(map(str, set(given) - set(known))):
                 kind = "operand" if what == "operands" else "axis"
                 because = f"its {what} have {', '.join(unknown)}, which is no {kind} of it"
                 raise self._refused(because, f"it has {', '.join(known)}")
@@ -221,6 +224,8 @@ class Microkernel:
             axis.name: self._extents(axis, self.bounds.get(axis.name, own.get(axis.name)))
             for axis in (*definition.axes, *definition.reduce_axes)
         }
+        self._check_extents(definition, tiles, bounds)
+        self._check_start(isinstance(definition.body, Reduce))
         for what, value in (
             ("tiles", tiles),
             ("bounds", _Fields(bounds)),
@@ -278,39 +283,81 @@ class Microkernel:
         if len(tile.extents) != rank:
             because = f"{tile} has {len(tile.extents)} extents, and its result {rank} axes"
             raise self._refused(because)
-        whole = all(extent >= 1 for extent in tile.extents)
+        whole = all(type(extent) is int and extent >= 1 for extent in tile.extents)
         if not (whole and 0 <= tile.cycles < inf and 0 <= tile.startup < inf):
             raise self._refused(f"{tile} has no instances, or takes no time that there is")
         return tile
 
-    def _extents(self, axis: Axis, given: Bound | None) -> Extents:
-        match given:
-            case None if isinstance(axis.extent, Dim):
-                found = Extents(axis.extent.min, axis.extent.max, axis.extent.multiple_of)
+    def _extents(self, axis: Axis, bound: Bound | None) -> Extents:
+        match bound:
             case None:
-                only = int(axis.extent) if axis.extent.is_Integer else None
-                found = Extents(0) if only is None else Extents(only, only)
+                extents = _extents_of(axis.extent)
             case Extents():
-                found = given
-            case int():
-                found = Extents(given, given)
+                extents = bound
+            case int() if not isinstance(bound, bool):
+                extents = Extents(bound, bound)
             case (int(least), int(most)):
-                found = Extents(least, most)
+                extents = Extents(least, most)
             case _:
                 raise self._refused(
-                    f"the extents of {axis.name} are {given!r}",
+                    f"the extents of {axis.name} are {bound!r}",
                     f"bounds={{{axis.name!r}: (1, 14)}}",
                     f"bounds={{{axis.name!r}: multiples(16)}}",
                 )
-        if not (0 <= found.least <= found.most and found.multiple_of >= 1):
-            raise self._refused(f"no extent of {axis.name} is {found}")
-        return found
+        if not (
+            0 <= extents.least <= extents.most and extents.most >= 1 and extents.multiple_of >= 1
+        ):
+            raise self._refused(f"no extent of {axis.name} is {extents}")
+        return extents
+
+    def _check_extents(
+        self, definition: Compute, tiles: Sequence[TileShape], bounds: dict[str, Extents]
+    ) -> None:
+        """Check that tiles and bounds have extents that the computation has; bounds without an end end where it does.
+
+        Along an axis that it repeats, tiles do, and bounds count several of them.
+        """
+        for place, axis in enumerate((*definition.axes, *definition.reduce_axes)):
+            name, found = axis.name, bounds[axis.name]
+            allowed = _extents_of(axis.extent)
+            longest = allowed.most
+            if place < len(definition.axes):
+                longest = max(tile.extents[place] for tile in tiles)
+                for tile in tiles:
+                    extent = tile.extents[place]
+                    if extent > allowed.most or extent % allowed.multiple_of:
+                        because = f"{tile} has {extent} along {name}, and it computes {allowed}"
+                        raise self._refused(because, f"TileShape of {allowed} along {name}")
+            if name in self.repeats:
+                continue
+            if longest < found.most < MAX_SIZE or found.least > longest:
+                what = "its longest tile has" if place < len(definition.axes) else "it computes"
+                because = f"its bounds have {found} along {name}, and {what} {longest}"
+                help_ = f"bounds={{{name!r}: ({min(found.least, longest)}, {longest})}}"
+                raise self._refused(because, help_, f"repeats={{{name!r}}}")
+            bounds[name] = replace(found, most=min(found.most, longest))
+
+    def _check_start(self, reduces: bool) -> None:
+        """Check that instructions of its own which start a reduction, and add to one, have one to start, and can be told apart."""
+        for what, name in (("reset", self.reset), ("update", self.update)):
+            if name is None:
+                continue
+            if not isinstance(name, str) or not re.fullmatch(r"[\w.\-]+", name):
+                raise self._refused(f"its {what} is {name!r}", "letters, digits, `_`, `.` and `-`")
+            if not reduces:
+                because = f"its {what} is {name}, and it reduces nothing"
+                raise self._refused(because, f"{what}=None")
+        if self.reset is not None and self.reset in (self.name, self.update):
+            raise self._refused(f"its reset and what it starts have one name, {self.reset}")
+        if self.update is not None and self.accumulate == "fresh":
+            because = f"its update is {self.update}, and accumulate is 'fresh': it never adds"
+            raise self._refused(because, "accumulate='both'", "update=None")
 
     def extents_of(self, axis: str) -> Extents:
         """The extents that an axis may have."""
-        found = self.bounds[axis]
-        assert isinstance(found, Extents)
-        return found
+        extents = self.bounds[axis]
+        assert isinstance(extents, Extents)
+        return extents
 
     @lazy_property
     def definition(self) -> Compute:
@@ -455,6 +502,22 @@ class Microkernel:
         """The smallest tile of that many rows that holds `columns` columns."""
         fitting = [t for t in self.tiles if t.rows == rows and t.columns >= columns]
         return min(fitting, key=lambda t: t.columns)
+
+
+def _extents_of(extent: Any) -> Extents:
+    """Return the values that an extent, a sum of sizes, may have; all where it is no such sum."""
+    if isinstance(extent, Dim):
+        return Extents(extent.min, extent.max, extent.multiple_of)
+    if extent.is_Integer:
+        return Extents(int(extent), int(extent))
+    least = most = 0
+    for term, factor in extent.as_coefficients_dict().items():
+        ends = (term.min, term.max) if isinstance(term, Dim) else (1, 1) if term == 1 else None
+        if ends is None or not factor.is_Integer:
+            return Extents(0)
+        low, high = sorted(int(factor) * end for end in ends)
+        least, most = least + low, most + high
+    return Extents(max(least, 0), min(most, MAX_SIZE))
 
 
 def _is_within(dtype: str, of: str) -> bool:

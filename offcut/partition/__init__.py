@@ -31,6 +31,7 @@ from offcut.partition.judge import (
     is_multiple,
     is_run,
     matches,
+    uncovered_notes,
     with_covers,
 )
 from offcut.partition.legality import (
@@ -151,6 +152,7 @@ __all__ = [
     "strategy_named",
     "tiles_alike",
     "turned",
+    "uncovered_notes",
     "users_of",
     "window",
     "windowed",

@@ -180,12 +180,12 @@ def escaping_windows(program: Program, among: frozenset[str] | None = None) -> t
     asked = boxed if among is None else boxed & among
     lasting = {w.buffer for w in windows if not any(map(reads_memory, chain(*w.axes)))}
     alone = windowed_arrays(program.body) & asked & lasting
-    found = asked - alone
+    arrays = asked - alone
     if alone:
         seen = _Seen(program, alone, windows=True)
         open_ = seen.left(program.body, EnclosingScope(Space(program.sizes, program.assumptions)))
-        found |= accessed_arrays(open_) & alone
-    return tuple(sorted(found))
+        arrays |= accessed_arrays(open_) & alone
+    return tuple(sorted(arrays))
 
 
 def outside_window(program: Program, name: str) -> OutOfBoundsAccess | None:
@@ -299,6 +299,8 @@ class _Seen:
             for part, (start, count) in zip(index, self.held[buffer], strict=True)
             for side in (Compare("<=", start, part), Compare("<", part, ix.add(start, count)))
         )
+        if self.windows:  # no sets ask later
+            return all(at.shows(side) or at.shows_where_it_runs(side) for side in sides)
         return all(map(at.shows, sides))
 
 
@@ -370,8 +372,8 @@ def _outside(
     broken = space.set([*one.iterators, *elements], [*conditions, f"({' or '.join(wrong)})"])
     if None in said:
         return None if broken.is_empty() else OutOfBoundsAccess(one, buffer, index, None, ())
-    found = smallest_point(broken)
-    return None if found is None else OutOfBoundsAccess(one, buffer, index, *found)
+    witness = smallest_point(broken)
+    return None if witness is None else OutOfBoundsAccess(one, buffer, index, *witness)
 
 
 def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:

@@ -80,9 +80,9 @@ class Dependence:
     @lazy_property
     def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The smallest sizes at which it exists, and the two instances."""
-        found = smallest_point(self.relation.wrap().flatten())
-        assert found is not None
-        sizes, point = found
+        witness = smallest_point(self.relation.wrap().flatten())
+        assert witness is not None
+        sizes, point = witness
         rank = len(self.source.loops)
         return sizes, point[:rank], point[rank:]
 

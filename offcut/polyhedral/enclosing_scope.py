@@ -59,6 +59,15 @@ class EnclosingScope:
             return True
         return _shows(self.space, self._about(variables(condition)), condition)
 
+    def shows_where_it_runs(self, condition: Expr) -> bool:
+        """Whether all that is around makes `condition` hold, at all sizes at which a statement runs there: loops that share
+        no name with it, too, have an iteration.
+
+        False where it may hold all the same.
+        """
+        near = self._about(variables(condition))
+        return len(near) < len(self.entries) and _shows(self.space, self.entries, condition)
+
     def _ranges(self) -> dict[str, tuple[Expr, Expr]]:
         """What iterates, and bounded values: the first and what is behind the last; nothing where two have one name.
 

@@ -124,11 +124,11 @@ class Facts:
         """
         if not self.expresses(condition):
             return None
-        found = smallest_point(_known(self.space, self.names, (*self.conditions, condition)))
-        if found is None:
+        witness = smallest_point(_known(self.space, self.names, (*self.conditions, condition)))
+        if witness is None:
             return None
         names = [*(size.name for size in self.space.sizes), *self.names]
-        point = dict(zip(names, [*found[0], *found[1]], strict=True))
+        point = dict(zip(names, [*witness[0], *witness[1]], strict=True))
         others = (one for one in self.conditions if not self.expresses(one))
         return point if all(holds_at(one, point) for one in others) else None
 

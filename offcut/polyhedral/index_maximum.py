@@ -35,23 +35,23 @@ def maximum(
     value = space.expr(expr, at)
     if value is None:
         return None
-    said = [space.facts, f"x{len(names)} = {value}"]
+    constraints = [space.facts, f"x{len(names)} = {value}"]
     for name, lo, hi in loops:
         for side in (Compare("<=", lo, Var(name)), Compare("<", Var(name), hi)):
             text = space.condition(side, at)
             if text is not None:
-                said.append(text)
-    said += [text for one in conditions if (text := space.condition(one, at)) is not None]
+                constraints.append(text)
+    constraints += [text for one in conditions if (text := space.condition(one, at)) is not None]
     dims = ", ".join(f"x{k}" for k in range(len(names) + 1))
-    points = Set(f"{space.parameters}{{ [{dims}] : {' and '.join(said)} }}")
+    points = Set(f"{space.parameters}{{ [{dims}] : {' and '.join(constraints)} }}")
     points = points.project_out(isl.dim_type.set, 0, len(names))
     points = points.move_dims(
         isl.dim_type.set, 1, isl.dim_type.param, 0, points.dim(isl.dim_type.param)
     )
     if points.is_empty():
         return 0
-    found = points.dim_max_val(0)
-    return int(found.to_python()) if found.is_int() else None
+    greatest = points.dim_max_val(0)
+    return int(greatest.to_python()) if greatest.is_int() else None
 
 
 def quotient_range(

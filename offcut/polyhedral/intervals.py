@@ -27,10 +27,10 @@ def fitting(expr: Expr, ranges: Mapping[str, Interval], at: str) -> Interval:
                 high = max((abs(end) for ends in below for end in ends), default=0)
         return -high, high
 
-    def within(node: Expr, found: Interval) -> Interval:
+    def within(node: Expr, bounds: Interval) -> Interval:
         if isinstance(node, Select):
             interval(node.condition, known, within)
-        low, high = found
+        low, high = bounds
         if max(abs(low), abs(high)) > INDEX_LIMIT:
             raise PartitionError(
                 "represent",
@@ -39,6 +39,6 @@ def fitting(expr: Expr, ranges: Mapping[str, Interval], at: str) -> Interval:
                 because=f"it reaches {high if high > INDEX_LIMIT else low}, past 2**62",
                 help=("give the sizes a smaller max", "use smaller factors"),
             )
-        return found
+        return bounds
 
     return interval(expr, known, within)

@@ -55,7 +55,7 @@ def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
 
     Raises PartitionError for a value that is not quasi-affine.
     """
-    found: list[UnboundedLet] = []
+    lets: list[UnboundedLet] = []
     for let, path in walk_with_parents(tree):
         if not isinstance(let, Let) or _is_in_range(let, EnclosingScope(space), path):
             continue
@@ -63,8 +63,8 @@ def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
         for reading in _Reading(space, {}, {}, (), open=False).inside(entries):
             sizes = reading.given(reading.outside(let)).points(())
             if not sizes.is_empty():
-                found.append(UnboundedLet(let, sizes, bool(reading.open)))
-    return found
+                lets.append(UnboundedLet(let, sizes, bool(reading.open)))
+    return lets
 
 
 def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]]) -> bool:

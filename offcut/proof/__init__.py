@@ -7,6 +7,7 @@ from offcut.proof.alternatives import (
     without_costs,
 )
 from offcut.proof.by_instances.pairing import NOT_TOLD
+from offcut.proof.by_instances.unwritten import check_written
 from offcut.proof.by_text.structure import bare
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
@@ -21,6 +22,7 @@ __all__ = [
     "check_equal",
     "check_options",
     "check_throughout",
+    "check_written",
     "consecutive",
     "leaves_choice",
     "with_floats",

@@ -253,9 +253,9 @@ def _by_instances(
 
 def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
     """Refuse a bounded value over sizes alone that is seen to leave its range."""
-    found = find_broken_range(program)
-    if found is not None:
-        let, sizes = found
+    witness = find_broken_range(program)
+    if witness is not None:
+        let, sizes = witness
         at = ", ".join(f"{users.get(name, name)} = {value}" for name, value in sizes.items())
         raise PartitionError(
             "prove",

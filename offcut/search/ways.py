@@ -230,8 +230,8 @@ class _Forms:
         return tuple(dict.fromkeys(every))
 
 
-def _layout(given: Layout, kernel: Microkernel) -> Layout:
+def _layout(shared_layout: Layout, kernel: Microkernel) -> Layout:
     """Return the panels that a microkernel reads, of the same rows and columns."""
-    shape = as_panels(given)
+    shape = as_panels(shared_layout)
     layout = None if shape is None else kernel.layout_on(shape.rows, shape.columns)
-    return given if layout is None else layout
+    return shared_layout if layout is None else layout

@@ -313,12 +313,14 @@ def settle(records: Records, problem: Problem, chosen: Measured, default: Measur
 
     default  None: it could not be measured
     """
-    kept = [replace(record, explorer=BEST) for record in chosen.records(problem)]
+    verdict_records = [replace(record, explorer=BEST) for record in chosen.records(problem)]
     if default is not None:
-        kept += [replace(record, explorer=DEFAULT) for record in default.records(problem)]
+        verdict_records += [
+            replace(record, explorer=DEFAULT) for record in default.records(problem)
+        ]
     known = [record for trial in trials_of(records, problem) for record in trial.records]
-    (made,) = verdicts_of(replace(one, created=0.0) for one in kept)
+    (verdict,) = verdicts_of(replace(one, created=0.0) for one in verdict_records)
     there = (replace(one, created=0.0) for one in verdicts_of(known))
-    if made not in there:
+    if verdict not in there:
         now = time.time()
-        records.add(replace(one, created=now) for one in kept)
+        records.add(replace(one, created=now) for one in verdict_records)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from offcut.backends.requested import requested, stand_ins
+from offcut.backends.requested import stand_ins
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
@@ -32,6 +32,6 @@ def posed(
     known = constants
     if not isinstance(constants, Mapping):
         known = stand_ins(constants, output, inputs, op)
-    request = requested(target.unsynchronized(output, op), inputs, known, op)
+    request, _ = target.request(output, inputs, known, options, op)
     weights = distribution(request.program, request.users, sizes)
     return Problem(request, options, target, weights, seed)

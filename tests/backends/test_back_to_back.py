@@ -24,6 +24,7 @@ for i in 0:n
 """
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_flipped_array_is_read_backwards(dtype: str) -> None:
     n, m = oc.dim("n", min=0), oc.dim("m", min=0)

@@ -18,6 +18,7 @@ def heads(count: int, width: int) -> oc.Kernel:
     return oc.compile(merged, inputs=[X])
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("count", "width"), SHAPES)
 def test_parts_of_an_axis_are_read_where_they_lie(count: int, width: int) -> None:
     kernel = heads(count, width)
@@ -27,6 +28,7 @@ def test_parts_of_an_axis_are_read_where_they_lie(count: int, width: int) -> Non
         np.testing.assert_array_equal(kernel(x), wanted)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("count", "width"), SHAPES)
 def test_remainders_of_what_is_moved_are_those_of_each_lane(count: int, width: int) -> None:
     n = oc.dim("n", min=0)

@@ -46,6 +46,7 @@ for j in 0:64
 """
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("layout", "dtype"),
     [

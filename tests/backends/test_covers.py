@@ -146,6 +146,7 @@ def test_a_sum_in_a_tile_starts_from_what_the_text_says(start: str, tail: str) -
             np.testing.assert_array_equal(kernel(A, B, bias, D), expected)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", STRATEGIES)
 def test_the_microkernels_that_a_cut_program_names_are_called_and_no_others(
     tail: str, calls: Callable[[], set[str]]
@@ -372,6 +373,7 @@ tile i in 0 +: n, j in 0 +: n
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("axes", ["i", "k", "ik"])
 @pytest.mark.parametrize("tail", ["cut", "mask", "balance"])
 def test_a_sum_that_may_have_fewer_terms_than_none_is_cut(tail: str, axes: str) -> None:

@@ -13,9 +13,10 @@ from issued import issued, laid, taken
 
 import offcut as oc
 from offcut import Microkernel, Program
-from offcut.backends.accelerator.microkernels import gemm, on_words, words
+from offcut.backends.accelerator.microkernels import gemm, words
 from offcut.backends.gpu import mma
 from offcut.describe.intrinsic import declare, declared
+from offcut.describe.microkernel import Place, TileShape
 from offcut.ir import Tile, walk
 from offcut.partition import checked_request, cut_program
 from tests.facade import check_equal, numpy_dtype, real
@@ -146,7 +147,12 @@ def test_a_devices_warp_finds_the_elements_in_its_lanes_where_the_layouts_say(
 
 
 def shifting(bits: int) -> Microkernel:
-    return on_words(f"alu_shift_{bits}", lambda a, b: a // 2**bits, 1, 16)
+    a = oc.placeholder((1, 16), "int32", name="A")
+    made = oc.compute((1, 16), lambda i, j: a[i, j] // 2**bits, name="C")
+    held = Place(layout=words((0, 1), (1, 16)))
+    tiles = (TileShape((1, 16), 1.0, 0.0),)
+    operands = {"A": held, "C": held}
+    return Microkernel(f"alu_shift_{bits}", made, tiles, operands=operands, unit="vector unit")
 
 
 UNITS = (declare(gemm(1, 16, 16)), declare(shifting(8)))
@@ -201,8 +207,15 @@ def test_a_partition_for_the_cpu_says_which_it_would_be_and_why_it_is_not() -> N
 
     notes = [*made.notes, *bytes_made.notes]
     for name, why in WHY.items():
-        (note,) = (note for note in notes if name in note)
+        (note,) = (note for note in notes if f"{name} does not run it" in note)
         assert note.partition(": ")[2] == f"{name} does not run it: {why}"
+    left = [note for note in notes if "does not cover it" in note]
+    assert left == [
+        "tile i, j: mma_m16n8k16_bfloat16 does not cover it: extents: i is 1 long, and mma_m16n8k16_bfloat16 takes 16",
+        "tile i, j: mma_m16n8k16_float16 does not cover it: term: float32(A[i, k]) * float32(B[k, j]) is not what it sums",
+        "tile y, x: gemm_1x16x16 does not cover it: term: it has no sum",
+        "tile i, j: alu_shift_8 does not cover it: term: 0 is not what it computes",
+    ]
     assert {p.microkernel for p in (*made.pieces, *bytes_made.pieces)} & set(WHY) == set()
 
 

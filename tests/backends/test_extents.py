@@ -34,6 +34,7 @@ def test_a_result_is_as_long_as_the_expression_says(extent: str) -> None:
         np.testing.assert_array_equal(poisoned(kernel, (length,), a), exact)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("extent", EVEN)
 def test_an_operand_is_held_to_the_expression(extent: str) -> None:
     size = oc.dim("n", min=1, max=99)
@@ -63,6 +64,7 @@ Y: X disagrees on n
     )
 
 
+@pytest.mark.slow
 def test_phases_of_a_transposed_convolution_behind_a_strided_one_are_one_kernel() -> None:
     h = oc.dim("h", min=4, max=64)
     x = oc.placeholder((1, 3, h, 8), name="x")

@@ -28,6 +28,7 @@ from tests.machines import EAGER, host_threads
 _COMPILER = shutil.which("cc")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("strategy", ["auto", "cut", "mask", "shift", "balance"])
 def test_gemm_gives_the_product_at_every_size(strategy: str) -> None:
     case = contraction("mk,kn->mn")
@@ -71,6 +72,7 @@ def test_rows_too_far_apart_for_an_int_run_one_by_one() -> None:
         case.check(kernel(*arrays, out=out), arrays)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("most", [1, 16, 33, 64])
 def test_a_function_is_asked_for_no_more_columns_than_it_takes(most: int) -> None:
     case, own = contraction("mk,kn->mn"), Own()
@@ -298,6 +300,7 @@ def test_a_call_for_several_threads_runs_an_external_function_on_its_own() -> No
     )
 
 
+@pytest.mark.slow
 def test_a_kernel_on_a_blas_is_pickled_by_the_routine_s_name() -> None:
     case = contraction("mk,kn->mn")
     kernel = build(case.result, inputs=case.inputs, microkernels=[gemm()])
@@ -348,6 +351,7 @@ def test_an_exported_kernel_leaves_the_function_to_the_program(tmp_path: Path) -
     case.check(c, (a, b))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("microkernel", "name"), [("mine", "mine"), ("memcpy", "product"), ("exp", "product")]
 )

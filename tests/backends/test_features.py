@@ -35,6 +35,7 @@ def test_hiding_leaves_the_next_instruction_set(path: str) -> None:
     assert not [f for f in isa.host().features if f.startswith("avx512")]
 
 
+@pytest.mark.every(2)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     ("hidden", "left"),
@@ -101,6 +102,7 @@ def test_a_packed_constant_and_its_epilogue_are_right(path: str) -> None:
         agree(found, computed(after, x, w, e, r))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [slow("float16"), "bfloat16", slow("float64"), "int8"])
 def test_other_element_types_are_right(path: str, dtype: str) -> None:
     m, n, k = (oc.dim(name, max=4096) for name in "mnk")

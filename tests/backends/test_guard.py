@@ -68,6 +68,7 @@ def columns_of_rows() -> Case:
 CASES: Sequence[Callable[[], Case]] = (dense, convolution, softmax, by_elements, columns_of_rows)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", CASES)
 def test_guarded_tiles_give_the_bits_of_every_other_strategy(case: Callable[[], Case]) -> None:
     described, inputs, shapes = case()
@@ -109,6 +110,7 @@ def test_the_plan_says_why_no_microkernel_computes_guarded_tiles() -> None:
     assert "its loops ask a condition in each instance" in str(plan)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "tail",
     [

@@ -185,6 +185,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     kernels.families.cache_clear()
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures("alone")
 @pytest.mark.isa(*sorted(bf16_dots.FEATURES))
 @pytest.mark.parametrize("threads", [1, 2])

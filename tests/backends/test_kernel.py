@@ -110,6 +110,7 @@ def called(kernel: Kernel, x: Array) -> Array:
     return result
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_pool_of_processes_receives_kernels(packed: dict[str, Kernel], method: str) -> None:
     if method not in multiprocessing.get_all_start_methods():
@@ -249,6 +250,7 @@ def owners(kernel: Kernel, m: int, sizes: dict[str, int]) -> Counter[tuple[int, 
     return counted
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("m", SIZES)
 def test_the_pieces_of_a_plan_own_every_element_once(
     packed: dict[str, Kernel], plain: dict[str, Kernel], m: int
@@ -341,6 +343,7 @@ def test_the_guard_is_real() -> None:
     assert in_child(before) < 0
 
 
+@pytest.mark.every(3)
 @needs_fork
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_strategy_touches_memory_outside_its_arrays(

@@ -696,6 +696,7 @@ BY_INDEX = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     ("place", "tail"),
     [*product(BY_INDEX, (None, "cut", "mask")), ("value", "balance"), ("condition", "mix")],

@@ -74,6 +74,7 @@ def test_each_member_of_a_group_is_read(dtype: str, group: int) -> None:
         np.testing.assert_array_equal(found, expected(a, w, group, group))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("wall", [before_a_wall, behind_a_wall])
 @pytest.mark.parametrize("group", GROUPS)
 def test_rows_that_are_not_asked_for_are_not_touched(
@@ -89,6 +90,7 @@ def test_rows_that_are_not_asked_for_are_not_touched(
             assert not found[m:].any()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_member_that_no_term_reads_is_not_touched(group: int) -> None:
     term = "A[{width}*i + {group}*(j//{group}) + r] - W[i, r, j]"
@@ -130,6 +132,7 @@ def test_an_iterator_that_says_the_row_too_is_that_of_each_member(row: str) -> N
         np.testing.assert_array_equal(kernel(a, w), (read - w).sum(axis=1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("channels", [4, 1])
 def test_bits_of_narrow_groups_are_those_of_every_strategy(channels: int) -> None:
     n, h = oc.dim("n", 0, 16), oc.dim("h", 1, 40)

@@ -65,6 +65,7 @@ def test_a_dear_function_that_reads_operands_as_they_lie_gives_way_to_one_that_c
         assert microkernels(dear, **sizes) == microkernels(alone, **sizes) != set()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("columns", [1, 20, 100])
 def test_columns_are_cut_at_what_a_function_takes(columns: int) -> None:
     dtypes = ("float32", "float32", "float32")
@@ -160,6 +161,7 @@ def test_a_function_is_priced_at_the_rows_that_a_call_has(
     assert {name.partition("_")[0] for name in microkernels(kernel, **sizes)} == {taken}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_a_constant_on_the_left_is_the_columns_and_all_that_follows_runs_in_their_order(
     stages: int,
@@ -188,6 +190,7 @@ def test_a_constant_on_the_left_is_the_columns_and_all_that_follows_runs_in_thei
         agree(kernel(right), replace(exact, value=np.maximum(exact.value, least)))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("given", [False, True])
 def test_rows_lie_along_a_known_extent_where_a_call_has_fewer_of_another(given: bool) -> None:
     """Images of 7 columns, any number of them: one image has one row along the latter."""

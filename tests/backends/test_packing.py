@@ -58,6 +58,7 @@ def test_a_transposed_copy_is_exact_and_stays_inside_its_result() -> None:
             assert np.isnan(around).all()
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "float32"])
 @pytest.mark.parametrize("extent", [1, 15, 17, 33, 49, 97])
 def test_a_constant_ragged_extent_writes_its_elements_and_no_other(extent: int, dtype: str) -> None:
@@ -126,6 +127,7 @@ def test_a_kernel_of_many_large_tiles_runs_on_a_short_stack() -> None:
     agree(results[0], computed(lambda x, w, bias: x @ w + bias, *arrays))
 
 
+@pytest.mark.every(3)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize("bound", [True, False], ids=["a constant", "an input"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -225,6 +227,7 @@ def test_many_bytes_of_constants_lie_in_pages_of_this_process_alone() -> None:
             assert line.split()[1].endswith("p")
 
 
+@pytest.mark.slow
 def test_a_packed_constant_is_held_once_and_its_array_is_made_again_bit_for_bit() -> None:
     rng = np.random.default_rng(6)
     n = oc.dim("n", min=1, max=64)

@@ -122,6 +122,7 @@ def test_a_depth_of_several_chunks_is_right_with_copied_rows_or_without(kind: st
     assert in_child(sweep) == 0
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_tiles_are_as_wide_as_there_are_panels(kind: str) -> None:
     function, steps = emulated(kind), -(-100 // amx.multiple(kind))

@@ -495,6 +495,7 @@ def test_the_plan_says_when_the_shared_loop_runs_once() -> None:
     assert made.plan(n=2, m=900).notes[-1] == "2 threads share the iterations of i_tile, i"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_share_an_image_that_is_left(threads: int) -> None:
     b = oc.dim("b", max=16)
@@ -730,3 +731,28 @@ def test_what_a_kernel_shows_is_a_text_whose_barriers_are_needed(name: str) -> N
         for other in (less, more) if len(barriers) > 1 else (more,):
             with pytest.raises(oc.PartitionError, match="cannot keep the order of"):
                 build(oc.parse("\n".join(other)), threads=2)
+
+
+@pytest.mark.parametrize("strategy", ["balance", "mix", slow("even"), slow("residue")])
+def test_what_a_strategy_shows_is_compiled_again(strategy: str) -> None:
+    dense = oc.parse(DENSE_BY_STRATEGY)
+    text = oc.compile(dense, strategy=strategy, threads=2).source("loops")
+    assert oc.compile(oc.parse(text), threads=2).source("loops") == text
+    if strategy == "balance":  # rows of two tiles meet
+        wrong = text.replace("+: q + 1, j", "+: q + 2, j", 1)
+        assert wrong != text
+        with pytest.raises(oc.PartitionError):
+            oc.compile(oc.parse(wrong), threads=2)
+
+
+DENSE_BY_STRATEGY = """program dense
+size n in 1:513
+input A: float32[n, 64]
+input B: float32[64, 96]
+output C: float32[n, 96]
+for i in 0:n
+  for j in 0:96
+    C[i, j] = 0.0
+    for p in 0:64
+      C[i, j] += A[i, p] * B[p, j]
+"""

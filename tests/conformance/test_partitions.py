@@ -11,7 +11,7 @@ import pytest
 import offcut as oc
 from offcut import Kernel, Partition, Target, Tensor
 from tests.agree import agree, of_program
-from tests.facade import called_by, strategies
+from tests.facade import called_by, evaluate, strategies
 
 OF_QUEUES = ("vta", "vta-osdi18", "gemmini")  # they take int8 alone
 TILE = 16
@@ -80,7 +80,8 @@ def assert_runs_as_it_says(kernel: Kernel, inputs: list[Tensor], made: Partition
     declared = kernel.signature.inputs
     for n in (1, TILE + 1, 3 * TILE + 5):
         arrays = [
-            values(one.dtype, [extent.at({"n": n}) for extent in one.shape]) for one in declared
+            values(one.dtype, [int(evaluate(extent, {"n": n})) for extent in one.shape])
+            for one in declared
         ]
         names = (tensor.name for tensor in inputs)
         expected = of_program(made.source, dict(zip(names, arrays, strict=True)), n=n)

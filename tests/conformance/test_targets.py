@@ -11,7 +11,7 @@ import pytest
 import offcut as oc
 from offcut import Kernel, Target
 from tests.agree import agree, of_program
-from tests.facade import called, claimed, described, policy
+from tests.facade import called, claimed, described, evaluate, policy
 
 from .programs import Array, Case, case, case_of_bytes
 
@@ -39,7 +39,7 @@ def taken(target: Target, seed: int) -> Case:
 def poison(kernel: Kernel, what: Case, n: int) -> Array:
     """An array for the result, full of what no result is."""
     (output,) = kernel.signature.outputs
-    shape = tuple(extent.at({"n": n}) for extent in output.shape)
+    shape = tuple(int(evaluate(extent, {"n": n})) for extent in output.shape)
     integer = output.dtype.startswith("int")
     return np.full(shape, np.iinfo(output.dtype).min if integer else np.nan, output.dtype)
 

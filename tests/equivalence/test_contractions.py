@@ -217,6 +217,7 @@ def test_sizes_in_formulas_are_right_at_every_edge_size() -> None:
         agree(found, exact)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("strategy", ["auto", "pad", "shift", "mask", "guard"])
 def test_infinity_and_nan_stay_in_their_row_and_column(strategy: str) -> None:
     what = contraction("mk,kn->mn", {"k": 37, "n": 53})

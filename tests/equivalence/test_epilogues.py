@@ -129,6 +129,7 @@ def test_an_epilogue_is_right_at_every_edge_size(name: str, strategies: tuple[st
         agree(found, computed(lambda *arrays: reference(which, arrays), *arrays))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("name", "columns"),
     [
@@ -155,6 +156,7 @@ def test_a_packed_constant_and_its_bias_change_no_bit(name: str, columns: int) -
         assert same_bits(found, plain(*arrays))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float16", slow("bfloat16"), "float64", slow("int32"), "int8"])
 def test_a_cast_is_part_of_the_kernel(dtype: str) -> None:
     scaled = after(lambda i, j: 10.0 * H[i, j], name="G")
@@ -176,6 +178,7 @@ def test_a_reduction_inside_an_expression_is_a_sum_and_its_epilogue() -> None:
         agree(found, computed(lambda a, w, b: np.maximum((a @ w) * 2 + b, 0), a, w, b))
 
 
+@pytest.mark.slow
 def test_the_sum_itself_may_be_a_second_result() -> None:
     Y = after(lambda i, j: oc.tanh(H[i, j]))
     kernels = {s: build((H, Y), inputs=[A, W], strategy=s) for s in ("ladder", "shift", "pad")}

@@ -51,6 +51,7 @@ def test_lanes_run_along_channels_and_no_condition_stays(stride: int, size: int)
         op.check(given, last(np.maximum(exact, 0)), interpreted=batch == 1 and high < 3)
 
 
+@pytest.mark.slow
 def test_an_odd_image() -> None:
     op = by_channel(1)
     a, f, c = floats("a", 2, CHANNELS, 33, 47), *weights(3)

@@ -200,6 +200,7 @@ def test_a_name_that_an_operand_has_is_not_given_again() -> None:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("options", [{}, {"name": "P"}], ids=str)
 def test_the_same_call_twice_wants_two_names(options: dict[str, Any]) -> None:
     first, second = ops.softmax(X, **options), ops.softmax(X, **options)

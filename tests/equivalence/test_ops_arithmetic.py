@@ -82,6 +82,7 @@ def drawn(seed: object, dtype: str, *shape: int) -> Array:
     return floats(seed, *shape, dtype=dtype) if dtype in FLOATS else integers(seed, dtype, *shape)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_number_divides_as_a_tensor_of_it_does(dtype: str) -> None:
     x = oc.placeholder((oc.dim("n"),), dtype, "X")

@@ -55,6 +55,7 @@ def test_attention_is_right_for_any_number_of_queries_and_keys() -> None:
         op.check(arrays, attended(arrays), interpreted=(queries, keys) == (1, 17))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", slow("float64"), slow("float16")])
 def test_attention_of_other_floats_keeps_scores_in_float32_or_wider(dtype: str) -> None:
     inputs = operands(dtype)
@@ -72,6 +73,7 @@ def test_attention_of_other_floats_keeps_scores_in_float32_or_wider(dtype: str) 
             )
 
 
+@pytest.mark.slow
 def test_causal_attention_looks_back_alone() -> None:
     inputs = operands(leading=(b,))
     op = Operator(ops.attention(*inputs, causal=True), inputs)
@@ -188,6 +190,7 @@ def test_large_and_infinite_elements_do_as_the_formula_says() -> None:
     assert np.isnan(found[2:]).all()
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_heads_of_queries_share_keys_and_look_at_those_before(dtype: str) -> None:
     q = oc.placeholder((b, 6, m, WIDTH), dtype, "Q")

@@ -45,6 +45,7 @@ def test_bits_are_numpy_s_and_the_interpreter_s(dtype: str) -> None:
             np.testing.assert_array_equal(other, exact)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_shift_is_python_s_where_it_is_within_the_width_and_else_leaves_no_bit(
     dtype: str,
@@ -122,6 +123,7 @@ for i in 0:n
         np.testing.assert_array_equal(cut.run({"x": x, "y": y}, n=size), wanted)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_a_literal_with_the_other_sign_stays_in_its_type(dtype: str) -> None:
     info = np.iinfo(dtype)

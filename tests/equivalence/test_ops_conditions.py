@@ -129,6 +129,7 @@ def test_any_and_all_and_how_many_hold() -> None:
             np.testing.assert_array_equal(found, exact.astype(found.dtype))
 
 
+@pytest.mark.slow
 def test_a_mask_of_bool_chooses_as_one_of_integers_does() -> None:
     q = oc.placeholder((n, 2, m, 8), name="Q")
     kernels = [

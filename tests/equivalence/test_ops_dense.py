@@ -49,6 +49,7 @@ def test_a_dense_layer_is_right_at_every_edge_size(activation: str | None) -> No
         layer.check(arrays, exact, interpreted=(rows, columns) == (15, 17))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "transposed"),
     [
@@ -75,6 +76,7 @@ def test_floats_are_summed_in_float32_or_wider_and_rounded_once(
         layer.check([a, given, c], exact, interpreted=rows == 1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("left", "right"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")]
 )
@@ -95,6 +97,7 @@ def test_the_result_may_have_another_type() -> None:
     assert layer.check([a, v], av @ vv).dtype == np.float32
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("unsigned", "by_column"),
     [(True, False), (False, True), slow(True, True), slow(False, False)],
@@ -132,6 +135,7 @@ def test_a_quantized_layer_is_scaled_and_shifted(unsigned: bool, by_column: bool
         )
 
 
+@pytest.mark.slow
 def test_scales_and_zero_points_may_be_tensors_without_axes() -> None:
     x, w = oc.placeholder((m, k), "int8", "X"), oc.placeholder((k, n), "int8", "W")
     parameters = [
@@ -193,6 +197,7 @@ def test_leading_axes_are_shared_or_repeated_as_in_numpy(
     op.check([a, v], np.matmul(*wide(a, v)), interpreted=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16", slow("float16")])
 def test_products_of_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     x, y = oc.placeholder((b, m, k), dtype, "X"), oc.placeholder((b, n, k), dtype, "Y")
@@ -226,6 +231,7 @@ def test_relu_of_integers_stays_in_their_type() -> None:
     assert op.check([a], np.maximum(a, 0), interpreted=True).dtype == np.int8
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [slow("float32"), "bfloat16", "int8"])
 def test_a_product_of_matrices_has_bias_activation_and_residual(dtype: str) -> None:
     rows, columns = oc.dim("rows", max=512), oc.dim("columns", max=512)

@@ -39,6 +39,7 @@ FUNCTIONS: dict[str, Case] = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_function_is_within_its_error_of_float64(dtype: str) -> None:
     x = oc.placeholder((oc.dim("n"),), dtype, "X")
@@ -52,6 +53,7 @@ def test_a_function_is_within_its_error_of_float64(dtype: str) -> None:
                 within(allowed, found, exact)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_power_of_elements_is_c_s_for_special_values_too(dtype: str) -> None:
     x, y = (oc.placeholder((oc.dim("n"),), dtype, name) for name in ("X", "Y"))

@@ -413,6 +413,7 @@ GRID = [(family, dtype, operands) for family in FAMILIES for dtype in DTYPES for
 SAMPLE = {("functions", "int16", 2), ("functions", "float32", 1), ("elements", "int32", 1), ("elements", "float16", 2)}  # fmt: skip
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("family", "dtype", "operands"), [one if one in SAMPLE else slow(*one) for one in GRID]
 )

@@ -27,6 +27,7 @@ def normalized(x: Array, groups: int, gain: Array, bias: Array) -> Array:
     return np.asarray(apart.reshape(x.shape) * gain.reshape(shape) + bias.reshape(shape))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_each_group_of_channels_has_statistics_of_its_own(groups: int) -> None:
     x = oc.placeholder((b, 6, h, w), name="X")
@@ -53,6 +54,7 @@ def test_channels_may_be_last_and_of_any_rank() -> None:
         alone.check([a], normalized(a.astype("f8"), 2, ones, zeros), interpreted=size == 1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_each_channel_is_normalized_alone(dtype: str) -> None:
     x = oc.placeholder((b, c, h, w), dtype, "X")
@@ -104,6 +106,7 @@ def test_the_greatest_of_each_part_of_an_image_is_found(places: tuple[int, int])
         op.check([a], parted(a, places, np.max), interpreted=size == (8, 1))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("extent", [1, 2, 3, 5])
 @pytest.mark.parametrize("places", [1, 2, 3, 7])
 def test_parts_of_an_extent_that_is_known_are_those_of_any(extent: int, places: int) -> None:

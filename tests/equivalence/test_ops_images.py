@@ -194,6 +194,7 @@ drawn = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5,
     deadline=None,
@@ -213,6 +214,7 @@ def test_a_convolution_of_random_parameters_is_right(
     check_convolution(window, layout, groups * by_group, groups * filters, groups)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCW", "NWC"])
 def test_a_convolution_of_one_axis(layout: str) -> None:
     first = layout == "NCW"
@@ -229,6 +231,7 @@ def test_a_convolution_of_one_axis(layout: str) -> None:
         op.check(given_, exact if first else last(exact), interpreted=size == 1)
 
 
+@pytest.mark.slow
 def test_a_residual_is_added_after_the_activation() -> None:
     x, v = oc.placeholder((b, 3, h, w), name="X"), oc.placeholder((4, 3, 3, 3), name="V")
     residual = oc.placeholder((b, 4, h, w), name="R")
@@ -275,6 +278,7 @@ def test_pooling_is_right_at_any_size(window: Window, layout: str) -> None:
             op.check([a if first else last(a)], result, interpreted=size == (8, 1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16"])
 def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
     x = oc.placeholder((b, 3, h, w), dtype, "X")
@@ -290,6 +294,7 @@ def test_the_greatest_of_a_window_may_be_of_any_type(dtype: str) -> None:
     op.check([a], wanted.astype("int8") if dtype == "int8" else wanted)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_the_place_of_the_greatest_is_the_first_of_equal_ones_and_the_last_of_nan(
     layout: str,
@@ -326,6 +331,7 @@ def test_global_pooling_is_the_mean_of_an_image(layout: str, kept: bool) -> None
         op.check([a], np.asarray(a.astype("float64").mean(axes, keepdims=kept)))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_groups_are_products_by_microkernels(layout: str) -> None:
     first = layout == "NCHW"

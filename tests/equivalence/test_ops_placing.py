@@ -89,6 +89,7 @@ def test_axes_are_reversed(axes: Any) -> None:
         op.check([a], np.flip(a, axes), interpreted=length == 17)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("counts", [(1, 1), (2, 1), (0, 3), (3, 4)])
 def test_a_tensor_is_repeated_along_axes(counts: tuple[int, int]) -> None:
     for shape in [(m, n), (3, n), (m, 1)]:
@@ -108,6 +109,7 @@ def test_places_are_counted(dtype: str) -> None:
         np.testing.assert_array_equal(found, np.arange(2 * length + 1).astype(numpy_dtype(dtype)))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", INDEX_DTYPES)
 def test_an_integer_is_one_of_several(dtype: str) -> None:
     ids = oc.placeholder((b, m), dtype, "I")

@@ -64,6 +64,7 @@ def gru(given: dict[str, Array], order: str, reverse: bool) -> list[Array]:
 LAYERS: dict[str, Any] = {"lstm": (ops.lstm, lstm, "iofg"), "gru": (ops.gru, gru, "zrn")}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> None:
@@ -79,6 +80,7 @@ def test_a_layer_is_right_at_any_length_and_batch(layer: str, reverse: bool) -> 
             agree(one, other)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layer", LAYERS)
 def test_products_of_the_state_run_by_microkernels_and_as_interpreted(layer: str) -> None:
     describe, exact, _ = LAYERS[layer]

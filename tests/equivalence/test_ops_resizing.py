@@ -72,6 +72,7 @@ def test_an_image_is_scaled(scale: Any, layout: str | None) -> None:
             op.check([given], exact, interpreted=size == (8, 1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("given", [slow((9, 4)), slow((high, 4)), (high, across), (h, w)], ids=str)
 def test_an_image_is_brought_to_a_size(given: Any) -> None:
     for shape in [(h, w), (5, 7)]:

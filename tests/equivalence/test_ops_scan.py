@@ -21,6 +21,7 @@ from tests.facade import numpy_dtype
 b, m, n = oc.dim("b", max=64), oc.dim("m", max=64), oc.dim("n", max=10_000)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_each_element_has_the_sum_of_those_up_to_it(axis: int) -> None:
     shape: list[Any] = [b, b, m]
@@ -97,6 +98,7 @@ def test_each_element_has_the_product_of_those_up_to_it() -> None:
         agree(op.kernel(a), np.cumprod(a), units=length)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("shape", [(b, n), (n, m), (b, n, m), (n, b, 3), (b, m, n)], ids=str)
 def test_a_loop_program_adds_each_element_once(shape: tuple[Any, ...]) -> None:
     x, axis = oc.placeholder(shape, name="X"), shape.index(n)
@@ -120,6 +122,7 @@ def test_a_loop_program_joins_elements_of_any_type(dtype: str, reduction: str) -
         op.check([a], over.accumulate(wide, 0), interpreted=True)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(b, n), (n, 19)], ids=str)
 def test_a_loop_program_joins_logarithms_of_sums(shape: tuple[Any, ...], dtype: str) -> None:
@@ -137,6 +140,7 @@ def test_a_loop_program_joins_logarithms_of_sums(shape: tuple[Any, ...], dtype: 
         op.check([a], exact, interpreted=length == 17)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("shape", [(n,), (9, n), (n, 9)], ids=str)
 @pytest.mark.parametrize("reduction", ["max", "min"])
 def test_the_place_of_an_extreme_is_that_of_the_last(reduction: str, shape: Any) -> None:

@@ -30,6 +30,7 @@ def numbers(count: int, dtype: str, *shape: int) -> Array:
     return (integers("i", "int32", *shape) % (2 * count) - count).astype(dtype)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("reduction", COMBINED, ids=str)
 @pytest.mark.parametrize("axis", [0, -1])
 def test_updates_go_to_their_places_along_an_axis(axis: int, reduction: str | None) -> None:
@@ -82,6 +83,7 @@ def test_elements_of_any_type_are_put(dtype: str, index: str) -> None:
     op.check([a, np.array([3, 0, 16, 200, 3], index), u], exact, interpreted=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("reduction", "dtype", "exact"),
     [

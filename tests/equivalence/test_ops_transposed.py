@@ -93,6 +93,7 @@ def test_every_element_is_spread_over_its_window(case: str, layout: str) -> None
         op.check(arrays, exact, interpreted=size == (8, 1))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_groups_spread_into_their_own_channels_and_ends_follow(layout: str) -> None:
     first = layout == "NCHW"
@@ -128,6 +129,7 @@ def test_integers_of_any_width_are_spread() -> None:
         op.check([a.astype(dtype), f.astype(dtype)], exact)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [slow("float64"), slow("bfloat16"), slow("float16"), "int8"])
 def test_small_types_are_accumulated_in_wider_ones(dtype: str) -> None:
     x, v = oc.placeholder((b, h, w, 19), dtype, "X"), oc.placeholder((3, 3, 19, 17), dtype, "V")
@@ -155,6 +157,7 @@ def test_phases_are_products_by_microkernels(size: int, layout: str) -> None:
     assert "no sum runs by a microkernel" not in str(plan)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["NCDHW", "NDHWC"])
 def test_a_convolution_of_three_axes(layout: str) -> None:
     first = layout == "NCDHW"

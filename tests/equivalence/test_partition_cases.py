@@ -34,6 +34,7 @@ def same(found: Any, expected: Array) -> None:
     np.testing.assert_array_equal(np.stack(found) if isinstance(found, tuple) else found, expected)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(("name", "sizes"), AT, ids=str)
 def test_a_nest_means_what_numpy_computes(name: str, sizes: Sizes) -> None:
     program, given = CASES[name].program, inputs(CASES[name].program, sizes)
@@ -50,6 +51,7 @@ def partitioned(case: Case) -> Any:
     return oc.partition(case.program, tile=dict(case.tile), tail=case.tail)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_cut_nest_computes_the_same(name: str) -> None:
     case = CASES[name]

@@ -347,6 +347,7 @@ def test_integers_floor_wrap_and_compare_as_numpy() -> None:
                 np.testing.assert_array_equal(result, expected(a, b))
 
 
+@pytest.mark.slow
 def test_casts_between_all_types_are_numpys() -> None:
     names = NUMBERS
     values = np.array([0, 1, 2.5, 100.75, 127, 3.99, 64, 7.5, 9, 10, 11, 12, 13, 14, 15, 16, 1.25])

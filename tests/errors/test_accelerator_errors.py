@@ -65,7 +65,7 @@ compile: cannot run a statement for vta on the host
   help     {COMPUTES}""",
     ),
     "what the host fills is what it reads": (
-        HOST.replace("  T[i] = A[i]", "  T[i] = T[15 - i]"),
+        HOST.replace("  T[i] = A[i]", "  T[i] = A[i]\nfor i in 0:16\n  T[i] = T[15 - i]"),
         f"""\
 compile: cannot run a statement for vta on the host
   at       T[i] = T[15 - i]
@@ -74,7 +74,7 @@ compile: cannot run a statement for vta on the host
   help     {COMPUTES}""",
     ),
     "a triangle of the host": (
-        HOST.replace("  T[i] = A[i]", "  for j in 0:i\n    T[i] = A[j]"),
+        HOST.replace("  T[i] = A[i]", "  for j in 0:i + 1\n    T[i] = A[j]"),
         f"""\
 compile: cannot run a statement for vta on the host
   at       T[i] = A[j]

@@ -44,7 +44,9 @@ def _instruction() -> Microkernel:
     a = oc.placeholder((8,), name="A")
     return oc.decl_tensor_intrin(
         oc.compute((8,), lambda i: a[i] * 2.0, name="C"),
-        lambda inputs, outputs: oc.hardware_intrinsic("twice", inputs[0].access_ptr("r")),
+        lambda inputs, outputs: oc.hardware_intrinsic(
+            "twice", inputs[0].access_ptr("r"), outputs[0].access_ptr("w")
+        ),
     )
 
 

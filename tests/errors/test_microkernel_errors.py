@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import nan
 from typing import Any
 
@@ -11,15 +12,21 @@ import offcut as oc
 from offcut import Microkernel
 from offcut.core.layout import Digit, Layout
 from offcut.errors import DescribeError
-from tests.facade import Place, TileShape
+from tests.facade import Place, TileShape, multiples
 
 
-def product() -> oc.Tensor:
+def product(depth: int | None = None) -> oc.Tensor:
     m, n = oc.dim("m", min=1, max=4), oc.dim("n", min=1, max=4)
-    k = oc.dim("k")
+    k = oc.dim("k") if depth is None else depth
     p = oc.reduce_axis(k, name="p")
     a, b = oc.placeholder((m, k), name="A"), oc.placeholder((k, n), name="B")
     return oc.compute((m, n), lambda i, j: oc.sum(a[i, p] * b[p, j], axis=p), name="C")
+
+
+def copied() -> oc.Tensor:
+    m, n = oc.dim("m", min=1, max=4), oc.dim("n", min=1, max=4)
+    a = oc.placeholder((m, n), name="A")
+    return oc.compute((m, n), lambda i, j: a[i, j], name="C")
 
 
 GIVEN: dict[str, Any] = {
@@ -107,6 +114,63 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"operands": {"A": Place(layout=Layout((("word", (Digit(0, 1, None, 1),)),), (4,)))}},
         "A has 2 axes, and its layout 1",
     ),
+    "a tile longer than its axis": (
+        {"tiles": (TileShape((4, 4), 4.0, 4.0), TileShape((5, 4), 4.0, 4.0))},
+        "TileShape(extents=(5, 4), cycles=4.0, startup=4.0) has 5 along i, and it computes from 1 to 4"
+        "\n  help     TileShape of from 1 to 4 along i",
+    ),
+    "a negative extent": (
+        {"tiles": (TileShape((-1, 4), 4.0, 4.0),)},
+        "TileShape(extents=(-1, 4), cycles=4.0, startup=4.0) has no instances, or takes no time that there is",
+    ),
+    "an extent that is no int": (
+        {"tiles": (TileShape((2.0, 4), 4.0, 4.0),)},  # type: ignore[arg-type]
+        "TileShape(extents=(2.0, 4), cycles=4.0, startup=4.0) has no instances, or takes no time that there is",
+    ),
+    "bounds beyond its tiles": (
+        {"bounds": {"i": (1, 8)}},
+        "its bounds have from 1 to 8 along i, and its longest tile has 4"
+        "\n  help     bounds={'i': (1, 4)}\n  help     repeats={'i'}",
+    ),
+    "bounds of nothing": ({"bounds": {"p": 0}}, "no extent of p is 0"),
+    "bounds below nothing": ({"bounds": {"p": (-1, 4)}}, "no extent of p is from -1 to 4"),
+    "bounds that are true": (
+        {"bounds": {"i": True}},
+        "the extents of i are True\n  help     bounds={'i': (1, 14)}\n  help     bounds={'i': multiples(16)}",
+    ),
+    "bounds beyond a literal axis": (
+        {"computes": product(16), "bounds": {"p": (1, 17)}},
+        "its bounds have from 1 to 17 along p, and it computes 16"
+        "\n  help     bounds={'p': (1, 16)}\n  help     repeats={'p'}",
+    ),
+    "bounds of longer groups than its axis": (
+        {"computes": product(16), "bounds": {"p": multiples(32)}},
+        "its bounds have at least 32, multiples of 32 along p, and it computes 16"
+        "\n  help     bounds={'p': (16, 16)}\n  help     repeats={'p'}",
+    ),
+    "an axis in words": ({"predicates": "ij"}, "its predicates are 'ij'" + HAS_AXES),
+    "repeats that are a number": ({"repeats": 3}, "its repeats are 3" + HAS_AXES),
+    "a reset of no reduction": (
+        {"computes": copied(), "reset": "zero"},
+        "its reset is zero, and it reduces nothing\n  help     reset=None",
+    ),
+    "an update of no reduction": (
+        {"computes": copied(), "update": "add"},
+        "its update is add, and it reduces nothing\n  help     update=None",
+    ),
+    "a reset that is the whole": (
+        {"reset": "unit"},
+        "its reset and what it starts have one name, unit",
+    ),
+    "an update that never adds": (
+        {"update": "add", "accumulate": "fresh"},
+        "its update is add, and accumulate is 'fresh': it never adds"
+        "\n  help     accumulate='both'\n  help     update=None",
+    ),
+    "a reset that no text can say": (
+        {"reset": "to zero"},
+        "its reset is 'to zero'\n  help     letters, digits, `_`, `.` and `-`",
+    ),
     "a name that no text can say": (
         {"name": "m x;)"},
         "its name is 'm x;)'\n  help     letters, digits, `_`, `.` and `-`",
@@ -133,3 +197,62 @@ def test_what_is_no_microkernel_is_refused(case: str) -> None:
 
 def test_a_microkernel_is_declared() -> None:
     assert Microkernel(**GIVEN).depth == "p"
+
+
+def test_extents_end_where_the_computation_does() -> None:
+    made = Microkernel(**GIVEN | {"computes": product(16), "bounds": {"p": multiples(4)}})
+    assert str(made.extents_of("p")) == "from 4 to 16, multiples of 4"
+    x = oc.dim("x", min=1, max=8)
+    a = oc.placeholder((x + 2,), name="A")
+    taps = oc.compute((x + 2,), lambda i: a[i] * 2.0, name="C")
+    with pytest.raises(DescribeError, match="has 11 along i, and it computes from 3 to 10"):
+        Microkernel("unit", taps, (TileShape((11,), 4.0, 4.0),))
+
+
+DECLARED: dict[str, tuple[Callable[[Any, Any, Any], Any], str]] = {
+    "an operand written": (
+        lambda a, b, c: oc.hardware_intrinsic("one", a("w"), b("r"), c("w")),
+        "body one\n  because  it writes A, and computes C",
+    ),
+    "no result": (
+        lambda a, b, c: oc.hardware_intrinsic("one", a("r"), b("r")),
+        "body one\n  because  it writes nothing, and computes C",
+    ),
+    "an operand left out": (
+        lambda a, b, c: oc.hardware_intrinsic("one", a("r"), c("w")),
+        "body one\n  because  it does not read B, which C is computed from",
+    ),
+    "a reset that reads": (
+        lambda a, b, c: (
+            oc.hardware_intrinsic("one", a("r"), b("r"), c("w")),
+            oc.hardware_intrinsic("zero", a("r"), c("w")),
+            oc.hardware_intrinsic("add", a("r"), b("r"), c("rw")),
+        ),
+        "reset zero\n  because  it reads A, and starts a reduction",
+    ),
+    "an update of half": (
+        lambda a, b, c: (
+            oc.hardware_intrinsic("one", a("r"), b("r"), c("w")),
+            oc.hardware_intrinsic("zero", c("w")),
+            oc.hardware_intrinsic("add", a("r"), c("rw")),
+        ),
+        "update add\n  because  it does not read B, which C is computed from",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DECLARED)
+def test_instructions_do_what_is_declared(case: str) -> None:
+    lower, because = DECLARED[case]
+    a, b = oc.placeholder((4, 8), name="A"), oc.placeholder((8, 4), name="B")
+    p = oc.reduce_axis(8, name="p")
+    block = oc.compute((4, 4), lambda i, j: oc.sum(a[i, p] * b[p, j], axis=p), name="C")
+    with pytest.raises(DescribeError) as refused:
+        oc.decl_tensor_intrin(
+            block,
+            lambda ins, outs: lower(ins[0].access_ptr, ins[1].access_ptr, outs[0].access_ptr),
+        )
+    assert str(refused.value) == (
+        f"decl_tensor_intrin: cannot declare C\n  at       {because}\n"
+        '  help     inputs[0].access_ptr("r"), outputs[0].access_ptr("w")'
+    )

@@ -9,13 +9,8 @@ from pathlib import Path
 
 import offcut
 
+PAGE = Path(__file__).parents[2] / "docs" / "doors" / "function.md"
 ROWS = """
-asinh = _row(
-    "asinh",
-    "The inverse hyperbolic sine of `{x}`, within {ulp} ULP (float32).",
-    numpy="arcsinh",
-    cycles=40,
-)
 atan2 = _row(
     "atan2",
     "The angle of the point (`{y}`, `{x}`), in radians, within {ulp} ULP (float32).",
@@ -24,7 +19,14 @@ atan2 = _row(
     range=(-3.1415927410125732, 3.1415927410125732),
 )
 """
-"""Functions that offcut has not: of one element, which plugins compose of others, and of two."""
+"""A function of two elements that offcut has not; `of_page` has one of one element, which plugins compose of others."""
+
+
+def of_page() -> str:
+    """Return the row that the page shows, without prompts."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(">>> asinh = ")
+    body, _, _ = rest.partition("\n... )\n")
+    return f"asinh = {body}\n)\n".replace("\n... ", "\n")
 
 
 def copied(folder: Path) -> Path:
@@ -35,7 +37,7 @@ def copied(folder: Path) -> Path:
         for one in (package / inside).iterdir():
             if one.name not in ("core", "functions.py", "__pycache__"):
                 (folder / "offcut" / inside / one.name).symlink_to(one.resolve())
-    rows = (package / "core" / "functions.py").read_text() + ROWS
+    rows = (package / "core" / "functions.py").read_text() + of_page() + ROWS
     (folder / "offcut" / "core" / "functions.py").write_text(rows)
     return folder
 

@@ -14,7 +14,7 @@ import pytest
 import offcut as oc
 from offcut import Tensor, ops
 from tests.agree import agree
-from tests.facade import STRATEGIES
+from tests.facade import STRATEGIES, evaluate
 
 n, b = oc.dim("n", max=64), oc.dim("b", max=5)
 SIZES = (0, 1, 5, 16, 33)
@@ -155,7 +155,7 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
     found = []
     for argument in kernel.signature.inputs:
-        shape = [extent.at({"n": size, "b": 2}) for extent in argument.shape]
+        shape = [int(evaluate(extent, {"n": size, "b": 2})) for extent in argument.shape]
         dtype = ml_dtypes.bfloat16 if argument.dtype == "bfloat16" else argument.dtype
         found.append(rng.integers(-4, 5, shape).astype(dtype))
     return found

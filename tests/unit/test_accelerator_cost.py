@@ -169,6 +169,7 @@ def test_cycles_of_some_images_of_odd_sizes_are_those_of_the_simulator(
         assert made.timeline().cycles <= alone.timeline().cycles
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", [name if name in QUICK else slow(name) for name in LAYERS])
 def test_odd_images_use_the_unit_as_even_ones_do_and_cost_what_is_said(name: str) -> None:
     h, *_, stride = LAYERS[name]
@@ -201,6 +202,7 @@ def test_who_asks_for_the_bus_between_two_rows_of_another_unit_gets_it() -> None
     assert kernel.cost().cycles == kernel.timeline().cycles
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("n", [1, TILE - 1, TILE, TILE + 1, 3 * TILE, 3 * TILE + 5])
 def test_cycles_at_any_size_are_those_of_the_simulator(n: int) -> None:
     close(dense(), n=n)
@@ -236,6 +238,7 @@ def cycles_said(formulas: Formulas, **sizes: int) -> float:
     return float(made.xreplace(at).doit())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", [1, TILE, 3 * TILE + 5])
 def test_a_formula_gives_what_is_said_of_a_size(n: int) -> None:
     formulas, at = dense().cost(), dense().cost(n=n)
@@ -363,6 +366,7 @@ def bytes_said(formulas: Formulas, **sizes: int) -> dict[str, int]:
     return {name: int(f.xreplace(at[name]).doit()) for name, f in formulas.bytes.items()}
 
 
+@pytest.mark.slow
 def test_formulas_of_three_sizes_are_what_is_counted_at_sizes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -102,6 +102,7 @@ def native(text: str, name: str, variant: Variant) -> Callable[[list[Any], list[
     return run
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.suffix)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_block_computes_its_product_and_touches_nothing_else(
@@ -119,6 +120,7 @@ def test_a_block_computes_its_product_and_touches_nothing_else(
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.every(4)
 @pytest.mark.isa("avx512f", "avx512vl", "avx512bw", "avx512dq")
 @pytest.mark.parametrize("variant", VARIANTS[::2], ids=lambda variant: variant.suffix)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -32,6 +32,7 @@ def status_of(bench: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> obje
     return ended.value.code
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("bench", BENCHES, ids=lambda bench: bench.stem)
 def test_a_bench_explains_itself_and_refuses_what_it_does_not_know(
     bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -158,6 +158,7 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_schedule_by_hand_reads_back_and_is_done_again(name: str) -> None:
     given, s = example(name)

@@ -102,6 +102,7 @@ def test_every_candidate_is_accounted_for(bench: Bench, schedules: dict[str, Sch
     assert found[-1] == found[-3]
 
 
+@pytest.mark.slow
 def test_a_slow_candidate_is_measured_as_slow(
     bench: Bench, schedules: dict[str, Schedule], tmp_path: Path
 ) -> None:

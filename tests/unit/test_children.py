@@ -314,6 +314,7 @@ def test_a_fork_knows_what_this_process_knows_and_changes_nothing_of_it() -> Non
     assert not is_there(ended.value[0])
 
 
+@pytest.mark.every(3)
 @needs_fork
 @pytest.mark.parametrize(
     ("job", "ending", "because"),

@@ -59,6 +59,7 @@ def test_neighbours_differ_in_one_choice_by_one_option() -> None:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["anneal", "beam", "evolution", "exhaustive"])
 def test_explorers_find_the_least_of_a_price(name: str) -> None:
     _, explorer = explorer_named(name)

@@ -112,6 +112,7 @@ BOUNDS = [
 ]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("term", TERMS)
 @pytest.mark.parametrize("bounds", BOUNDS, ids=str)
 def test_a_sum_is_what_adding_its_terms_gives(term: str, bounds: tuple[Expr, Expr]) -> None:
@@ -167,6 +168,7 @@ def ran(body: tuple[Stmt, ...], at: Mapping[str, int]) -> Iterator[tuple[Store, 
                 yield from ran(stmt.body, at)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_instances_and_operations_are_those_that_run(kernel: str) -> None:
     program = KERNELS[kernel].program()
@@ -383,6 +385,7 @@ def anywhere_of_dense() -> Formulas:
     return dense().cost()  # type: ignore[no-any-return]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("rows", [1, 5, 6, 7, 33, 128])
 def test_a_cost_counts_what_is_described_and_its_formulas_agree(rows: int) -> None:
     there, anywhere = dense().cost(rows=rows), anywhere_of_dense()

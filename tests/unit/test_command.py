@@ -14,6 +14,7 @@ from offcut.cli import main
 PROGRAM = "size n in 0:64\noutput A: float32[n]\nfor i in 0:n\n  A[i] = 1.0\n"
 
 
+@pytest.mark.every(2)
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["--version"], ["cut", "PROGRAM", "--tile", "i=8"]])
 def test_an_output_that_is_full_is_named_without_a_traceback(arguments, tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ def test_a_campaign_learns_from_its_trials_and_says_so(tmp_path: Path) -> None:
     assert told[-1].price == "the closed form, corrected by 32 trials"
 
 
+@pytest.mark.slow
 @needs_xgboost
 def test_what_was_killed_proposes_the_same(tmp_path: Path) -> None:
     whole = campaign(tmp_path / "whole", None, trials=32)

@@ -93,6 +93,7 @@ def model() -> Weights:
         return weights.random(0)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("library", contenders.PACKAGES)
 def test_libraries_encode_what_numpy_does(library: str, model: Weights) -> None:
     lacking = [n for n in contenders.PACKAGES[library] if importlib.util.find_spec(n) is None]

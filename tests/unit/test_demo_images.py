@@ -19,6 +19,7 @@ def model(weights: Weights) -> Model:
     return compiled(graph(weights), threads=1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_quantised_network_gives_the_integers_of_numpy(
     weights: Weights, model: Model, batch: int

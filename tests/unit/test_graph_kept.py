@@ -67,6 +67,7 @@ def test_constants_of_another_model_are_bound_to_the_same_steps(
     check(normed("other"))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "options", [{"distributive": False}, {"orders": {"out": (1, 0)}}, {"least_filled": 0.5}]
 )

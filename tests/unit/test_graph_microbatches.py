@@ -72,6 +72,7 @@ def in_parts(model: Model, size: str, runs: list[tuple[tuple[int, int], int]]) -
     model._known.clear()
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(300, 308))
 def test_a_drawn_graph_in_parts_of_either_size_gives_the_same_bits(seed: int) -> None:
     bound = drawn(seed, 9)
@@ -115,6 +116,7 @@ def images_model(images: int = 64, least: int = 1, multiple: int = 1, threads: i
     return compiled(residual(images, least, multiple), threads=threads)
 
 
+@pytest.mark.slow
 def test_images_in_parts_give_the_same_bits_at_every_count_that_is_left() -> None:
     bound = residual()
     model, whole = images_model(), compiled(bound, threads=1, parts=False)
@@ -148,6 +150,7 @@ def test_what_lies_between_kernels_takes_memory_of_one_part() -> None:
     assert str(parted).splitlines()[-1] == str(parted.parts[0])
 
 
+@pytest.mark.slow
 def test_a_cost_counts_what_runs_for_each_part() -> None:
     model = images_model()
     sizes = {"b": 5, "h": 8, "w": 8}

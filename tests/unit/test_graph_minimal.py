@@ -79,6 +79,7 @@ def test_rows_take_four_products_for_six_where_they_are_deep_enough() -> None:
         agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
 
 
+@pytest.mark.slow
 def test_windows_of_three_axes_are_cut_into_products() -> None:
     bound = windows(3, padding=1)
     model = compiled(bound, threads=1)
@@ -98,6 +99,7 @@ def test_doubles_keep_their_precision() -> None:
     agree(model(given)[name], of_peer(interpreted(bound, given)[name]))
 
 
+@pytest.mark.slow
 def test_what_is_summed_is_no_less_exact() -> None:
     bound = windows(2, depth=64, lanes=64, padding=1)
     given = arrays(bound, 5, n=1, h=14, w=14)
@@ -128,6 +130,7 @@ def test_what_would_gain_nothing_is_summed_as_it_is(options: dict[str, Any]) -> 
     assert not is_minimal(compiled(windows(2, **options), threads=1))
 
 
+@pytest.mark.slow
 @pytest.mark.isa("avx512f")  # by its prices, whose vectors are half as many
 def test_weights_that_no_cache_holds_pass_once_for_each_image() -> None:
     machine = host_with_memories_of("zen4")
@@ -166,6 +169,7 @@ def test_data_that_is_guarded_in_part_is_read_within_its_bounds() -> None:
         agree(model(given)[y.name], of_peer(interpreted(made.bound, given)[y.name]))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, 1e36])
 @pytest.mark.parametrize("before", ["", "sigmoid"], ids=["read as it is", "computed as it is read"])
 def test_what_leaves_the_finite_numbers_is_summed_as_it_is(value: float, before: str) -> None:

@@ -46,6 +46,7 @@ def test_a_cost_is_of_sizes_that_are_allowed() -> None:
         model.cost(b=2, n=0)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_a_drawn_graph_runs_as_it_is_interpreted(seed: int) -> None:
     bound = drawn(seed, 7)
@@ -313,6 +314,7 @@ def test_a_convolution_stores_its_result_with_channels_innermost() -> None:
             near(array, expected[name])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("channels", "copied"), [(3, False), (24, True)])
 def test_an_image_is_stored_with_channels_innermost_where_it_has_many(
     channels: int, copied: bool
@@ -378,6 +380,7 @@ def test_a_model_is_pickled_and_copied() -> None:
         np.testing.assert_array_equal(again(given), model(given))
 
 
+@pytest.mark.slow
 def test_constants_are_held_once_and_are_made_again_bit_for_bit() -> None:
     bound = block()
     before = {name: array.tobytes() for name, array in bound.arrays.items()}

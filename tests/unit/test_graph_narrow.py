@@ -35,6 +35,7 @@ def second(model: Model) -> Kernel:
     return [step.kernel for step in model.steps if "conv2d" in step.nodes][1]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("channels", "each", "stride"), [(32, 4, 1), (24, 8, 2)])
 def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, stride: int) -> None:
     bound = grouped(channels, each, stride)
@@ -50,6 +51,7 @@ def test_groups_of_few_channels_run_side_by_side(channels: int, each: int, strid
         near(model(given)[name], interpreted(bound, given)[name])
 
 
+@pytest.mark.slow
 def test_groups_that_fill_vectors_stay_products() -> None:
     assert "@cover(" in str(second(compiled(grouped(64, 16), threads=1)).loops)
 

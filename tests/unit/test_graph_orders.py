@@ -52,6 +52,7 @@ def images(depth: int) -> tuple[Blocks, Ref]:
     return made, made.input("x", "float32", (n, depth, h, w))
 
 
+@pytest.mark.slow
 def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
     made, x = images(8)
     window = made.convolved(x, 20, window=3)  # stored with channels last
@@ -61,6 +62,7 @@ def test_a_product_is_stored_as_what_is_added_to_it_is() -> None:
     assert not any(name.startswith("weights") for names in inputs for name in names)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("groups", "stride"), [(2, 1), slow(4, 1), (2, 2)])
 def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> None:
     made, x = images(8)
@@ -73,6 +75,7 @@ def test_groups_of_channels_follow_what_they_read(groups: int, stride: int) -> N
     assert plan.count(", 16]") == 2
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("op", "options"),
     [("groupnorm", {"groups": 4}), ("instancenorm", {}), slow("log_softmax", {"axis": 1})],
@@ -116,6 +119,7 @@ def test_rows_that_are_seen_as_an_image_are_read_as_they_lie() -> None:
     assert "[n, 16, 6, 6]" not in plan
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("channels", "groups"), [(16, 4), (16, 16), (3, 3)])
 def test_a_grouped_window_of_steps_reads_channels_side_by_side(channels: int, groups: int) -> None:
     made, x = images(channels)
@@ -198,6 +202,7 @@ def test_what_is_reshaped_of_what_is_stored_otherwise_is_copied_by_rows() -> Non
     agrees(made.bound)
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_read_axis_by_axis_lies_as_the_result_does() -> None:
     made, x = images(8)
     x = made.node("interpolate", made.convolved(x, 20, window=3), scale=3, mode="linear")
@@ -234,6 +239,7 @@ def programs() -> tuple[Builder, Ref, Ref]:
     return made, values, places
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]) -> None:
     made, values, places = programs()
@@ -249,6 +255,7 @@ def test_a_loop_program_writes_an_order_or_a_copy_follows(order: tuple[int, ...]
     assert len(copies) == (0 if order[-1] == 2 else 2)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("order", [*permutations(range(3))])
 def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
     order: tuple[int, ...],
@@ -270,6 +277,7 @@ def test_what_a_program_or_a_reshape_reads_is_given_in_the_order_asked_for(
         assert found[name].transpose(axes).flags.c_contiguous
 
 
+@pytest.mark.slow
 def test_a_program_that_is_added_to_images_by_channels_keeps_its_own_order() -> None:
     made, x = images(3)
     y = made.convolved(x, 16, window=3)

@@ -18,6 +18,7 @@ from tests.graphs import arrays, drawn
 from tests.operators import near
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_every_pass_computes_what_the_graph_did(seed: int) -> None:
     bound = drawn(seed)
@@ -105,6 +106,7 @@ def test_a_pass_that_changes_nothing_gives_the_same_object(one: object) -> None:
     assert one(bound) is bound  # type: ignore[operator]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("before", [False, True])
 def test_windows_side_by_side_are_rows_of_a_product(before: bool) -> None:
     """At images that end within a window, after what stores channels last or not."""

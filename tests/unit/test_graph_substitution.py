@@ -121,6 +121,7 @@ def heads() -> Bound:
     return made.bound
 
 
+@pytest.mark.slow
 @pytest.mark.isa("avx512f")  # where both rules pay by its prices
 def test_products_of_one_operand_become_one() -> None:
     found = substituted(heads(), joined_products(), sizes={"b": 1, "n": 8})
@@ -135,6 +136,7 @@ def test_products_of_one_operand_become_one() -> None:
             near(result[name], expected[name])
 
 
+@pytest.mark.slow
 def test_products_one_of_which_reads_the_other_stay_two() -> None:
     made = Builder("row")
     x = made.input("x", "float32", (made.size("n", 1, 9), 4))
@@ -305,6 +307,7 @@ def test_what_ordinary_elements_do_not_show_is_refused(before: str, wrong: str) 
         rule("wrong", ONE.format(before), ONE.format(wrong))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -468,6 +471,7 @@ def test_a_rule_of_finite_elements_is_tried_on_none_that_a_narrow_type_has_not()
         rule("wrong", *texts)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -585,6 +589,7 @@ def test_a_rule_with_a_loop_program_is_tried_only() -> None:
         rule("running", *map(ONE.format, text))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_each_rule_of_ours_is_proved(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "_check_at", lambda *_: True)  # trials are what other tests make

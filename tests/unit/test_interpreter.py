@@ -461,6 +461,7 @@ def test_a_negative_extent_is_refused() -> None:
         run(parse("size n in 0:9\noutput C: float32[n - 3]"), {}, {"n": 2})
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("old", ["float32", "float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("new", ["int8", "uint8", "int32"])
 def test_floats_become_integers_as_in_compiled_code(old: str, new: str) -> None:

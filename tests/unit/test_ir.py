@@ -84,6 +84,7 @@ def is_plain(program: ir.Program) -> bool:
     return bare and not marked and not any(isinstance(s, NOT_PLAIN) for s in ir.walk(program))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", FILES)
 def test_a_cut_program_has_a_plain_one_that_is_read_back_and_is_its_own_plain_one(
     name: str,

@@ -216,6 +216,7 @@ for i in 0:n
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("twice", [" * 2.0", ""], ids=["computed", "copied"])
 @pytest.mark.parametrize("text", AGAIN.values(), ids=list(AGAIN))
 def test_a_window_that_is_opened_again_holds_nothing_of_before(text: str, twice: str) -> None:

@@ -20,9 +20,10 @@ from offcut.partition import BEFORE_STAGING, Coverage, Match, all_matches, cover
 
 def outer_product(name: str = "outer", op: Callable[..., Any] = oc.sum) -> Microkernel:
     """``C[r, c] += X[r, d] * Y[d, c]``, up to 4 rows, 8 columns, or 2 rows and 16."""
-    X, Y = oc.placeholder((4, dim("d")), name="X"), oc.placeholder((dim("d"), 8), name="Y")
-    d = oc.reduce_axis(dim("d"), "d")
-    Z = oc.compute((4, 8), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
+    rows, columns, depth = dim("rows", min=1, max=4), dim("columns", min=1, max=16), dim("d")
+    X, Y = oc.placeholder((rows, depth), name="X"), oc.placeholder((depth, columns), name="Y")
+    d = oc.reduce_axis(depth, "d")
+    Z = oc.compute((rows, columns), lambda r, c: op(X[r, d] * Y[d, c], axis=d), name="Z")
     tiles = (
         *(TileShape((rows, 8), 1.0, 4.0) for rows in (1, 2, 3, 4)),
         TileShape((2, 16), 1.0, 4.0),

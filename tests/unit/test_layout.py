@@ -357,3 +357,18 @@ def test_layouts_of_one_canonical_form_place_all_elements_alike(text: str) -> No
     mine = layout_of(text)
     assert (mine.canonical() == other.canonical()) == (offsets(mine) == offsets(other))
     assert layout_of(format_layout(mine)) == mine
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rows multiple(0: 8)",
+        "rows multiple(1: 8) swizzle(3, 4, 7)",
+        "order(1, 0) multiple(0: 4)",
+        "words(0: 2, 1: 16) multiple(0: 8)",
+        "panels(0, 1, 16, 1, 8)",
+        "digits(a: 0%4, b: 0//4) multiple(0: 8)",
+    ],
+)
+def test_a_layout_that_rounds_up_prints_its_short_form(text: str) -> None:
+    assert format_layout(layout_of(text)) == text

@@ -82,6 +82,7 @@ def test_what_a_child_binds_is_noted(tmp_path: Path) -> None:
     assert bound_by(start, tmp_path) == ["('127.0.0.1', 0)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in COMMANDS],

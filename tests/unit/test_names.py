@@ -47,6 +47,7 @@ assert not sys.modules.keys() - before, sys.modules.keys() - before
 """
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "code",
     [AS_A_PACKAGE + AS_A_FUNCTION, AS_A_FUNCTION + AS_A_PACKAGE],
@@ -56,6 +57,7 @@ def test_partition_is_a_function_and_a_package_whichever_comes_first(code: str) 
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["external", "ir", "ops", "errors", "partition"])
 def test_a_package_may_be_what_is_asked_for_first(name: str) -> None:
     asked = f"import offcut; assert offcut.{name}.__name__.endswith({name!r})"

@@ -79,6 +79,7 @@ def test_offcut_computes_the_task(name: str) -> None:
         assert task.reference().mismatch(way.read(way.run())) == ""
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("peer", ["numpy", "torch", "onnxruntime", "openvino"])
 @pytest.mark.parametrize("name", TASKS)
 def test_every_way_of_a_peer_computes_the_task(name: str, peer: str) -> None:

@@ -271,6 +271,7 @@ def test_regret_after_so_many_trials_is_that_of_the_best_of_them() -> None:
     assert regrets == nearly([min(seconds[:k]) / min(seconds) - 1 for k in (1, 8, 16, 32)])
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("explorer", EXPLORERS)
 def test_every_explorer_finds_the_best_of_a_space_it_may_try_whole(explorer: str) -> None:
     given = whole(), PROBLEM, SPACE, PRICE, explorer
@@ -418,6 +419,7 @@ def test_a_number_below_1_is_refused(name: str, tmp_path: Path) -> None:
 # On the command line
 
 
+@pytest.mark.slow
 def test_the_command_prints_its_tables_and_writes_csv_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

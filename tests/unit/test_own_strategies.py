@@ -100,6 +100,7 @@ def assert_runs(p: Any, tile: int) -> None:
         np.testing.assert_array_equal(p.run({"A": a, "W": w}, n=size), a @ w)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize(
     "tail", [*(f.__name__ for f in GOOD), ("steps", (3, 2)), "steps(5)"], ids=str
 )
@@ -111,6 +112,7 @@ def test_a_strategy_of_one_s_own_is_proved_and_runs(tail: Any, tile: int) -> Non
     assert_runs(p, tile)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "ladder(5, 3)", "halve"], ids=str)
 def test_heights_are_a_ladder_of_one_s_own_in_one_level_and_in_two(tail: Any) -> None:
     for tile in (8, (24, 8)):
@@ -128,6 +130,7 @@ def test_one_strategy_is_for_all_axes_by_name_by_heights_and_as_a_value() -> Non
     assert by_name.loops == by_heights.loops == by_value.loops
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", [("ladder", (4, 2, 1)), "halve", "peel", "two_ways"], ids=str)
 def test_a_loop_program_a_sum_and_a_hand_schedule_take_it(tail: Any) -> None:
     source = oc.partition(C).source
@@ -155,6 +158,7 @@ def test_a_triangle_takes_what_treats_each_row_by_itself() -> None:
     assert p.loops == same.loops
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "strategy",
     [{"i": "halve"}, {"i": ("ladder", (4, 2, 1))}, "peel", {"j": "two_ways", "k": "halve"}],
@@ -248,6 +252,7 @@ def test_a_price_is_that_of_the_tiles_that_run() -> None:
                 assert took == sum(int(evaluate(c, {})) * int(evaluate(h, {})) for c, h in literal)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("tail", ["halve", ("steps", (3, 2)), ("ladder", (4, 2, 1))], ids=str)
 def test_a_schedule_holds_it_by_name_and_is_another_where_it_gives_something_else(
     tail: Any,
@@ -364,6 +369,7 @@ def functions(draw: st.DrawFn) -> tuple[int, Function, list[Any]]:
     return tile, function, moves
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(functions())
 def test_any_function_is_accepted_or_refused_as_brute_force_says(

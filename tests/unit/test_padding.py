@@ -187,6 +187,7 @@ CASES = {
 }
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_padded_convolution_is_what_it_was(case: Case) -> None:
     (channels, many), window, padding, stride, dilation = case
@@ -256,6 +257,7 @@ def test_tiles_of_plain_loops_spread_a_known_extent(vectors: int, tile: int) -> 
     assert f"split c mask {tile * lanes}" in str(by_channel(vectors * lanes).schedule)
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_every_strategy_and_number_of_threads() -> None:
     rng = np.random.default_rng(1)
     weights = rng.standard_normal((32, 32, 3, 3)).astype("float32")

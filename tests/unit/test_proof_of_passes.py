@@ -338,6 +338,7 @@ def several(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_divided_of_a_plan_for_one_thread_is_proved(kind: str) -> None:
     whole = as_program(parse(STENCIL))

@@ -11,6 +11,7 @@ def test_the_cases_that_are_quick_are_of_all() -> None:
     assert {*same_code.QUICK} <= {*same_code.cases()}
 
 
+@pytest.mark.slow
 def test_code_is_the_same_in_another_process() -> None:
     names = ["stencil, cascade-lake", "dense, gemmini"]
     first, second = (same_code.in_checkout(same_code.ROOT, names, seed=seed) for seed in (0, 1))

@@ -197,6 +197,7 @@ def test_the_source_has_every_rewrite_and_no_loop_changed() -> None:
     assert [line.strip() for line in str(s.source).splitlines() if "tile" in line] == []
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", TAILS)
 def test_a_split_with_any_tail_runs_every_instance(tail: str) -> None:
     rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ from offcut.core.layout import panels
 from offcut.partition import BALANCE, LADDER, AxisCut
 from offcut.schedule import Cut, Lay, Mark, Nest, Separate, Together, Way
 from tests.agree import agree, exact_matmul
+from tests.facade import evaluate
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
 TERMS = oc.reduce_axis(24, "k")
@@ -57,7 +58,7 @@ def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
     found = []
     for argument in kernel.signature.inputs:
-        shape = [extent.at({"n": size, "m": size}) for extent in argument.shape]
+        shape = [int(evaluate(extent, {"n": size, "m": size})) for extent in argument.shape]
         values = rng.integers(-4, 5, shape) + (rng.random(shape) if argument.dtype[0] == "f" else 0)
         found.append(values.astype(argument.dtype))
     return found
@@ -85,6 +86,7 @@ def test_a_schedule_reads_back_and_gives_the_same_loops_and_bits(what: str, thre
         assert np.asarray(again(*inputs)).tobytes() == np.asarray(kernel(*inputs)).tobytes()
 
 
+@pytest.mark.slow
 def test_schedules_that_differ_have_different_digests() -> None:
     found = {compiled(what).schedule.digest for what in CASES}
     assert len(found) == len(CASES)
@@ -124,6 +126,7 @@ def edited(cover: str = COVER, rows: str = "ladder 14") -> oc.Schedule:
     return oc.Schedule.parse(PLAIN.format(cover=cover, rows=rows))
 
 
+@pytest.mark.every(3)
 @pytest.mark.isa("avx512f")
 @pytest.mark.parametrize(
     "rows", ["ladder 14", "ladder 5", "ladder of 8 4 1", "balance 9", "mask 8", "shift 6", "cut 7"]

@@ -48,6 +48,7 @@ def drawn(draw: random.Random, names: list[Expr], depth: int) -> Expr:
             return draw.choice([ix.minimum, ix.maximum])(a, b)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_seen_holds_at_every_point(seed: int) -> None:
     draw = random.Random(seed)

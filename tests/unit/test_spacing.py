@@ -37,6 +37,7 @@ PARTS: dict[str, Expr] = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("width", [2, 4, 8, 16])
 def test_lanes_lie_as_is_said_wherever_they_begin(name: str, width: int) -> None:

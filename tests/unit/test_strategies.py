@@ -73,6 +73,7 @@ def test_a_constant_extent_is_cut_without_conditions(tail: str, tile: int) -> No
         np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ALWAYS)
 def test_an_affine_extent_is_cut_as_any_other(tail: str) -> None:
     n = dim("n", max=100)
@@ -84,6 +85,7 @@ def test_an_affine_extent_is_cut_as_any_other(tail: str) -> None:
         np.testing.assert_array_equal(p.run({"A": a}), a * 2 + 1)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("tail", ["cut", "shift", "balance", "guard"])
 @pytest.mark.parametrize("name", ["t", "q", "i", "x", "e", "p0", "x0", "mod", "floor", "i_tile"])
 def test_a_size_may_have_any_name(name: str, tail: str) -> None:
@@ -152,6 +154,7 @@ def test_two_cut_axes_make_bodies_tails_and_corners(tails: tuple[str, str]) -> N
     assert ("corner" in {piece.role for piece in p.pieces}) == (set(tails) <= tailed)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     "tails",
     [
@@ -239,6 +242,7 @@ def test_exact_is_accepted_where_the_tile_divides_every_allowed_size(promise: st
         np.testing.assert_array_equal(p.run({"A": a, "B": b}, n=size), a @ b)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("tail", ["cut", "guard", "mask", "pad", "shift"])
 @pytest.mark.parametrize("extreme", ["max", "min"])
 def test_max_and_min_may_meet_a_term_again(extreme: str, tail: str) -> None:

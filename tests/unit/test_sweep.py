@@ -265,6 +265,7 @@ def test_no_size_is_begun_once_the_time_is_over(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "x.csv").read_text().count(",numpy,") == 1
 
 
+@pytest.mark.slow
 def test_each_size_is_told_and_written_as_soon_as_it_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -275,6 +275,7 @@ def assert_refused_or_harmless(
     return refused, harmless
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CASES)
 def test_what_the_pass_puts_in_is_enough_however_agents_run(name: str) -> None:
     _, agents, sizes = CASES[name]
@@ -395,6 +396,178 @@ def test_threads_meet_before_they_read_what_others_wrote() -> None:
         for at in sizes:
             assert fault_of(broken, THREADS, at, range(4)) is None, what
     assert refused >= 6
+
+
+PLACES = """program places
+size n in 1:4097
+input X: float32[n]
+local S: float32[n]
+output Y: float32[3, n]
+{before}for k in 0:3
+{head}  for i in 0:n  @thread
+    S[i] = X[i]
+{middle}  for i in 0:n  @thread
+    Y[k, i] = S[n - 1 - i]
+{end}{behind}"""
+PLACED = {
+    ("middle", "end"): "",
+    ("head", "middle"): "",
+    ("middle",): "touches",
+    ("head", "end"): "touches",
+    ("middle", "behind"): "touches",
+    ("before", "middle", "end"): "without it",
+    ("head", "middle", "end"): "without it",
+    ("middle", "end", "behind"): "without it",
+}
+
+
+@pytest.mark.parametrize("places", PLACED)
+def test_a_barrier_of_threads_is_right_wherever_it_orders_the_pair(places: tuple[str, ...]) -> None:
+    fields = {
+        name: f"{'  ' * (name in ('head', 'middle', 'end'))}barrier thread\n" * (name in places)
+        for name in ("before", "head", "middle", "end", "behind")
+    }
+    program, because = parse(PLACES.format(**fields)), PLACED[places]
+    faults = [fault_of(program, THREADS, {"n": n}, range(6)) for n in (1, 2, 4)]
+    assert (because == "touches") == any(faults)
+    if not because:
+        check(program, THREADS)
+        return
+    with pytest.raises(oc.PartitionError, match=because):
+        check(program, THREADS)
+
+
+def test_a_loop_of_threads_whose_iterations_touch_nothing_of_each_other_needs_no_barrier() -> None:
+    rows = "program rows\nsize n in 1:9\noutput C: float32[n, n]\nfor k in 0:n\n  for i in 0:n  @thread\n    C[k, i] = 1.0\n"
+    assert not lines_of(synchronized(parse(rows), THREADS), "barrier")
+    with pytest.raises(oc.PartitionError, match="without it all is ordered"):
+        check(parse(rows + "  barrier thread\n"), THREADS)
+
+
+THREE = """program three
+size n in 0:9
+local a: int8[1]
+local b: int8[1]
+{tokens}for i in 0:n
+  tile at in 0 +: 1  @by(load)
+    a[0] = 1
+  tile at in 0 +: 1  @by(compute)
+    b[0] = a[0]
+  tile at in 0 +: 1  @by(store)
+    b[0] = a[0] + b[0]
+"""
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_a_token_whose_pairs_others_order_is_spare(blocks: bool) -> None:
+    agents = Agents((Unit("load"), Unit("compute"), Unit("store")), "compute", None, 4, blocks)
+    program = synchronized(parse(THREE.format(tokens="")), agents)
+    ends = [(token.source, token.target) for token in program.tokens]
+    assert ends == [("load", "compute"), ("compute", "store"), ("store", "load")]
+    check(program, agents)
+    text = str(program).replace("for i in", "token past: load -> store\nfor i in", 1)
+    text = text.replace("  arrive load_to", "  arrive past\n  arrive load_to", 1)
+    text = text.replace("  wait compute_to_store", "  wait past\n  wait compute_to_store", 1)
+    with pytest.raises(oc.PartitionError) as refused:
+        check(parse(text), agents)
+    assert (refused.value.at, refused.value.because) == (
+        "`arrive past`, `wait past`",
+        "without them all is ordered, too",
+    )
+    for n in (0, 1, 2, 4):
+        assert fault_of(program, agents, {"n": n}, range(3)) is None
+
+
+def shifted(first: str, second: str) -> Program:
+    return parse(f"""program shifted
+size n in 0:9
+input A: float32[8]
+local S: float32[8]
+output C: float32[8]
+for w in {first}  @warp
+  tile m in 0 +: 1
+    S[w - {first[0]}] = A[w]
+for w in {second}  @warp
+  tile m in 0 +: 1
+    C[w - {second[0]}] = S[w - {second[0]}]
+""")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "fixed", "barriers"),
+    [
+        ("0:2", "0:2", True, 0),
+        ("1:3", "1:3", True, 0),
+        ("0:2", "2:4", True, 1),
+        ("0:2", "0:2", False, 1),
+    ],
+)
+def test_an_agent_is_the_value_of_the_iterator_where_it_is_fixed(
+    first: str, second: str, fixed: bool, barriers: int
+) -> None:
+    agents = Agents((Unit("warp", fixed=fixed),), "warp")
+    program = shifted(first, second)
+    assert len(lines_of(synchronized(program, agents), "barrier")) == barriers
+    assert (fault_of(program, agents, {"n": 1}, range(12)) is not None) == bool(barriers)
+
+
+def test_groups_of_a_prologue_are_waited_for_by_cases() -> None:
+    text = COPIES.replace("R: float32[2, 4]", "R: float32[4, 4]").replace(
+        "  if n >= 1\n    tile m in 0 +: 4  @async\n      R[0, m] = A[0, m]\n",
+        "  for k in 0:min(n, 3)\n    tile m in 0 +: 4  @async\n      R[k, m] = A[k, m]\n",
+    )
+    program = synchronized(parse(text.replace("k + 1", "k + 3").replace("% 2", "% 4")), GPU)
+    assert [line.split(" where")[0] for line in lines_of(program, "wait")] == [
+        f"wait group {pending}" for pending in range(4)
+    ]
+    for n in (0, 1, 2, 3, 4, 5, 9):
+        assert fault_of(program, GPU, {"n": n}, range(3)) is None
+
+
+def test_products_that_end_an_iteration_later_are_waited_for_one_behind() -> None:
+    units = [replace(one, in_order=one.name == "warpgroup") for one in GPU.units]
+    agents = replace(GPU, units=tuple(units))
+    check(parse(DELAYED), agents)
+    for old, new, sizes in (
+        ("wait group 1", "wait group 2", 5),
+        ("  wait group 0\n", "", 1),
+        ("where k >= 1", "where k >= 0", 5),
+        ("depth 4", "depth 3", 4),
+    ):
+        broken = parse(DELAYED.replace(old, new))
+        with pytest.raises(oc.PartitionError, match=f"with n = {sizes}, it touches what"):
+            check(broken, agents)
+        assert fault_of(broken, agents, {"n": sizes + 2}, range(6)) is not None
+
+
+DELAYED = """program delayed
+size n in 0:1000
+input A: float32[n, 4]
+local S: float32[n, 4]
+local acc: float32[4]
+output C: float32[4]
+token empty: warpgroup -> load count 2 room 4
+token full: load -> warpgroup count 1 room 4
+for g in 0:2  @warpgroup
+  tile m in 2*g +: 2
+    acc[m] = 0.0
+for k in 0:n
+  alloc S[k +: 1, 0 +: 4] in shared depth 4
+    wait empty where k >= 4
+    tile m in 0 +: 4  @by(load)  @async
+      S[k, m] = A[k, m]
+    arrive full
+    for g in 0:2  @warpgroup
+      wait full
+      tile m in 2*g +: 2  @async
+        acc[m] += S[k, m]
+      wait group 1
+      arrive empty where k >= 1
+for g in 0:2  @warpgroup
+  wait group 0
+  tile m in 2*g +: 2
+    C[m] = acc[m]
+"""
 
 
 def test_iterations_that_need_each_other_are_no_agents() -> None:

@@ -55,6 +55,7 @@ def test_list_names_targets_and_machines() -> None:
     assert (kinds["zen4"], kinds["h200"]) == ("processor", "accelerator")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", shipped())
 def test_show_says_every_level_with_its_ridges_and_every_source(name: str) -> None:
     done = run(app, ["target", "show", name])
@@ -112,6 +113,7 @@ def test_units_whose_features_are_hidden_are_not_shown(monkeypatch: pytest.Monke
     assert len(sheet.units_of(load_machine("sapphire-rapids"))) == 5
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["cascade-lake", "sapphire-rapids", "zen4", "avx2"])
 def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> None:
     host = isa.described(load_machine(name))

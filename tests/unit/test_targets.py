@@ -91,6 +91,7 @@ def test_a_plug_in_that_cannot_be_loaded_is_refused(
     assert reason.startswith(f"  because  {because}")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_plan_is_made_for_a_machine_that_is_not_here(name: str) -> None:
     there = oc.target("cpu", machine=name)

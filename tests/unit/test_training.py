@@ -156,6 +156,7 @@ def test_records_without_text_are_refused_by_the_command(tmp_path: Path) -> None
         assert "8 schedules left out: the text of the program was not kept" in done.output
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_judged_as_new(file: oc.Records) -> None:
     pytest.importorskip("xgboost", reason="the extra learned is not installed")
     rows = training_set(file, file.origins, FEATURES).rows

@@ -197,6 +197,7 @@ def test_every_trial_is_recorded_the_refused_ones_too(tmp_path: Path) -> None:
     assert all(record.predicted for record in trials if record.outcome is Outcome.OK)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("until", [slow(1), slow(5), 8, 13, slow(19)])
 def test_what_was_killed_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
     space = spaces.space("dense", 2)
@@ -223,6 +224,7 @@ def test_what_is_done_is_not_measured_again(tmp_path: Path) -> None:
     assert again.asked == []
 
 
+@pytest.mark.slow
 def test_another_seed_measures_anew(tmp_path: Path) -> None:
     seconds = by_price(spaces.space("dense", 2), first())
     campaign(Bench(seconds), tmp_path / "r", trials=4).best()

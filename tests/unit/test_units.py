@@ -164,6 +164,7 @@ class Decorated:
         return stmt
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_a_decorated_program_is_read_back_and_computes_the_same(path: Path) -> None:
     program = oc.parse(path.read_text())

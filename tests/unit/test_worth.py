@@ -54,6 +54,7 @@ def nests(kernel: oc.Kernel) -> list[Nest]:
     return [one for step in kernel.schedule.steps for one in inside(step)]
 
 
+@pytest.mark.slow
 def test_what_a_kernel_left_out_would_have_saved_little() -> None:
     n = oc.dim("n", max=512)
     q, k, v = (oc.placeholder((n, 64), name=name) for name in "QKV")
@@ -68,6 +69,7 @@ def test_what_a_kernel_left_out_would_have_saved_little() -> None:
         assert {way.label for way in one.ways} <= set(labels)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("rows", [1, 13, 14, 15, 27, 29, 100, 511])
 def test_the_cheapest_that_stays_is_near_the_cheapest(rows: int) -> None:
     n = oc.dim("n", max=512)

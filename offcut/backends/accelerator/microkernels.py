@@ -64,35 +64,6 @@ def gemm(rows: int, columns: int, terms: int, cycles: float = 1.0) -> Microkerne
     )
 
 
-def on_words(
-    name: str,
-    of: Callable[[Any, Any], Any],
-    rows: int,
-    columns: int,
-    cycles: float = 1.0,
-    unit: str = VECTOR,
-    dtype: str = "int32",
-) -> Microkernel:
-    """``C[i, j] = of(A[i, j], B[i, j])`` on words of accumulators, as many cycles a word.
-
-    dtype  of A, of B and, where `of` converts to no other, of C
-    """
-    a = placeholder((rows, columns), dtype, name="A")
-    b = placeholder((rows, columns), dtype, name="B")
-    made = compute((rows, columns), lambda i, j: of(a[i, j], b[i, j]), name="C")
-    assert made.definition is not None
-    read = (tensor.name for tensor in made.definition.reads)
-    return Microkernel(
-        name=name,
-        computes=made,
-        tiles=(TileShape((rows, columns), cycles, 0.0),),
-        operands={
-            operand: Place(layout=words((0, rows), (1, columns))) for operand in (*read, "C")
-        },
-        unit=unit,
-    )
-
-
 _OPERATIONS: dict[str, Callable[[Any, Any, str], Any]] = {
     "alu_add": lambda a, b, _: a + b,
     "alu_subtract": lambda a, b, _: a - b,
@@ -149,18 +120,14 @@ def name_of(store: Store, spec: Spec) -> str:
 def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
-    single, double = spec.immediate_cycles, spec.operand_cycles
 
     def shown(name: str) -> Microkernel:
-        def of(a: Any, b: Any) -> Any:
-            second = {"alu_divide": 2, "alu_modulo": 2, "alu_fill": 1}.get(name, b)
-            dtype = "int8" if name == "alu_cut" else "int32"
-            return cast(_OPERATIONS[name](a, second, dtype), "int32")
-
+        pair, types = _pairs(name)[0], ("uint8", "int8") if name == "alu_cut" else ("int32",) * 2
+        two = pair == "AB" or name == "alu_copy"
+        unit, cycles = VECTOR, spec.operand_cycles if two else spec.immediate_cycles
         if name == START:
-            return on_words(name, of, *shape, spec.gemm_cycles, MATRIX)
-        with_two = name in (*_WITH_TWO, "alu_copy")
-        return on_words(name, of, *shape, double if with_two else single)
+            unit, cycles = MATRIX, spec.gemm_cycles
+        return _operation(name, types[0], pair, types[1], 2, shape, cycles, unit)
 
     return (
         gemm(*shape, spec.terms, spec.gemm_cycles),
@@ -259,20 +226,32 @@ def _operations(
     by        what a quotient divides by
     of_terms  whether it adds terms: then its second operand is in accumulators
     """
-    pairs = {"alu_fill": ("Ac",), "alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
-    pairs = pairs if name in (*_WITH_TWO, "alu_fill") else ("A",)
     wide = TYPES[::-1] if name == "alu_cut" else (dtype,)
-    every = product(wide, pairs[:1] if of_terms else pairs)
-    return tuple(_operation(name, *one, dtype, by, shape, memory) for one in every)
+    every = product(wide, _pairs(name)[:1] if of_terms else _pairs(name))
+    made = (_operation(name, *one, dtype, by, shape) for one in every)
+    return tuple(_issued(one, dict.fromkeys("ABC", memory)) for one in made)
+
+
+def _pairs(name: str) -> tuple[str, ...]:
+    """The operands that an operation may have: A and B in accumulators, c a constant."""
+    pairs = {"alu_fill": ("Ac",), "alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
+    return pairs if name in (*_WITH_TWO, "alu_fill") else ("A",)
 
 
 def _operation(
-    name: str, of: str, pair: str, dtype: str, by: int, shape: tuple[int, int], memory: str
+    name: str,
+    of: str,
+    pair: str,
+    dtype: str,
+    by: int,
+    shape: tuple[int, int],
+    cycles: float = 1.0,
+    unit: str = VECTOR,
 ) -> Microkernel:
     """Return one operation on words.
 
     of    type of its operands; int32 takes int8 and uint8 too, as accumulators keep them
-    pair  its operands; c: a constant
+    pair  its operands, of `_pairs`
 
     Where an operand does not move along a word, all lanes hold its element.
     """
@@ -286,13 +265,12 @@ def _operation(
 
     made = compute(shape, at, name="C")
     assert made.definition is not None
-    lanes = Place((memory,), words((0, shape[0]), (1, shape[1])))
+    lanes = Place(layout=words((0, shape[0]), (1, shape[1])))
     read = replace(lanes, types=TYPES if of == "int32" else (), repeated=frozenset("ij"))
     places = {"A": read, "B": read, "constant": Place(by="immediate"), "C": lanes}
     names = {"C", *(tensor.name for tensor in made.definition.reads)}
     operands = {name: place for name, place in places.items() if name in names}
-    tiles = (TileShape(shape, 1.0, 0.0),)
-    return _issued(Microkernel(name, made, tiles, operands=operands), {})
+    return Microkernel(name, made, (TileShape(shape, cycles, 0.0),), operands=operands, unit=unit)
 
 
 @cache

@@ -113,17 +113,17 @@ class Phases:
         """Statements, and whether the host runs them: one of the host, a choice, or several that are one stream, none of which
         reads in main memory what another one of them has stored there.
         """
-        program, found = self._derived[0], list[tuple[bool, tuple[Stmt, ...]]]()
+        program, stretches = self._derived[0], list[tuple[bool, tuple[Stmt, ...]]]()
         main = {buffer.name for buffer in program.buffers if buffer.scope is None}
         for stmt in program.body:
             host = is_host(program, stmt)
-            last_host, last = found[-1] if found else (True, ())
+            last_host, last = stretches[-1] if stretches else (True, ())
             choice = isinstance(stmt, Choose) or isinstance(next(iter(last), None), Choose)
             if host or last_host or choice or _reads((stmt,)) & stored_arrays(last) & main:
-                found.append((host, (stmt,)))
+                stretches.append((host, (stmt,)))
             else:
-                found[-1] = False, (*last, stmt)
-        return found
+                stretches[-1] = False, (*last, stmt)
+        return stretches
 
     def _options(self, at: int) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
         _, stmts = self._in_turn[at]

@@ -63,6 +63,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    judges = True
     simulates = True
 
     @property
@@ -120,14 +121,14 @@ class Accelerator(Target):
         check_windows(program)
         if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
             _, by_hand = replayed(program, schedule)
-            made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
+            plan = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
         elif any(buffer.scope is not None for buffer in program.buffers):
-            made = Planned(single(program, self.spec))
+            plan = Planned(single(program, self.spec))
         else:
-            made = settled(program, self.arrays(program), self.spec, schedule)
-        phases = Phases(made.program, self.spec).each  # what does not run is refused here
+            plan = settled(program, self.arrays(program), self.spec, schedule)
+        phases = Phases(plan.program, self.spec).each  # what does not run is refused here
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        yield replace(made, program=annotate(made.program, nests))
+        yield replace(plan, program=annotate(plan.program, nests))
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
@@ -154,15 +155,15 @@ class Accelerator(Target):
 
         Raises TargetError where it is none.
         """
-        found = try_isl(lambda: raised(program, {}), None)
-        if found is None:
+        computation = try_isl(lambda: raised(program, {}), None)
+        if computation is None:
             raise TargetError(
                 "compile",
                 f"cannot run {program.name} on {self.spec.name}",
                 because="it is not a sequence of whole arrays, each from those before",
                 help=('target="cpu" runs it',),
             )
-        return found
+        return computation
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """The program's text: streams are made from it at each size."""

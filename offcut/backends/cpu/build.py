@@ -95,8 +95,8 @@ def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
 
 def code_bytes(program: Program, host: Host) -> int:
     """Bytes of the instructions of a cut program as they are emitted, microkernels not counted."""
-    made = vectorized(marked(canonicalize(program), reassociate=True), host.isa)
-    low = lower(made.program, host.isa, families(host), ix.const(0), host.machine.loops.chains)
+    loops = vectorized(marked(canonicalize(program), reassociate=True), host.isa)
+    low = lower(loops.program, host.isa, families(host), ix.const(0), host.machine.loops.chains)
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 

@@ -64,9 +64,9 @@ class Copies(Recalled):
         for layout in layouts:
             name, lies, dtype = layout
             array = constants[name]
-            made = self._packed[layout] = _packed(array, lies, dtype)
+            packed = self._packed[layout] = _packed(array, lies, dtype)
             if array.dtype == numpy_dtype(dtype):
-                again[name] = partial(unpack, made, lies, dtype, array.shape)
+                again[name] = partial(unpack, packed, lies, dtype, array.shape)
         held = {name: settled(array) for name, array in constants.items() if name not in again}
         super().__init__(held, again)
 
@@ -119,14 +119,14 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
     return Packed(target.ctypes.data, target, target)
 
 
-def unpack(made: Packed, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
+def unpack(packed: Packed, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
     """The array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is None:
-        held = made.memory[: prod(shape) * kind.itemsize]
+        held = packed.memory[: prod(shape) * kind.itemsize]
         return own(held.view(kind).reshape(shape))
     extents = layout.extents(shape, kind.itemsize)
-    view = made.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
+    view = packed.memory[: prod(extents) * kind.itemsize].view(f"u{kind.itemsize}")
     array = layout.taken(view.reshape(extents), shape)
     return own(np.ascontiguousarray(array).view(kind))
 

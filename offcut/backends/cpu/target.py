@@ -15,15 +15,17 @@ from offcut.backends.cpu.microkernels import amx
 from offcut.backends.cpu.microkernels.external import checked, measured
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.planning import planner
-from offcut.backends.cpu.planning.claims import covers_of, foreign_in
+from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign_in
 from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
 from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
+from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
+from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
-from offcut.core.program import THREAD, Program
+from offcut.core.program import THREAD, Program, Tile
 from offcut.costmodel import Device, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
@@ -45,6 +47,7 @@ class Cpu(Target):
     described: Machine | None = None
     name = "cpu"
     forms = ("llvm", "asm")
+    judges = True
     agents = Agents((Unit(THREAD, fixed=False),), THREAD)
 
     def host(self, options: Options | None = None) -> isa.Host:
@@ -136,6 +139,18 @@ class Cpu(Target):
                 help=('oc.target("cpu", machine=…).plan(…) plans for it',),
             )
         return build.loaded(lowered, signature, host)
+
+    def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
+        """Check units and memories, names of microkernels, and tiles of declared instructions; those of its own where a text is
+        cut further: a plan asks them itself.
+        """
+        notes = super().check_text(program, options, op)
+        if op != "partition":
+            notes = (*notes, *machine_words(program, self.machine, op))
+        if op == "partition" and any(tile.cover for tile in analysis(program).of(Tile)):
+            host = self.host(options)
+            check_covers(program, covers_of(program, host, options.reassociate), host, op)
+        return notes
 
     def refused(self, program: Program, options: Options) -> Mapping[int, str]:
         """What the lowering finds of the tiles that name a microkernel."""

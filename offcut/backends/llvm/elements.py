@@ -100,6 +100,10 @@ class Elements:
         """``a op b``: + - * / // %, functions of two, and of integers those on bits."""
         kind = self.kind(dtype)
         if dtype in FLOATS:
+            if op in ("min", "max") and b == self.constant(0.0, dtype):
+                # One instruction, and -0.0 stays, as in `max(x, 0)` of others; NaN is not beyond.
+                beyond = self.compare("<" if op == "max" else ">", dtype, a, b)
+                return self.select(beyond, b, a, dtype)
             if op in FUNCTIONS:
                 return self._function(op, dtype, a, b)
             if op == "%":
@@ -222,8 +226,8 @@ class Elements:
         if FUNCTIONS[op].intrinsic:
             kind = self.kind(inner)
             name = f"llvm.{FUNCTIONS[op].intrinsic}.v{self.lanes}{_INTRINSIC[self.computed(inner)]}"
-            given = ", ".join(f"{kind} {a}" for a in arguments)
-            called = self.f.call(kind, name, given, ", ".join(kind for _ in arguments))
+            operands = ", ".join(f"{kind} {a}" for a in arguments)
+            called = self.f.call(kind, name, operands, ", ".join(kind for _ in arguments))
             return self.rounded(called, dtype)
         if op in vector_math.WRITERS:
             name = vector_math.symbol(op, inner, self.lanes)
@@ -241,11 +245,11 @@ class Elements:
             return self.rounded(self._of_library(op, inner, arguments), dtype)
         kind, scalar = self.kind(inner), self.computed(inner)
         if self.lanes > 1:
-            given = ", ".join(f"{kind} {a}" for a in arguments)
-            return self.rounded(self.f.let(f"call {kind} @{name}({given})"), dtype)
+            operands = ", ".join(f"{kind} {a}" for a in arguments)
+            return self.rounded(self.f.let(f"call {kind} @{name}({operands})"), dtype)
         elements = (self.f.let(f"extractelement {kind} {a}, i32 0") for a in arguments)
-        given = ", ".join(f"{scalar} {element}" for element in elements)
-        result = self.f.let(f"call {scalar} @{name}({given})")
+        operands = ", ".join(f"{scalar} {element}" for element in elements)
+        result = self.f.let(f"call {scalar} @{name}({operands})")
         return self.rounded(self.splat(result, inner), dtype)
 
     def _of_library(self, op: str, dtype: str, arguments: Sequence[str]) -> str:

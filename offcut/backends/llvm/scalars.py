@@ -87,9 +87,9 @@ class Scalars:
     def range_of(self, expr: Expr) -> tuple[int, int]:
         """Bounds of an index expression, from the conditions around and from its form."""
 
-        def within(node: Expr, found: Interval) -> Interval:
+        def within(node: Expr, bounds: Interval) -> Interval:
             lo, hi = self.bounds.get(node, (-_FAR, _FAR))
-            return max(lo, found[0]), min(hi, found[1])
+            return max(lo, bounds[0]), min(hi, bounds[1])
 
         return interval(expr, lambda _: (-_FAR, _FAR), within)
 

@@ -101,8 +101,8 @@ def define(name: str, lanes: int, fma: bool) -> str:
         raise InternalError(f"wide_math: no function {name!r}, only {tuple(WRITERS)}")
     body = Body(_DOUBLE, lanes, fma)
     single, words = body.typed("float"), "xy"[: FUNCTIONS[name].arity]
-    given = [body.emit(f"fpext {single} %{word} to {body.float_type}") for word in words]
-    result = WRITERS[name](body, *given)
+    operands = [body.emit(f"fpext {single} %{word} to {body.float_type}") for word in words]
+    result = WRITERS[name](body, *operands)
     near = body.emit(f"fptrunc {body.float_type} {result} to {single}")
     symbol = vector_math.symbol(name, "float32", lanes)
     arguments = ", ".join(f"{single} %{word}" for word in words)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, assert_never
 import numpy as np
 import numpy.typing as npt
 
-from offcut.core.dtypes import numpy_dtype
+from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.core.expr import (
     BITWISE,
     Binary,
@@ -176,6 +176,10 @@ class Values:
                 return lanes.values[name]
             case Load(buffer, index, _):
                 return self._load(buffer, index, lanes)
+            case Binary("min" | "max" as op, a, Const(0, dtype) as zero) if dtype in FLOATS:
+                operand, least = self.value(a, lanes), self.value(zero, lanes)  # -0.0 stays
+                beyond = operand < least if op == "max" else operand > least
+                return np.where(beyond, least, operand)
             case Binary(op, a, b):
                 return self._binary(op, self.value(a, lanes), self.value(b, lanes), lanes)
             case Unary(op, a):

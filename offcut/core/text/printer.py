@@ -222,11 +222,11 @@ def _lines(stmt: Stmt, indent: str) -> Iterator[str]:
             yield from _block(body, deeper)
         case Alloc(buffer, axes, body, memory, depth, inplace, layout):
             window = ", ".join(f"{format_expr(a)} +: {format_expr(n)}" for a, n in axes)
-            held = "" if memory is None else f" in {memory}"
+            memory_text = "" if memory is None else f" in {memory}"
             several = "" if depth == 1 else f" depth {depth}"
             place = "" if inplace is None else f" inplace {inplace}"
             lies = "" if layout is None else f" layout {format_layout(layout)}"
-            yield f"{indent}alloc {buffer}[{window}]{held}{several}{place}{lies}"
+            yield f"{indent}alloc {buffer}[{window}]{memory_text}{several}{place}{lies}"
             yield from _block(body, deeper)
         case Sync(where=condition):
             only = "" if condition is None else format_expr(condition)

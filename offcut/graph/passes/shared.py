@@ -78,13 +78,13 @@ def _same_bits(one: Array, other: Array) -> bool:
 def drop_dead(bound: Bound) -> Bound:
     """The graph without what no output needs; inputs stay, since a call gives them."""
     graph = bound.graph
-    needed, kept = set(graph.outputs), []
+    needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):
         if any(value.name in needed for value in node.results):
-            kept.append(node)
+            nodes.append(node)
             needed.update(node.operands)
     constants = tuple(value for value in graph.constants if value.name in needed)
-    if len(kept) == len(graph.nodes) and constants == graph.constants:
+    if len(nodes) == len(graph.nodes) and constants == graph.constants:
         return bound
-    made = replace(graph, nodes=tuple(reversed(kept)), constants=constants)
-    return Bound(made, {value.name: bound.arrays[value.name] for value in constants})
+    result = replace(graph, nodes=tuple(reversed(nodes)), constants=constants)
+    return Bound(result, {value.name: bound.arrays[value.name] for value in constants})

@@ -19,7 +19,7 @@ _STEPS = 8
 
 
 def log_gamma(make: Make, x: Ref) -> Ref:
-    """``log |gamma(x)|``; inf at 0 and the negative whole numbers.
+    """``log |gamma(x)|``; inf at 0 and the negative whole numbers, 0.0 at 1 and 2.
 
     With ``z = x - 1`` and ``t = z + 7.5`` it is ``log(2*pi)/2 + (z + 1/2)*log(t) - t + log(c_0 + sum of c_i / (z + i))``, and of x below 1/2
     ``log(pi / |sin(pi*x)|)`` less that of ``1 - x``. Source: C. Lanczos, SIAM J. Numer. Anal. B 1, 1964.
@@ -31,11 +31,13 @@ def log_gamma(make: Make, x: Ref) -> Ref:
         total = make("add", total, make("divide", factor, make("add", z, float(place))))
     t = make("add", z, 7.5)
     power = make("subtract", make("multiply", make("add", z, 0.5), make("log", t)), t)
-    found = make("add", make("add", power, make("log", total)), math.log(2 * math.pi) / 2)
+    value = make("add", make("add", power, make("log", total)), math.log(2 * math.pi) / 2)
     sine = make("absolute", make("sin", make("multiply", _rest(make, x), math.pi)))
-    mirrored = make("subtract", make("log", make("divide", math.pi, sine)), found)
-    found = make("where", low, mirrored, found)
-    return make("where", make("equal", make("absolute", x), math.inf), math.inf, found)
+    mirrored = make("subtract", make("log", make("divide", math.pi, sine)), value)
+    value = make("where", low, mirrored, value)
+    for root in (1.0, 2.0):
+        value = make("where", make("equal", x, root), 0.0, value)
+    return make("where", make("equal", make("absolute", x), math.inf), math.inf, value)
 
 
 def digamma(make: Make, x: Ref) -> Ref:

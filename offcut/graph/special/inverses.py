@@ -30,7 +30,7 @@ def arctangent(make: Make, x: Ref) -> Ref:
     series = make("add", make("multiply", square, last), terms[0])
     for term in terms[1:]:
         series = make("add", make("multiply", series, square), term)
-    return _odd(make, x, make("add", make("multiply", near, series), start))
+    return odd(make, x, make("add", make("multiply", near, series), start))
 
 
 def arctangent_of(make: Make, y: Ref, x: Ref) -> Ref:
@@ -65,7 +65,7 @@ def area_sine(make: Make, x: Ref) -> Ref:
     found = make(
         "where", make("greater", size, _LARGE), _log_of_twice(make, size), _log1p(make, size, more)
     )
-    return _odd(make, x, found)
+    return odd(make, x, found)
 
 
 def area_cosine(make: Make, x: Ref) -> Ref:
@@ -80,7 +80,7 @@ def area_tangent(make: Make, x: Ref) -> Ref:
     """``sign(x) * log1p(2 * |x| / (1 - |x|)) / 2``."""
     size = make("absolute", x)
     share = make("divide", size, make("subtract", 1.0, size))
-    return _odd(make, x, make("multiply", _log1p(make, share, share), 0.5))
+    return odd(make, x, make("multiply", _log1p(make, share, share), 0.5))
 
 
 def _log1p(make: Make, x: Ref, y: Ref) -> Ref:
@@ -91,9 +91,9 @@ def _log_of_twice(make: Make, x: Ref) -> Ref:
     return make("add", make("log", x), math.log(2))
 
 
-def _odd(make: Make, x: Ref, found: Ref) -> Ref:
-    """`found`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
-    signed = make("where", make("less", x, 0.0), make("negative", found), found)
+def odd(make: Make, x: Ref, value: Ref) -> Ref:
+    """`value`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
+    signed = make("where", make("less", x, 0.0), make("negative", value), value)
     return make("where", make("less", make("absolute", x), _SMALL), x, signed)
 
 

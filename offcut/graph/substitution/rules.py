@@ -420,9 +420,9 @@ def _drawn(
         return generator.integers(0, 2, shape).astype(dtype)
     if dtype.kind in "iu":
         return _integers(dtype, named, number, generator, shape)
-    made, most = floats(generator, shape), finite_range(value.dtype)[1]
-    beyond = np.isfinite(made) & (np.abs(made) > most)
-    return np.where(beyond, made / HUGE, made).astype(dtype)
+    values, most = floats(generator, shape), finite_range(value.dtype)[1]
+    beyond = np.isfinite(values) & (np.abs(values) > most)
+    return np.where(beyond, values / HUGE, values).astype(dtype)
 
 
 def _differing(before: Any, after: Any) -> tuple[str, str]:

@@ -103,12 +103,12 @@ def _elementwise(op: str, x: Tensor, name: str | None) -> Tensor:
 
 
 def relu(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``max(x, 0)`` by element, of any shape and element type; NaN stays NaN."""
+    """``max(x, 0)`` by element, of any shape and element type; NaN stays NaN, and -0.0 stays -0.0."""
     return _elementwise("relu", x, name)
 
 
 def relu6(x: Tensor, *, name: str | None = None) -> Tensor:
-    """``min(max(x, 0), 6)`` by element, of any shape and element type; NaN stays NaN."""
+    """``min(max(x, 0), 6)`` by element, of any shape and element type; NaN stays NaN, and -0.0 stays -0.0."""
     return _elementwise("relu6", x, name)
 
 

@@ -61,10 +61,10 @@ def _of_row(row: Function) -> Callable[..., Tensor]:
     def of_two(x: Operand, y: Operand, *, name: str | None = None) -> Tensor:
         return pointwise(row.public, name, {"x": x, "y": y}, of, allowed)
 
-    made: Callable[..., Tensor] = of_one if row.arity == 1 else of_two
-    made.__name__ = made.__qualname__ = row.public
-    made.__doc__ = f"By element, of any shape: {row.help('x', 'y')}"
-    return made
+    operator: Callable[..., Tensor] = of_one if row.arity == 1 else of_two
+    operator.__name__ = operator.__qualname__ = row.public
+    operator.__doc__ = f"By element, of any shape: {row.help('x', 'y')}"
+    return operator
 
 
 def clip(

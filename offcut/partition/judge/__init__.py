@@ -22,7 +22,7 @@ counted from there (``for k in i:i + 4`` runs r = k - i, a unimodular change of 
 """
 
 from offcut.partition.judge.coverage import MAIN, Coverage, Covered, Parts, Surroundings
-from offcut.partition.judge.covers import first_cover, match_cover, with_covers
+from offcut.partition.judge.covers import first_cover, match_cover, uncovered_notes, with_covers
 from offcut.partition.judge.judge import cover, is_run
 from offcut.partition.judge.match import Match, all_matches, matches
 from offcut.partition.judge.places import is_multiple
@@ -47,5 +47,6 @@ __all__ = [
     "match_cover",
     "matches",
     "pairings",
+    "uncovered_notes",
     "with_covers",
 ]

@@ -85,11 +85,13 @@ class Surroundings:
     path      the statements around it, outermost first
     range_of  the least and the greatest value of an index expression there
     is_held   whether each instance holds its own element of a buffer, which has no address
+    open      whether memories and layouts that the text does not state are not decided yet
     """
 
     path: tuple[Stmt, ...]
     range_of: Callable[[Expr], tuple[float, float]]
     is_held: Callable[[Buffer], bool] = lambda buffer: buffer.kind is Kind.PRIVATE
+    open: bool = False
 
     @classmethod
     def of(cls, tile: Tile, program: Program) -> Surroundings:
@@ -98,7 +100,7 @@ class Surroundings:
         return cls.in_path(tuple(stmt for stmt, _ in path), program)
 
     @classmethod
-    def in_path(cls, outer: tuple[Stmt, ...], program: Program) -> Surroundings:
+    def in_path(cls, outer: tuple[Stmt, ...], program: Program, open: bool = False) -> Surroundings:
         """Return those of a tile inside these statements."""
         ranges: dict[str, tuple[float, float]] = {s.name: (s.min, s.last) for s in program.sizes}
         for stmt in outer:
@@ -109,14 +111,14 @@ class Surroundings:
                     ranges[name] = lo, hi - 1
                 case _:
                     pass
-        return cls(outer, lambda expr: interval(expr, ranges))
+        return cls(outer, lambda expr: interval(expr, ranges), open=open)
 
-    def memory_of(self, buffer: Buffer) -> str:
-        """Return the memory that holds a buffer there."""
+    def memory_of(self, buffer: Buffer) -> str | None:
+        """Return the memory that holds a buffer there; None if that is not decided."""
         for stmt in reversed(self.path):
             if isinstance(stmt, Alloc) and stmt.buffer == buffer.name and stmt.memory is not None:
                 return stmt.memory
-        return buffer.scope or MAIN
+        return buffer.scope or (None if self.open else MAIN)
 
     def layout_of(self, buffer: Buffer) -> Layout | None:
         """Return the layout of a buffer there; None where none is stated."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
+from offcut.core.analysis import analysis
 from offcut.core.program import Cover, Program, Stmt, Tile
 from offcut.core.traversal import rewrite
 from offcut.core.traversal import walk_with_parents as paths
@@ -15,6 +16,7 @@ from offcut.partition.judge.judge import cover
 from offcut.partition.judge.match import Match
 from offcut.partition.judge.question import BEFORE_STAGING, Question, Refusal
 
+_MOST_NOTES = 8  # of one microkernel
 _ANYWHERE = Surroundings((), lambda expr: interval(expr, {}))
 
 
@@ -57,15 +59,48 @@ def match_cover(
     return None if isinstance(coverage, Refusal) else coverage.cover
 
 
+def uncovered_notes(program: Program, microkernels: Sequence[Microkernel]) -> tuple[str, ...]:
+    """Return why tiles that were cut are not covered by `microkernels`: a line for each tile and reason, 8 for one microkernel.
+
+    The reason is the first question of the judge that fails, without those that are decided later.
+    """
+    tiles = analysis(program).of(Tile)
+    notes: list[str] = []
+    for kernel in microkernels:
+        names = {kernel.name, kernel.reset, kernel.update}
+        reasons: dict[str, None] = {}
+        for tile in tiles:
+            if tile.microkernel in names:
+                continue
+            answer = cover(tile, program, kernel, undecided=BEFORE_STAGING)
+            because = f"{tile.microkernel} comes first"
+            if isinstance(answer, Refusal):
+                because = f"{answer.question.value}: {answer}"
+            axes = ", ".join(axis.iter for axis in tile.axes)
+            reasons[f"tile {axes}: {kernel.name} does not cover it: {because}"] = None
+        if not tiles:
+            reasons[f"{kernel.name} covers nothing: no loop is cut into tiles"] = None
+        notes += list(reasons)[:_MOST_NOTES]
+        if len(reasons) > _MOST_NOTES:
+            notes.append(f"{kernel.name} does not cover {len(reasons) - _MOST_NOTES} more")
+    return tuple(notes)
+
+
 def with_covers(
     program: Program,
-    named: Callable[[str], Microkernel | None],
+    named: Callable[[str], Microkernel | Sequence[Microkernel] | None],
     undecided: Collection[Question] = (),
+    op: str = "cover",
+    help: tuple[str, ...] = (),
+    open: bool = False,
 ) -> Program:
     """Return `program` whose tiles say the whole of the covers that they name.
 
-    named      the microkernel of a name; None of one whose tiles stay as they are
+    named      the microkernel of a name, or several, one of which runs a tile that says it; None of one whose tiles stay
+               as they are
     undecided  questions that are not asked
+    op, help   of the error
+    open       whether memories and layouts that the text does not state are not decided yet
 
     Raises PartitionError for a tile that its microkernel does not run, with the first question that it fails.
     """
@@ -74,26 +109,30 @@ def with_covers(
         if not isinstance(stmt, Tile) or stmt.cover is None:
             return None
         name = stmt.cover.microkernel
-        kernel = named(name)
-        if kernel is None:
+        kernels = named(name) or ()
+        refusals: list[Refusal] = []
+        for kernel in (kernels,) if isinstance(kernels, Microkernel) else kernels:
+            at = around[id(stmt)]
+            answer = cover(stmt, program, kernel, stmt.cover, at=at, undecided=undecided)
+            if isinstance(answer, Coverage) and answer.cover.microkernel == name:
+                return replace(stmt, cover=answer.cover)
+            if isinstance(answer, Coverage):
+                of = answer.cover.microkernel
+                because = f"the tile is of {of}: it starts its sum, or adds to one"
+                answer = Refusal(Question.START, because)
+            refusals.append(answer)
+        if not refusals:
             return None
-        answer = cover(stmt, program, kernel, stmt.cover, at=around[id(stmt)], undecided=undecided)
-        if isinstance(answer, Coverage) and answer.cover.microkernel != name:
-            because = (
-                f"the tile is of {answer.cover.microkernel}: it starts its sum, or adds to one"
-            )
-            answer = Refusal(Question.START, because)
-        if isinstance(answer, Refusal):
-            raise PartitionError(
-                "cover",
-                f"cannot cover a tile by {name}",
-                at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
-                because=f"{answer.question.value}: {answer}",
-            )
-        return replace(stmt, cover=answer.cover)
+        raise PartitionError(
+            op,
+            f"cannot cover a tile by {name}",
+            at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
+            because=f"{refusals[0].question.value}: {refusals[0]}",
+            help=help,
+        )
 
     around = {
-        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program)
+        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program, open)
         for stmt, path in paths(program)
         if isinstance(stmt, Tile)
     }

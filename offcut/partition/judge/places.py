@@ -36,7 +36,7 @@ class Places:
                     return Refusal(Question.MEMORY, "an operand lies in registers")
                 continue
             lies = self.at.memory_of(buffer)
-            if lies not in memories:
+            if lies is not None and lies not in memories:
                 takes = f"{self.kernel.name} has {name} in {' or '.join(memories)}"
                 return Refusal(Question.MEMORY, f"{load.buffer} lies in {lies}, and {takes}")
         return None
@@ -62,6 +62,8 @@ class Places:
             if self.is_laid(name, index, layout):
                 return ""
             return f"{shown(self.store)} lies as {format_layout(layout)}"
+        if layout is None and self.at.open:
+            return ""
         if layout is None and (lane := self.broken_lane(name, index)):
             return f"{shown(self.store)} does not move by itself along {lane}"
         if iterator is None or self.at.is_held(buffer) or padded:
@@ -75,6 +77,8 @@ class Places:
         place, buffer = self.kernel.place_of(name), self.program.buffer(load.buffer)
         layout, iterator = self.at.layout_of(buffer), self.match.axis(place.beside)
         packed = name == self.kernel.packed and place.by == "plain"
+        if layout is None and self.at.open:
+            return ""
         if layout is None:
             # the declared layout is laid so by the target in a memory of its own, or read in place
             if place.layout is not None and not (

@@ -159,11 +159,11 @@ class Translation:
             raise Left(f"it gives {value.dtype} of rank {len(value.shape)}")
         shape = list(value.shape)
         for axis, (own, said) in enumerate(zip(value.shape, fake.shape, strict=True)):
-            wanted = ix.literal_value(self.extent(said))
-            if wanted is not None and own != ix.const(wanted):
+            literal = ix.literal_value(self.extent(said))
+            if literal is not None and own != ix.const(literal):
                 if ix.literal_value(own) is not None:
                     raise Left(f"it gives an extent of {format_expr(own)}, torch one of {said}")
-                shape[axis] = ix.const(wanted)
+                shape[axis] = ix.const(literal)
         return one if shape == [*value.shape] else self.restated(one, shape)
 
     def declare(self, fake: Any) -> None:
@@ -459,8 +459,8 @@ def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
 
 def plain(extent: Expr) -> Expr | int:
     """An extent that is a number as one."""
-    found = ix.literal_value(extent)
-    return extent if found is None else found
+    literal = ix.literal_value(extent)
+    return extent if literal is None else literal
 
 
 def product(extents: Iterable[Expr | int]) -> Expr:

@@ -92,7 +92,7 @@ def smallest_fault(events: Events, without: Collection[int] = ()) -> PartitionEr
         values = values_of(events, sizes)
         try:
             fault = _Run(events, values, without).fault() if values else None
-        except _Unknown:
+        except (_Unknown, ZeroDivisionError):
             return None
         if fault is not None:
             because, help = with_sizes(sizes) + fault.because, (fault.help,) if fault.help else ()

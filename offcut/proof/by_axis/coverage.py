@@ -100,10 +100,10 @@ def _in_extent(extent: Expr, strips: tuple[Strip, ...]) -> tuple[Strip, ...] | N
         same = ix.mul(factor, ix.sub(_EXTENT, rest))
 
         def by_extent(expr: Expr, atom: Expr = atom, same: Expr = same) -> Expr:
-            made = ix.fold_indices(rewrite(expr, lambda node: same if node == atom else None))
-            if isinstance(made, Compare) and dtype_of(made.a) == "index":
-                return ix.compare(made.op, ix.sub(made.a, made.b), 0)
-            return made
+            expanded = ix.fold_indices(rewrite(expr, lambda node: same if node == atom else None))
+            if isinstance(expanded, Compare) and dtype_of(expanded.a) == "index":
+                return ix.compare(expanded.op, ix.sub(expanded.a, expanded.b), 0)
+            return expanded
 
         made = tuple(strip.mapped(by_extent) for strip in strips)
         if all(variables(expr) <= local for strip in made for expr in strip.exprs()):

@@ -141,18 +141,18 @@ class Sides:
 
     def side(self, program: Program, letter: str) -> Side:
         """The statements of a program; those of the source with primed iterators."""
-        found = extract_statements(self.flows, program, letter)
+        statements = extract_statements(self.flows, program, letter)
         if letter == "S":
-            found = [_primed(statement) for statement in found]
+            statements = [_primed(statement) for statement in statements]
         zero = _zero_sums(program)
-        kept = [self.effective(statement, zero) for statement in found]
+        kept = [self.effective(statement, zero) for statement in statements]
         written = frozenset(
             stmt.buffer for stmt in statements_of(program.body) if isinstance(stmt, Store)
         )
         return Side(
             program,
             tuple(s for s in kept if not s.domain.is_empty()),
-            {s.name: s.domain for s in found},
+            {s.name: s.domain for s in statements},
             written,
             _copies(kept),
         )

@@ -98,12 +98,12 @@ class _SideBySide:
         """Whether `emitted` runs what `source` does, in its order."""
         if tuple(source) == tuple(emitted) or at.empty:
             return
-        left: list[Stmt] = [stmt for stmt in emitted if not isinstance(stmt, Sync)]
+        rest: list[Stmt] = [stmt for stmt in emitted if not isinstance(stmt, Sync)]
         for position, stmt in enumerate(source):
             if source is self.top:
                 self.nest = position
-            left = self.statement(stmt, source[position + 1 :], left, at)
-        if left:
+            rest = self.statement(stmt, source[position + 1 :], rest, at)
+        if rest:
             raise NotStructural("statements that the source has not")
 
     def statement(
@@ -364,9 +364,9 @@ class _SideBySide:
             name: first for name, first, end in place.axes if _is_one(name, first, end, inside)
         }
         body = substitute_coordinates(chain[-1].body, pinned) if pinned else chain[-1].body
-        found = substitute_coordinates(place.body, pinned) if pinned else place.body
+        pinned_body = substitute_coordinates(place.body, pinned) if pinned else place.body
         try:
-            self.block(body, found, inside)
+            self.block(body, pinned_body, inside)
             return
         except NotStructural:
             if not place.lets:
@@ -376,7 +376,9 @@ class _SideBySide:
                 let.name: ix.const(q) for let, q in zip(place.lets, literals, strict=True)
             }
             self.block(
-                body, substitute_coordinates(found, values), self.within(place, chain, at, values)
+                body,
+                substitute_coordinates(pinned_body, values),
+                self.within(place, chain, at, values),
             )
 
     def within(

@@ -50,22 +50,24 @@ def write_out_derived_sizes(program: Program) -> Program:
 
 
 def _block(program: Program, body: tuple[Stmt, ...], path: tuple[Entry, ...]) -> tuple[Stmt, ...]:
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
         match stmt:
             case Let(name, _, _, value) if _is_plain(value) and _is_in_range(program, stmt, path):
                 inner = (*path, replace(stmt, body=()))
-                made += substitute_coordinates(_block(program, stmt.body, inner), {name: value})
+                statements += substitute_coordinates(
+                    _block(program, stmt.body, inner), {name: value}
+                )
             case Let() | For() | Alloc():
                 inner = (*path, replace(stmt, body=()))
-                made.append(replace(stmt, body=_block(program, stmt.body, inner)))
+                statements.append(replace(stmt, body=_block(program, stmt.body, inner)))
             case If(condition, then, other):
                 holds, fails = conjuncts(condition), conjuncts(condition, False)
                 first = _block(program, then, (*path, *holds))
-                made.append(If(condition, first, _block(program, other, (*path, *fails))))
+                statements.append(If(condition, first, _block(program, other, (*path, *fails))))
             case _:
-                made.append(map_blocks(stmt, lambda inside: _block(program, inside, path)))
-    return tuple(made)
+                statements.append(map_blocks(stmt, lambda inside: _block(program, inside, path)))
+    return tuple(statements)
 
 
 def _is_plain(value: Expr) -> bool:
@@ -125,23 +127,23 @@ def _find_in_block(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
     """
     known = at.keys()
     for stmt in body:
-        found: Let | None = None
+        let: Let | None = None
         match stmt:
             case Let(name, lo, hi, value) if _is_of(value, known):
                 number = evaluate(value, at) if _divides(value, at) else hi
                 if not lo <= number < hi:
                     return stmt
-                found = _find_in_block(stmt.body, {**at, name: int(number)})
+                let = _find_in_block(stmt.body, {**at, name: int(number)})
             case For(name, lo, hi) if _is_of(lo, known) and _is_of(hi, known):
                 if _divides(lo, at) and _divides(hi, at) and evaluate(lo, at) < evaluate(hi, at):
-                    found = _find_in_block(stmt.body, at)
+                    let = _find_in_block(stmt.body, at)
             case If(condition, then, other) if _is_of(condition, known):
                 if _divides(condition, at):
-                    found = _find_in_block(then if evaluate(condition, at) else other, at)
+                    let = _find_in_block(then if evaluate(condition, at) else other, at)
             case Alloc():
-                found = _find_in_block(stmt.body, at)
-        if found is not None:
-            return found
+                let = _find_in_block(stmt.body, at)
+        if let is not None:
+            return let
     return None
 
 

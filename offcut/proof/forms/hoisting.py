@@ -73,8 +73,8 @@ class _Hoisting:
                 inside.append(atom)
             else:
                 loop = limited
-        made: Stmt = replace(loop, body=(If(conjunction(inside), then),) if inside else then)
-        return If(conjunction(out), (made,)) if out else made
+        result: Stmt = replace(loop, body=(If(conjunction(inside), then),) if inside else then)
+        return If(conjunction(out), (result,)) if out else result
 
 
 def _limited(loop: For, atom: Expr, at: Facts) -> For | None:

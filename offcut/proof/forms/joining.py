@@ -26,11 +26,11 @@ from offcut.core.traversal import all_bound_names
 def joined_like(emitted: Program, source: Program) -> Program:
     """`source` with loops joined that are one in `emitted`, where they may be."""
     there = [stmt for stmt in statements(emitted.body) if isinstance(stmt, For)]
-    together = [(loop, stored_arrays(loop.body)) for loop in there]
+    stores = [(loop, stored_arrays(loop.body)) for loop in there]
 
     def as_one(first: For, second: For) -> For | None:
         both = stored_arrays((first, second))
-        holding = [loop for loop, held in together if both <= held]
+        holding = [loop for loop, held in stores if both <= held]
         alike = [loop for loop in holding if (loop.lo, loop.hi) == (first.lo, first.hi)]
         for name in dict.fromkeys(loop.iter for loop in (*alike, *reversed(holding))):
             one, other = _called(first, name), _called(second, name)

@@ -50,13 +50,13 @@ def started(program: Program, kept: Collection[str]) -> Program:
 
 def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
     """`body` with the sums that it makes in the array of that name where they are added."""
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     position = 0
     while position < len(body):
         here = _sum(body[position : position + 3], name)
-        made += here or [map_blocks(body[position], lambda inner: _started(inner, name))]
+        statements += here or [map_blocks(body[position], lambda inner: _started(inner, name))]
         position += 3 if here else 1
-    return tuple(made)
+    return tuple(statements)
 
 
 def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:

@@ -38,8 +38,8 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
     kept      arrays that stay, copied or not
     """
     staying = [b for b in program.buffers if b.kind is Kind.LOCAL and b.name in kept]
-    held = analysis(program).windows
-    for result in (*program.results, *(one for one in staying if one.name not in held)):
+    window_buffers = analysis(program).windows
+    for result in (*program.results, *(one for one in staying if one.name not in window_buffers)):
         storing = [k for k, s in enumerate(program.body) if result.name in stored_arrays((s,))]
         if not storing:
             continue

@@ -37,19 +37,19 @@ def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
     """`program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
     that `source` has not: with tiles over the same rows as they are, and as one.
     """
-    kept = {buffer.name: buffer for buffer in source.buffers}
+    buffer_of = {buffer.name: buffer for buffer in source.buffers}
     body = rewrite_body(program.body, lambda s: s.body if isinstance(s, Alloc) else None)
     for buffer in program.buffers:
-        if buffer.name not in kept:
+        if buffer.name not in buffer_of:
             body = _without(body, buffer.name)
     body = rewrite_body(body, lambda s: () if _is_idle(s) else None)
-    left = tuple(
-        kept.get(b.name, b)
+    buffers = tuple(
+        buffer_of.get(b.name, b)
         for b in program.buffers
-        if b.name in kept or b.name in accessed_arrays(body)
+        if b.name in buffer_of or b.name in accessed_arrays(body)
     )
     bodies = dict.fromkeys(_joined(body, shared) for shared in (False, True))
-    return tuple(replace(program, buffers=left, body=one) for one in bodies)
+    return tuple(replace(program, buffers=buffers, body=one) for one in bodies)
 
 
 def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
@@ -91,8 +91,8 @@ def _forwarded(body: tuple[Stmt, ...], store: Store) -> tuple[Stmt, ...]:
             return None
         return substitute(store.value, dict(zip(names, node.index, strict=True)))
 
-    left = rewrite_body(body, lambda s: () if s == store else None)
-    return map_body(left, lambda expr: rewrite(expr, rule))
+    rest = rewrite_body(body, lambda s: () if s == store else None)
+    return map_body(rest, lambda expr: rewrite(expr, rule))
 
 
 def _is_idle(stmt: Stmt) -> bool:
@@ -103,15 +103,15 @@ def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
     """`body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
     axes are the same, whose further axes become loops.
     """
-    made: list[Stmt] = []
+    statements: list[Stmt] = []
     for stmt in body:
-        last = made[-1] if made else None
+        last = statements[-1] if statements else None
         one = _together(last, stmt, shared) if isinstance(last, Tile) else None
         if one is not None:
-            made[-1] = one
+            statements[-1] = one
         else:
-            made.append(map_blocks(stmt, lambda inside: _joined(inside, shared)))
-    return tuple(made)
+            statements.append(map_blocks(stmt, lambda inside: _joined(inside, shared)))
+    return tuple(statements)
 
 
 def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:

@@ -16,6 +16,7 @@ from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, Var, substitute, variables
 from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
 from offcut.describe.computation import Names
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import (
     CUT,
@@ -48,12 +49,10 @@ def lower(nests: Nests) -> Program:
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
             raise _idle(nest, nest.covered)
-    kernels = {
-        name: nest.covered.intrinsic
-        for nest in nests.nests
-        if nest.covered is not None
-        for name in nest.covered.names
-    }
+    kernels: dict[str, list[Microkernel]] = {}
+    for covered in (nest.covered for nest in nests.nests if nest.covered is not None):
+        for name in covered.names:
+            kernels.setdefault(name, []).append(covered.intrinsic)
     return with_covers(nests.program(body), kernels.get)
 
 

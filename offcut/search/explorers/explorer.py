@@ -106,15 +106,15 @@ class Sampling:
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """As many as are new."""
-        tried = {one.schedule for one in seen}
-        found: dict[Schedule, None] = {}
+        schedules = {one.schedule for one in seen}
+        proposals: dict[Schedule, None] = {}
         for _ in range(self.draws * count):
-            if len(found) == count:
+            if len(proposals) == count:
                 break
             point = space.sample(rng)
-            if point not in tried and isfinite(space.expected(point)):
-                found[point] = None
-        return tuple(found)
+            if point not in schedules and isfinite(space.expected(point)):
+                proposals[point] = None
+        return tuple(proposals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +125,6 @@ class Exhaustive:
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
         """The next ones."""
-        tried = {one.schedule for one in seen}
-        new = (s for s in space.enumerate() if s not in tried and isfinite(space.expected(s)))
+        schedules = {one.schedule for one in seen}
+        new = (s for s in space.enumerate() if s not in schedules and isfinite(space.expected(s)))
         return tuple(islice(new, count))

@@ -95,6 +95,7 @@ def check(kernel: Any, sizes: tuple[int, ...]) -> dict[int, float]:
     return found
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 def test_even_tiles_of_heights_that_the_host_derives_take_no_longer_than_full_tiles_and_a_rest(
     machine: str,

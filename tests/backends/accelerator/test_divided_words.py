@@ -34,6 +34,7 @@ def test_a_product_and_a_shift_divide_as_integers_do(divisor: int) -> None:
         assert divided(divisor, -most - 1, most + 1) is None
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 def test_windows_are_averaged(machine: str) -> None:
     h = oc.dim("h", min=3, max=64)
@@ -61,6 +62,7 @@ def elements(dtype: str) -> Tensor:
     return oc.placeholder((n, 5), dtype, name="A")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_bytes_are_divided_and_wrap_as_their_type_does(dtype: str) -> None:
     a = elements(dtype)

@@ -87,6 +87,7 @@ def test_other_machines_run_groups(machine: str) -> None:
     np.testing.assert_array_equal(kernel(x, k), clipped(summed(x, k, 1), 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", pytest.param("NHWC", marks=pytest.mark.slow)])
 def test_a_bias_stands_behind_the_sums_of_groups(layout: str) -> None:
     inputs, result = described(layout, bias=True)

@@ -21,6 +21,7 @@ from tests.facade import Nest
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
     inputs, result = dense(70, 45)
@@ -34,6 +35,7 @@ def test_products_are_those_of_integers_at_every_size(machine: str) -> None:
         np.testing.assert_array_equal(out, clipped(a.astype(np.int64) @ w.astype(np.int64), 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [slow(3, 1, 1), (3, 2, 1), slow(1, 2, 0)])
 def test_convolutions_are_those_of_integers_at_odd_sizes(
     kernel: int, stride: int, padding: int
@@ -51,6 +53,7 @@ def test_convolutions_are_those_of_integers_at_odd_sizes(
         np.testing.assert_array_equal(run(image), clipped(wide, 9))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 @pytest.mark.parametrize("channels", [16, 100])
 def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
@@ -112,6 +115,7 @@ def maxima(images: Array) -> Array:
     return np.max(views, axis=0)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_images_are_pooled_alike_whichever_way_words_lie(machine: str) -> None:
     inputs, result = pooling(64)
@@ -257,6 +261,7 @@ def test_options_of_a_program_are_taken_by_what_they_cost() -> None:
             assert one.timeline(n=n).cycles == alone.timeline(n=n).cycles
 
 
+@pytest.mark.slow
 def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
     machine = shipped("vta")
     units = tuple(replace(one, rows=4, columns=8, terms=8) for one in machine.unit)
@@ -288,6 +293,7 @@ def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
     assert "accumulators" in kernel.source("listing")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "vta-osdi18"])
 def test_nothing_races_and_no_token_is_left(machine: str) -> None:
     inputs, result = dense(70, 45)
@@ -299,6 +305,7 @@ def test_nothing_races_and_no_token_is_left(machine: str) -> None:
         assert not any(run.left.values())
 
 
+@pytest.mark.slow
 def test_a_listing_at_a_size_names_its_arrays() -> None:
     inputs, result = residual(20, 20)
     kernel = oc.compile(result, inputs=inputs, target="vta")

@@ -132,6 +132,7 @@ def test_virtual_threads_are_never_slower_than_the_same_tiles_without(seed: int)
             assert cycles(hidden, n) <= cycles(alone, n)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["convolution", "pooling", "residual"])
 def test_a_machine_without_tokens_runs_more_than_products(name: str) -> None:
     inputs, result = PROGRAMS[name]()
@@ -169,6 +170,7 @@ def narrow() -> Target:
     )
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_where_tokens_have_no_room_the_policy_does_without_virtual_threads(name: str) -> None:
     inputs, kernel = compiled(name, narrow())

@@ -62,6 +62,7 @@ def listing(columns: int, rows: int, depth: int) -> tuple[list[Tensor], Tensor, 
     return [a, b], result, s
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "vta-osdi18"])
 def test_the_listing_of_the_paper_becomes_instructions_that_run(machine: str) -> None:
     inputs, result, s = listing(64, 48, 80)

@@ -82,6 +82,7 @@ def conflicts(given: Stream, spec: Spec, seed: int) -> set[tuple[int, int]]:
     return found
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", ["vta", "gemmini"])
 @pytest.mark.parametrize("seed", range(60))
 def test_races_are_conflicts_that_no_path_orders(name: str, seed: int) -> None:

@@ -44,6 +44,7 @@ MACHINES = {
 }
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("seed", range(30))
 def test_values_are_those_of_a_literal_reading(name: str, seed: int) -> None:

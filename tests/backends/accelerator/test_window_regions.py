@@ -78,6 +78,7 @@ def check(kernel: Any, sizes: tuple[int, ...]) -> None:
         assert not kernel.timeline(n=n).races
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("machine", ["vta", "gemmini"])
 def test_windows_of_one_buffer_in_two_loops_run_as_those_of_two_buffers(machine: str) -> None:
     same = oc.compile(program(two_loops(16, 129), machine), target=machine)

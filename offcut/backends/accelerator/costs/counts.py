@@ -57,9 +57,9 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
     """
     largest = Largest(nest, typical)
     leaves = _Leaves(nest, largest.look())
-    found = [one.mapped(nest.derived.expand) for one in leaves.made()]
+    nests = [one.mapped(nest.derived.expand) for one in leaves.made()]
     moved = worst(leaves.exactness, leaves.of_rows)
-    return NestCounts(found, largest.taken, leaves.exactness, moved)
+    return NestCounts(nests, largest.taken, leaves.exactness, moved)
 
 
 class _Leaves:

@@ -36,15 +36,15 @@ def formula(orders: Sequence[Lowered]) -> Fitted:
     """Cycles over the sizes of a nest, its virtual threads in turns or one after the other, whichever takes fewer."""
     derived = orders[0].derived
     sizes = [size for size in orders[0].program.sizes if size.name not in derived.lets]
-    asked = [derived.expand(expr) for nest in orders for expr in _asked(nest)]
-    read = frozenset[str]().union(*map(variables, asked))
+    exprs = [derived.expand(expr) for nest in orders for expr in _asked(nest)]
+    read = frozenset[str]().union(*map(variables, exprs))
     least = {size.name: size.min for size in sizes}
 
-    def cycles(given: Mapping[str, int]) -> float:
-        return fastest([orders], {**least, **given}).timed.cycles
+    def cycles(sizes_of_call: Mapping[str, int]) -> float:
+        return fastest([orders], {**least, **sizes_of_call}).timed.cycles
 
     divisors = {
-        size.name: sorted({_divisor(expr, size.name) for expr in asked} - {1})
+        size.name: sorted({_divisor(expr, size.name) for expr in exprs} - {1})
         for size in sizes
         if size.name in read
     }

@@ -59,10 +59,16 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
         for work in nest.work:
             tile = work.leaf.tile
             if tile is not None:
-                if tile.unit not in (None, work.unit.value):
-                    raise _other_unit(tile.unit, work, nest.spec.name)
-                made = replace(tile, unit=work.unit.value, asynchronous=True)
-                tiles[tile] = replace(made, cover=work.does.cover)
+                unit, cover = work.unit.value, work.does.cover
+                if tile.unit not in (None, unit):
+                    raise TargetError(
+                        "compile",
+                        f"cannot run a tile by {tile.unit}",
+                        at=format_stmt(work.leaf.store),
+                        because=f"{unit} of {nest.spec.name} runs it",
+                        help=(f"@by({unit})",),
+                    )
+                tiles[tile] = replace(tile, unit=unit, asynchronous=True, cover=cover)
     scopes = {buffer.name: buffer.scope for buffer in program.buffers}
 
     def base_of(alloc: Alloc) -> str | None:
@@ -99,17 +105,6 @@ def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
             window = work.leaf.windows[work.leaf.store.buffer]
             windows[window.number] = window.alloc, base
     yield from windows.values()
-
-
-def _other_unit(unit: str, work: Work, machine: str) -> TargetError:
-    """Return the refusal of a tile by another unit than what runs it."""
-    return TargetError(
-        "compile",
-        f"cannot run a tile by {unit}",
-        at=format_stmt(work.leaf.store),
-        because=f"{work.unit.value} of {machine} runs it",
-        help=(f"@by({work.unit.value})",),
-    )
 
 
 def _base_in_place(work: Work) -> str | None:

@@ -70,11 +70,6 @@ _LEAVES = ("alu_add", "alu_subtract", "alu_multiply", "alu_negate", "alu_absolut
 """Microkernels whose results may leave an element type."""
 
 
-def of_any(load: Load) -> tuple[int, int]:
-    """Values of which everything is exact: where it is asked what an operation lies over, not how it is computed."""
-    return 0, 0
-
-
 def recipe(
     name: str, operands: Mapping[str, Load], store: Store, dtype: str, values: Values
 ) -> Recipe | None:
@@ -127,7 +122,7 @@ def recipe_of(store: Store, dtype: str, spec: Spec) -> Recipe | None:
                 for mine, load in pairing
                 if isinstance(mine, Load) and isinstance(load, Load)
             }
-            return recipe(name, read, store, dtype, of_any)
+            return recipe(name, read, store, dtype, lambda load: (0, 0))
     return None
 
 

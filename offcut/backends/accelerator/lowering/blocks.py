@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
-from offcut.backends.accelerator.lowering.places import Side, is_multiple
+from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr
 from offcut.core.text.printer import format_expr
+from offcut.partition.judge import is_multiple
 
 
 def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence[Side]) -> int:

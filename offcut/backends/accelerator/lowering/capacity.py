@@ -127,10 +127,10 @@ class _Windows:
         key = extent, around
         if key not in self.known:
             sizes, facts = self.program.sizes, self.program.assumptions
-            found = try_isl(
+            greatest = try_isl(
                 lambda: maximum(extent, sizes, facts, around.loops, around.conditions), None
             )
-            self.known[key] = self.bound(extent, around.loops) if found is None else found
+            self.known[key] = self.bound(extent, around.loops) if greatest is None else greatest
         return self.known[key]
 
     def bound(self, extent: Expr, loops: Loops) -> int:

@@ -1,8 +1,6 @@
-"""Which instruction runs a leaf, on which words: found by access relations, never by names.
+"""Which microkernel runs a leaf, on which words: the judge of covers says it, and so along which axes words lie.
 
-The last axes of a tile of results are rows and columns, and the last loop of its sum the terms, where each of
-these is an index of its own in the operands that it moves. So operands get their lanes; a copy of an operand
-from main memory has those of what reads it.
+What computes says how its operands lie; a load and a store of a buffer have the words of what computes with it.
 """
 
 from __future__ import annotations
@@ -125,15 +123,13 @@ class Covers:
 
     def unit(self, leaf: Leaf) -> Unit:
         """The unit that runs a leaf."""
-        target = self.scoped.get(leaf.store.buffer)
-        if target is None:
-            return Unit.STORE
-        if self.element(leaf) is not None:
-            place = self.memories[target.scope or ""][0]
-            if self.holds_accumulators(target.name):
-                place = Place.ACCUMULATORS
-            return self.spec.loads[place]
-        return Unit.COMPUTE
+        kind = self.kind(leaf)
+        if kind != self.copy:
+            return Unit.STORE if kind == self.result else Unit.COMPUTE
+        place = self.memories[self.scoped[leaf.store.buffer].scope or ""][0]
+        return self.spec.loads[
+            Place.ACCUMULATORS if self.holds_accumulators(leaf.store.buffer) else place
+        ]
 
     def holds_accumulators(self, buffer: str) -> bool:
         """Whether a buffer lies where operations find it."""
@@ -169,11 +165,12 @@ class Covers:
             return self.result
         return self.operation if self.element(leaf) is None else self.copy
 
-    def refuse(self, leaf: Leaf, because: str, *help: str) -> TargetError:
-        """The refusal of one leaf."""
+    def refuse(self, leaf: Leaf, because: str, *help: str, cover: str = "") -> TargetError:
+        """The refusal of one leaf, or of the microkernel `cover` that its tile names."""
+        run = f"run a statement on {self.spec.name}"
         return TargetError(
             "compile",
-            f"cannot run a statement on {self.spec.name}",
+            f"cannot {f'cover a tile by {cover}' if cover else run}",
             at=format_stmt(leaf.store),
             because=because,
             help=help,
@@ -245,16 +242,16 @@ class Covers:
         made   the instructions of `own`; none: those of its statement
         """
         given = None if leaf.tile is None else leaf.tile.cover
-        if given is not None and given.microkernel != own and declared(given.microkernel):
-            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
         name = own if given is None else given.microkernel
         dtype = self.program.buffer(store.buffer).dtype
         kernels = made if made and name == own else instructions_of(store, name, dtype, self.spec)
-        lanes = self.bound_lanes(bound)
+        if given is not None and not kernels and name != own and declared(name):
+            return given, self.judged(replace(leaf, source=leaf.store), store, own, bound, made)[1]
+        buffer, lanes = self.bound_lanes(bound)
         said = () if given is None or not kernels else _in_words(kernels[0], given.axes)
         if said and lanes is not None and {*said} != {*lanes}:
-            because = f"it has other elements of {bound[0].buffer} in a word than another statement"
-            raise not_covered(leaf, name, because, f"@cover({own})")
+            because = f"it has other elements of {buffer} in a word than another statement"
+            raise self.refuse(leaf, because, f"@cover({own})", cover=name)
         lanes = said or lanes
         wanted = Cover(name, lanes or (), () if given is None else given.operands)
         tile, refusals = _tile_of(leaf, store, lanes), list[Refusal]()
@@ -269,7 +266,7 @@ class Covers:
         refusal = max(refusals, key=lambda one: _QUESTIONS.index(one.question), default=None)
         if given is not None and (name != own or given.axes or given.operands):
             runs = f"{own} of {self.spec.name} runs it"
-            raise not_covered(leaf, name, str(refusal or runs), f"@cover({own})")
+            raise self.refuse(leaf, str(refusal or runs), f"@cover({own})", cover=name)
         if refusal is None:
             raise self.refuse(leaf, "no instruction computes it from accumulators")
         memories = dict.fromkeys(
@@ -281,14 +278,20 @@ class Covers:
         helps = [f'cache_read(…, "{memory}")' for memory in memories]
         raise self.refuse(leaf, f"it is not {own} of {self.spec.name}: {refusal}", *helps)
 
-    def bound_lanes(self, elements: Sequence[Load | Store]) -> tuple[tuple[str, str], ...] | None:
-        """The axes of a microkernel by those of a leaf, as the first of these elements lies in words; None where none does yet."""
+    def bound_lanes(
+        self, elements: Sequence[Load | Store]
+    ) -> tuple[str, tuple[tuple[str, str], ...] | None]:
+        """The first buffer of these elements that lies in words already, and the axes of a microkernel by those of a leaf along
+        them; None where no buffer does yet.
+        """
         for element in elements:
             if element.buffer in self.lanes:
                 parts = zip("ij", self.lanes[element.buffer].axes, strict=True)
-                index = ((name, element.index[at]) for name, at in parts if at is not None)
-                return tuple((name, part.name) for name, part in index if isinstance(part, Var))
-        return None
+                index = [(name, element.index[at]) for name, at in parts if at is not None]
+                if all(isinstance(part, Var) for _, part in index):
+                    lanes = ((name, part.name) for name, part in index if isinstance(part, Var))
+                    return element.buffer, tuple(lanes)
+        return "", None
 
     def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
         """The axes of a leaf along the rows and the columns of its words of accumulators."""
@@ -401,17 +404,6 @@ _QUESTIONS = list(Question)
 _ANYWHERE = Surroundings((), lambda expr: (-inf, inf))
 _DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
 """What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
-
-
-def not_covered(leaf: Leaf, microkernel: str, because: str, *help: str) -> TargetError:
-    """The refusal of a cover that the text of a tile says."""
-    return TargetError(
-        "compile",
-        f"cannot cover a tile by {microkernel}",
-        at=format_stmt(leaf.store),
-        because=because,
-        help=help,
-    )
 
 
 def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:

@@ -16,6 +16,7 @@ from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import TargetError
+from offcut.partition.judge import is_multiple
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,6 @@ def side(
                     f"tiles of multiples of {count} along {format_expr(index[axis])}",
                 )
     return Side(buffer, lanes, steps, True, (*first, *(e for pair in window.axes for e in pair)))
-
-
-def is_multiple(expr: Expr, count: int) -> bool:
-    """Whether an index is seen to be a multiple of `count`."""
-    form = ix.to_linear(expr)
-    return form.const % count == 0 and all(factor % count == 0 for _, factor in form.terms)
 
 
 def _step(leaf: Leaf, part: Expr, name: str) -> int:

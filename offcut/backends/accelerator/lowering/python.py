@@ -53,8 +53,8 @@ def _write(
                 lines.append(f"{indent}leaf({number}, ({shape}), lambda: ({values}))")
                 continue
             case Repeat(name, value, promised=(lo, hi)):
-                given = f"{name!r}, {text(value)}, {lo}, {hi}"
-                lines.append(f"{indent}for {_own(name)} in promised({given}):")
+                arguments = f"{name!r}, {text(value)}, {lo}, {hi}"
+                lines.append(f"{indent}for {_own(name)} in promised({arguments}):")
             case Repeat(name, lo, hi):
                 lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
             case Guard(condition):

@@ -83,13 +83,13 @@ class Ranges:
         count = 1
         for name, extent in extents:
             if name not in moved:
-                found = maximum(extent, self.program.sizes, self.program.assumptions, loops)
-                count *= 2**32 if found is None else max(found, 0)
+                greatest = maximum(extent, self.program.sizes, self.program.assumptions, loops)
+                count *= 2**32 if greatest is None else max(greatest, 0)
         return count
 
     def value(self, expr: Expr) -> Interval:
         """The values of an expression."""
-        return interval(expr, self._known, lambda node, found: _within(found, dtype_of(node)))
+        return interval(expr, self._known, lambda node, bounds: _within(bounds, dtype_of(node)))
 
     def _known(self, expr: Expr) -> Interval | None:
         match expr:
@@ -106,7 +106,7 @@ def _whole(dtype: str) -> Interval:
     return int(of.min), int(of.max)
 
 
-def _within(found: Interval, dtype: str) -> Interval:
+def _within(bounds: Interval, dtype: str) -> Interval:
     """A range of an element type; all of it where it may be left."""
     low, high = _whole(dtype)
-    return found if low <= found[0] and found[1] <= high else (low, high)
+    return bounds if low <= bounds[0] and bounds[1] <= high else (low, high)

@@ -136,6 +136,7 @@ def _product_roles(
         way
         for unit, value in zip(products_of(spec), values, strict=True)
         for way in matches(unit, *value, own, summed)
+        if way.operand("A").buffer == "A"
     ]
 
     def along(name: str, *lone: Element) -> list[str | None]:

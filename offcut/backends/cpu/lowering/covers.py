@@ -26,27 +26,27 @@ from offcut.polyhedral.units.private import begins_with_store
 def cover(low: Addressing, tile: Tile, family: Family) -> Parts | Refusal:
     """Return what becomes of each statement of `tile` where `low` stands if `family` computes it, or why it does not."""
     kernel = family.microkernel
-    wanted = tile.cover if tile.microkernel == kernel.name else None
+    stated_cover = tile.cover if tile.microkernel == kernel.name else None
     at = Surroundings((), low.range_of, lambda buffer: buffer.name not in low.memory)
-    found = judge(tile, low.program, kernel, wanted, at=at, issued={kernel.columns})
-    if isinstance(found, Refusal):
-        return found
+    verdict = judge(tile, low.program, kernel, stated_cover, at=at, issued={kernel.columns})
+    if isinstance(verdict, Refusal):
+        return verdict
     tile = begun(tile)
     for axis in tile.axes:
         if not low.bounded(axis.extent):
             because = f"nothing bounds the extent {format_expr(axis.extent)} of {axis.iter}"
             return Refusal(Question.EXTENTS, because)
-    for one in found.covered:
+    for one in verdict.covered:
         varying = _varying_rows(low, tile, one)
         if varying is not None:
             return Refusal(Question.EXTENTS, varying)
-    target, first = found.covered[0].store.buffer, found.covered[0].match
+    target, first = verdict.covered[0].store.buffer, verdict.covered[0].match
     padded = tile.form is Form.PAD
     if (padded or target not in low.memory) and not _is_by_axes(low, tile, target):
         because = f"{target} is not indexed by the axes of the tile alone"
         return Refusal(Question.LAYOUT, because)
     parts: list[Covered | Stmt | None] = []
-    for stmt, part in zip(tile.body, found.parts, strict=True):
+    for stmt, part in zip(tile.body, verdict.parts, strict=True):
         if isinstance(part, Covered):
             match = part.match
             alike = (
@@ -68,11 +68,11 @@ def explain_no_cover(low: Addressing, tile: Tile, families: Iterable[Family]) ->
     if not sums:
         return "it has no sum"
     for family in families:
-        found = cover(low, replace(tile, cover=None), family)
-        if not isinstance(found, Refusal):
+        verdict = cover(low, replace(tile, cover=None), family)
+        if not isinstance(verdict, Refusal):
             return f"no register tile of {family.microkernel.name} has its rows and columns"
-        if found.question is not Question.TERM:
-            return f"{family.microkernel.name} does not: {found}"
+        if verdict.question is not Question.TERM:
+            return f"{family.microkernel.name} does not: {verdict}"
     return f"no microkernel sums {format_expr(sums[0].value)}"
 
 

@@ -114,9 +114,11 @@ class Storage(Vectors):
             return {}
         extents = tuple(extent for _, extent in alloc.axes)
         buffer = self.program.buffer(alloc.buffer)
-        held = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
-        memory = self.dense(held, self.scratch_of(bytes_of(held, self.row_bytes(held))))
-        return {held.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))}
+        window = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
+        memory = self.dense(window, self.scratch_of(bytes_of(window, self.row_bytes(window))))
+        return {
+            window.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))
+        }
 
     def copy(self, buffer: Buffer, source: Memory, target: Memory) -> None:
         """Copy an array, row by row, unless both are one."""
@@ -283,20 +285,20 @@ def beyond_registers(program: Program) -> set[str]:
 
 
 def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
-    found: set[str] = set()
+    buffers: set[str] = set()
     for stmt in body:
         if isinstance(stmt, Tile) and not runs_as_loops(stmt):
             here = private & accessed_arrays(stmt.body)
-            found |= {
+            buffers |= {
                 name
                 for name in here
                 if not (is_one_element(name, stmt.body) and _begins(name, stmt.body))
             }
             continue
-        found |= statement_arrays(stmt) & private
+        buffers |= statement_arrays(stmt) & private
         for block in blocks(stmt):
-            found |= _beyond(block, private)
-    return found
+            buffers |= _beyond(block, private)
+    return buffers
 
 
 def _begins(name: str, body: tuple[Stmt, ...]) -> bool:

@@ -122,8 +122,8 @@ class _KernelTile:
             with self.f.loop(start, end) as now, self.low.bound(others[0].iter, now):
                 self.over(others[1:], plan)
             return
-        low, found = self.low, plan.match
-        rows, columns = self.axes.get(found.rows or ""), self.axes.get(found.columns or "")
+        low, match = self.low, plan.match
+        rows, columns = self.axes.get(match.rows or ""), self.axes.get(match.columns or "")
         points = [(axis.iter, low.scalar(axis.start)) for axis in (rows, columns) if axis]
         terms = [(loop.iter, low.scalar(loop.lo)) for loop in (*plan.turns, plan.loop)]
         with _many(low, [*points, *terms]):

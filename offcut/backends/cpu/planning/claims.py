@@ -35,40 +35,40 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     It is found on the way that the lowering takes, so it is what a kernel does. Positions are
     parents first.
     """
-    given = analysis(program).statements
+    statements = analysis(program).statements
     refused, plain, judged = dict[int, str](), dict[int, str](), dict[int, Refusal]()
-    if any(isinstance(stmt, Tile) for stmt in given):
+    if any(isinstance(stmt, Tile) for stmt in statements):
         run = marked(program, reassociate)
         lent = families(host)
         judging = Judging(run, host.isa, lent)
         mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
-        for position, (before, after) in enumerate(zip(given, walk(run.body), strict=True)):
+        for position, (before, after) in enumerate(zip(statements, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):
                 continue
-            found = judging.refused.get(id(after))
-            reason = None if found is None else str(found)
+            refusal = judging.refused.get(id(after))
+            reason = None if refusal is None else str(refusal)
             if before.microkernel is None and reason is not None:
                 plain[position] = reason
             elif before.microkernel in mixed and not reassociate:
                 refused[position] = "it adds the terms of an element in an order of its own"
             elif before.microkernel != after.microkernel:
                 refused[position] = "its sums run as lanes of their own"
-            elif found is not None:
-                refused[position], judged[position] = str(found), found
+            elif refusal is not None:
+                refused[position], judged[position] = str(refusal), refusal
     return Covers(refused, plain, judged)
 
 
-def check_covers(program: Program, covers: Covers, host: Host) -> None:
+def check_covers(program: Program, covers: Covers, host: Host, op: str = "compile") -> None:
     """Check that the microkernels of `host` that tiles of a text name run these tiles.
 
-    Raises PartitionError with the question of the judge that the first one fails.
+    Raises PartitionError, in the name of `op`, with the question of the judge that the first one fails.
     """
     own = {family.microkernel.name for family in families(host)}
     for position, stmt in enumerate(walk(program.body)):
         if isinstance(stmt, Tile) and stmt.microkernel in own and position in covers.judged:
             refusal = covers.judged[position]
             raise PartitionError(
-                "compile",
+                op,
                 f"cannot cover a tile by {stmt.microkernel}",
                 at=f"tile {', '.join(axis.iter for axis in stmt.axes)}",
                 because=f"{refusal.question.value}: {refusal}",

@@ -316,16 +316,16 @@ class Operands:
         axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
         return bool(found.microkernel.packed) and len(axes) <= len(load.index)
 
-    def layout(self, lead: Stage, found: Match) -> Layout | None:
+    def layout(self, lead: Stage, match: Match) -> Layout | None:
         """The panels of a constant that only this sum reads, at its depth and column themselves."""
-        load, kernel = found.by_columns, found.microkernel
-        depth, columns = Var(found.depth), Var(found.columns or "")
+        load, kernel = match.by_columns, match.microkernel
+        depth, columns = Var(match.depth), Var(match.columns or "")
         rest = [part for part in load.index if part not in (depth, columns)]
         plain = load.index.count(depth) == 1 and load.index.count(columns) == 1
         if (
             not is_read_once(self.computation, load.buffer)
             or not plain
-            or any({found.depth, found.columns} & variables(r) for r in rest)
+            or any({match.depth, match.columns} & variables(r) for r in rest)
         ):
             return None
         return kernel.layout_on(load.index.index(depth), load.index.index(columns))

@@ -36,6 +36,7 @@ from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.policy import policy, pricing, without_blocks
 from offcut.backends.cpu.planning.seconds import seconds_of_choices, seconds_of_program
 from offcut.backends.cpu.planning.vectorize import privatized
+from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.inside import kept_inside
 from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.raising import raised
@@ -96,10 +97,13 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:
-        return replace(_proved(lowered, users, host, asked), by_hand=lowered)
-    made = _plan(lowered, users, host, replace(asked, schedule=None))
-    steps = (*primitives, *made.schedule.steps)
-    return replace(made, schedule=replace(schedule, steps=steps), by_hand=lowered)
+        made = _proved(lowered, users, host, asked)
+    else:
+        made = _plan(lowered, users, host, replace(asked, schedule=None))
+        steps = (*primitives, *made.schedule.steps)
+        made = replace(made, schedule=replace(schedule, steps=steps))
+    words = machine_words(lowered, host.machine, "compile")
+    return replace(made, by_hand=lowered, notes=(*words, *made.notes))
 
 
 def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:

@@ -98,9 +98,9 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
             notes += within.notes
             continue
         nest = _Nest(replace(program, body=(stmt,)), position, inner, isa)
-        made = try_isl(nest.vectorized, None)
-        body.append(stmt if made is None else made)
-        notes += nest.notes if made is not None else (_NOT_TOLD,)
+        loops = try_isl(nest.vectorized, None)
+        body.append(stmt if loops is None else loops)
+        notes += nest.notes if loops is not None else (_NOT_TOLD,)
     if tuple(body) != program.body:
         program = replace(program, body=tuple(body))
     return Vectorized(program, tuple(notes))

@@ -146,14 +146,16 @@ class _Marker(Independence):
     def loop(self, loop: For, path: Path, serial: bool) -> tuple[For, ...]:
         """A loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
-        asked = loop.unit == THREAD
-        inside = not asked and _is_parallel(loop)  # marks that are there say that it runs in step
-        if inside or not (asked or deep or not serial) or not self.independent(loop, path):
+        is_bound = loop.unit == THREAD
+        inside = not is_bound and _is_parallel(
+            loop
+        )  # marks that are there say that it runs in step
+        if inside or not (is_bound or deep or not serial) or not self.independent(loop, path):
             return (self.in_step(loop, path),)
         self.loops.append(loop.iter)
         self.own |= {name for name in stored_arrays(loop.body) if self.keeps(name, loop)}
         whole = replace(loop, unit=THREAD, body=self.inner(loop.body, path))
-        rest = None if asked or serial else self.left(loop, path)
+        rest = None if is_bound or serial else self.left(loop, path)
         if rest is None:
             return (whole,)
         return (replace(whole, hi=rest.lo), rest) if rest.lo != loop.lo else (rest,)

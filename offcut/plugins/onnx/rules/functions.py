@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from offcut.core.dtypes import FLOATS
 from offcut.graph import Ref
@@ -25,14 +26,14 @@ def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
     return rule
 
 
-def _halves(op: str) -> Callable[[Make, Ref], Ref]:
-    """``(exp(x) op exp(-x)) / 2``."""
+def _half(op: str, make: Make, x: Ref) -> Ref:
+    """Return ``(exp(x) op exp(-x)) / 2``."""
+    both = make(op, make("exp", x), make("exp", make("negative", x)))
+    return make("multiply", both, 0.5)
 
-    def formula(make: Make, x: Ref) -> Ref:
-        both = make(op, make("exp", x), make("exp", make("negative", x)))
-        return make("multiply", both, 0.5)
 
-    return formula
+def _hyperbolic_sine(make: Make, x: Ref) -> Ref:
+    return inverses.odd(make, x, _half("subtract", make, make("absolute", x)))
 
 
 def _tangent(make: Make, x: Ref) -> Ref:
@@ -46,7 +47,7 @@ FUNCTIONS: Mapping[str, Operator] = {
     "Asinh": _in_double(inverses.area_sine),
     "Atan": _in_double(inverses.arctangent),
     "Atanh": _in_double(inverses.area_tangent),
-    "Cosh": _in_double(_halves("add")),
-    "Sinh": _in_double(_halves("subtract")),
+    "Cosh": _in_double(partial(_half, "add")),
+    "Sinh": _in_double(_hyperbolic_sine),
     "Tan": _in_double(_tangent),
 }

@@ -80,7 +80,7 @@ def sinh(t: Translation, x: Ref) -> Any:
     found = t.node(
         "multiply", t.node("add", power, t.node("where", infinite(t, power), 1.0, rest)), 0.5
     )
-    return t.node("multiply", found, sign(t, x))
+    return inverses.odd(t.node, t.as_result(x), found)
 
 
 @takes("tan")

@@ -40,18 +40,18 @@ def group_norm(
     x = x if last else contiguous(x)
     # Torch's kernel reads its weights side by side, however they lie.
     weight, bias = (None if one is None else contiguous(one) for one in (weight, bias))
-    found = aten.native_group_norm(
+    result = aten.native_group_norm(
         x, weight, bias, batch, channels, math.prod(inner), num_groups, eps
     )[0]
-    return found.contiguous(memory_format=kind) if last else found
+    return result.contiguous(memory_format=kind) if last else result
 
 
 def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
     """The elements without the axes that are 1, among those that are named."""
     named = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
     gone = {axis % x.dim() for axis in named if x.dim()}
-    kept = [axis for axis in range(x.dim()) if axis not in gone or not bool(x.shape[axis] == 1)]
-    shape, strides = ([of[axis] for axis in kept] for of in (x.shape, x.stride()))
+    axes = [axis for axis in range(x.dim()) if axis not in gone or not bool(x.shape[axis] == 1)]
+    shape, strides = ([of[axis] for axis in axes] for of in (x.shape, x.stride()))
     return x.as_strided(shape, strides, x.storage_offset())
 
 
@@ -69,9 +69,9 @@ def average(op: Any, axes: int) -> Callable[..., Any]:
 
 def slice_index(size: Any, index: Any) -> Any:
     """An index from 0 on and within the axis; None for one that only data tell."""
-    found = _compute_slice_index(size, index)
-    if found is not None or not _known(size) or not _known(index):
-        return found
+    bounds = _compute_slice_index(size, index)
+    if bounds is not None or not _known(size) or not _known(index):
+        return bounds
     if index >= 0:
         return index if index <= size else size
     return index + size if index >= -size else 0
@@ -108,22 +108,22 @@ def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
     Raises RuntimeError where channels or element types do not fit, or an image is smaller than the window.
     """
     names = [one.name for one in op._schema.arguments]
-    given = {**dict(zip(names, arguments, strict=False)), **options}
-    x, weight, transposed = (given[name] for name in ("input", "weight", "transposed"))
+    values = {**dict(zip(names, arguments, strict=False)), **options}
+    x, weight, transposed = (values[name] for name in ("input", "weight", "transposed"))
     torch._check(x.dtype == weight.dtype, lambda: f"{x.dtype} with weights of {weight.dtype}")
     if transposed:
         torch._check(x.shape[1] == weight.shape[0], lambda: "channels that the weights have not")
     shape = calc_conv_nd_return_shape(
         x,
         weight,
-        *(given[name] for name in ("stride", "padding", "dilation")),
+        *(values[name] for name in ("stride", "padding", "dilation")),
         transposed,
-        given["groups"],
-        given["output_padding"] if transposed else None,
+        values["groups"],
+        values["output_padding"] if transposed else None,
     )
     with mode:
-        found = x.new_empty(shape)
-        return found.to(memory_format=torch.channels_last) if has_channels_last(x) else found
+        result = x.new_empty(shape)
+        return result.to(memory_format=torch.channels_last) if has_channels_last(x) else result
 
 
 def dense(x: Any, w: Any, bias: Any = None) -> Any:
@@ -132,8 +132,8 @@ def dense(x: Any, w: Any, bias: Any = None) -> Any:
         return aten.linear.default._op_dk(DispatchKey.CompositeImplicitAutograd, x, w, bias)
     *rows, k = x.shape
     flat = reshape(x, (math.prod(rows), k))
-    found = flat.mm(w.t()) if bias is None else torch.addmm(bias, flat, w.t())
-    return found.view(*rows, w.shape[0])
+    result = flat.mm(w.t()) if bias is None else torch.addmm(bias, flat, w.t())
+    return result.view(*rows, w.shape[0])
 
 
 def matmul(x: Any, y: Any) -> Any:
