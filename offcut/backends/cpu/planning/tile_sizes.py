@@ -136,7 +136,8 @@ class Tiles:
         columns = extents.get(found.columns or "", ix.const(1))
         summed = SumExtents(columns, depth, repeats, ITEM_BYTES[found.by_columns.dtype])
         blocks = blocks_of(found.microkernel, along, ix.literal_value(columns))
-        tiles, most = ((ix.const(1), ix.const(1)),), 1
+        tiles: tuple[tuple[Expr, Expr], ...] = ((ix.const(1), ix.const(1)),)
+        most = 1
         if cut is not None:
             rows, most = extents.get(found.rows or "", ix.const(1)), cut.tile
             tiles = runs(cut.strategy.stepped(cut.heights), rows, most)
