@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from offcut.backends import registry
@@ -23,7 +24,7 @@ from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate
-from offcut.backends.target import Options, Strategies, Target, answer, gave
+from offcut.backends.target import Options, Planned, Strategies, Target, answer, gave
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.analysis import analysis
 from offcut.core.integers import whole
@@ -53,6 +54,7 @@ from offcut.partition import (
     Strategy,
     StrategyLike,
     Tiles,
+    Users,
     check_layouts,
     check_marks,
     check_windows,
@@ -61,17 +63,19 @@ from offcut.partition import (
     cut_program,
     cuts_of,
     drop_refused_covers,
+    pieces_of_tiles,
     strategy_named,
     tiles_alike,
     uncovered_notes,
+    users_of,
 )
 from offcut.polyhedral import PASS, check_promises, request_budget
-from offcut.proof import Certificate, check_equal, check_throughout
+from offcut.proof import Certificate, Theorem, check_equal, check_throughout
 from offcut.schedule import (
     OwnPrice,
     Schedule,
-    Tensorize,
     at_line,
+    decisions,
     intrinsic_named,
     priced,
     schedule_of,
@@ -152,6 +156,10 @@ def partition(
 
     forget()
     wanted = checked_request(tiles, tail) if described is None else cuts_of(described, tiles, tail)
+    users = Users.of(program) if described is None else users_of(described)
+    planned = chosen.cut(program, users, checked_request(tiles, tail), options)
+    if planned is not None:
+        return _of_plan(program, users, planned)
     try:
         made = cut_with(most)
     except PartitionError as refused:
@@ -172,6 +180,27 @@ def partition(
         notes=(*said, *made.notes, *uncovered, *unverified_notes(options.microkernels, covers)),
         schedule=schedule_of(program.name, wanted, most),
         measure=lambda cut: chosen.code_bytes(cut.loops),
+    )
+
+
+def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
+    """Return the pieces of a plan, proved step by step."""
+    theorems: dict[Theorem, None] = {}
+    with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
+        check_windows(planned.program, "partition")
+    for before, after in pairwise((program, *planned.through, planned.program)):
+        with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
+            theorems |= dict.fromkeys(check_equal(before, after, users=users.of_sizes))
+    keep_options(planned.program)
+    return Partition(
+        program,
+        pieces_of_tiles(program, planned.program, planned.tiles, users),
+        planned.program,
+        Certificate(tuple(theorems)),
+        users,
+        planned.notes,
+        steps=planned.through,
+        schedule=planned.schedule,
     )
 
 
@@ -294,7 +323,7 @@ def compile(
         reassociate,
         microkernels,
         threads,
-        _checked_schedule(schedule, strategy, microkernels),
+        _checked_schedule(schedule, strategy, (*chosen.microkernels(), *microkernels)),
     )
     options = answer(chosen, "options", asked)
     request, said = chosen.request(output, inputs, constants, options, "compile")
@@ -430,9 +459,9 @@ def _checked_schedule(
             help=("one of the two",),
         )
     for step in schedule.steps:
-        if isinstance(step, Tensorize):
+        if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
-                intrinsic_named(step.intrinsic, microkernels, f"axis {step.stage}.{step.axis}")
+                intrinsic_named(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
     return schedule
 
 

@@ -80,6 +80,17 @@ class Relation:
     text: str
     modulus: int = 1
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds of these sizes."""
+        value = self.const + sum(factor * sizes[name] for name, factor in self.terms)
+        return (
+            value >= 0
+            if self.kind == ">="
+            else value % self.modulus == 0
+            if self.kind == "mod"
+            else value == 0
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:

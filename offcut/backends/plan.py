@@ -273,9 +273,7 @@ def checked_sizes(
     """
     sizes = given_sizes(op, signature.name, signature.sizes, given)
     for relation in signature.relations:
-        value = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
-        broken = {">=": value < 0, "==": value != 0, "mod": value % relation.modulus != 0}
-        if broken[relation.kind]:
+        if not relation.holds(sizes):
             at = ", ".join(f"{name} = {size}" for name, size in sizes.items())
             raise CallError(
                 op, f"cannot take {at}", because=f"assume({relation.text}) does not hold"

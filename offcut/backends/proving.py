@@ -20,7 +20,6 @@ from offcut.core.expr import Cast, Expr, Load, rewrite
 from offcut.core.program import (
     LANE,
     THREAD,
-    VIRTUAL,
     Choose,
     For,
     If,
@@ -48,7 +47,7 @@ from offcut.proof import (
     without_costs,
 )
 
-_MARKS = (THREAD, LANE, VIRTUAL)
+_MARKS = (THREAD, LANE)
 
 
 def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:

@@ -50,8 +50,8 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
-from offcut.errors import DescribeError, TargetError
-from offcut.partition import Strategy, Users, check_layouts
+from offcut.errors import DescribeError, PartitionError, TargetError
+from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
 from offcut.search import Points, Space, place_of
@@ -136,6 +136,7 @@ class Planned:
     through   programs on the way to it: a proof by small steps reaches further
     by_hand   what primitives of the schedule that was asked for made, each by a theorem of its own: the proof goes on
               from there; None: there are none
+    tiles     its tiles by the loops that were cut around them, in the order of the text; none where `applied` has them
     """
 
     program: Program
@@ -144,6 +145,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     through: tuple[Program, ...] = ()
     by_hand: Program | None = None
+    tiles: tuple[Made, ...] = ()
 
 
 class Target(ABC):
@@ -218,12 +220,24 @@ class Target(ABC):
 
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """The plans of a program; the first is the default policy.
+        """The plans of a program in the policy's order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
 
         Raises PartitionError where an option is not legal for it.
         """
+
+    def cut(
+        self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    ) -> Planned | None:
+        """The plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
+        as they stand, and what runs them is found when they are compiled.
+
+        cuts  by axis, as the user calls it
+
+        Raises PartitionError for a cut that the machine does not run.
+        """
+        return None
 
     def computation(self, request: Request, options: Options) -> Computation | None:
         """What the nests of a schedule are of; None where the target cuts no computation of it."""
@@ -454,20 +468,25 @@ class Target(ABC):
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
         forget()
-        plans = answer(self, "space", self.space(request.program, request.users, options))
-        found = next(iter(plans), None)
-        if found is None:
+        refused: PartitionError | None = None
+        for found in answer(self, "space", self.space(request.program, request.users, options)):
+            plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
+            steps = () if options.schedule is None else options.schedule.steps
+            asked = any(isinstance(step, Primitive) for step in steps)
+            source = plan.by_hand if asked and plan.by_hand is not None else request.program
+            try:
+                check_compiled((source, *plan.through, plan.program), options.reassociate)
+            except PartitionError as error:
+                refused = refused or error
+            else:
+                return plan if self.judges else self._covered(plan, options)
+        if refused is None:
             raise TargetError(
                 "compile",
                 f"cannot plan {request.program.name} for target={self.name!r}",
                 because="the target's space holds no plan of it",
             )
-        plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
-        steps = () if options.schedule is None else options.schedule.steps
-        asked = any(isinstance(step, Primitive) for step in steps)
-        source = plan.by_hand if asked and plan.by_hand is not None else request.program
-        check_compiled((source, *plan.through, plan.program), options.reassociate)
-        return plan if self.judges else self._covered(plan, options)
+        raise refused
 
     def _covered(self, plan: Planned, options: Options) -> Planned:
         """Return a plan whose tiles say the whole of their covers.

@@ -7,6 +7,7 @@ expressions built here are equal as nodes when they are equal as such sums.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -157,6 +158,16 @@ def minimum(a: Expr | int, b: Expr | int) -> Expr:
 def maximum(a: Expr | int, b: Expr | int) -> Expr:
     """The larger of two."""
     return _extreme("max", index(a), index(b))
+
+
+def parts_of_minimum(expr: Expr) -> Iterator[Expr]:
+    """Return what an expression is the least of: a and b of ``min(a, b)``, and so on."""
+    match expr:
+        case Binary("min", a, b):
+            yield from parts_of_minimum(a)
+            yield from parts_of_minimum(b)
+        case _:
+            yield expr
 
 
 def _extreme(op: str, a: Expr, b: Expr) -> Expr:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offcut.core import index as ix
@@ -113,17 +113,22 @@ def variable(name: str) -> Polynomial:
     return _polynomial({(name,): 1})
 
 
-def polynomial(expr: Expr) -> Polynomial | None:
-    """An index expression of sums and products; None for any other."""
+def polynomial(
+    expr: Expr, part: Callable[[Expr], Polynomial | None] = lambda _: None
+) -> Polynomial | None:
+    """An index expression of sums and products; None for any other.
+
+    part  what anything else in it is
+    """
     match expr:
         case Const(value, _):
             return constant(int(value))
         case Var(name):
             return variable(name)
         case Binary("+" | "-" | "*" as op, a, b):
-            x, y = polynomial(a), polynomial(b)
+            x, y = polynomial(a, part), polynomial(b, part)
             if x is None or y is None:
                 return None
             return x + y if op == "+" else x - y if op == "-" else x * y
         case _:
-            return None
+            return part(expr)

@@ -28,12 +28,11 @@ class Role(Enum):
     TAIL = "tail"  # what the full tiles leave over
 
 
-THREAD, LANE, UNROLL, VIRTUAL = "thread", "lane", "unroll", "virtual"
+THREAD, LANE, UNROLL = "thread", "lane", "unroll"
 UNITS = {
     THREAD: "iterations run on several threads",
     LANE: "iterations are lanes of vectors; a pure reduction has partial sums",
     UNROLL: "iterations are written out one after the other",
-    VIRTUAL: "iterations are virtual threads, whose instructions take turns in one stream",
     "cluster": "a group of blocks that share memory",
     "block": "a block of threads of a grid",
     "warpgroup": "four warps that issue together",

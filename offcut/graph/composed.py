@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr
 from offcut.core.program import Size
 from offcut.graph.graph import Ref
-from offcut.graph.sizes import extents
+from offcut.graph.sizes import extents, numbers
+from offcut.graph.sizes.numbers import Extent
 
 Make: TypeAlias = Callable[..., Ref]
 """``make(op, *arguments, **options)``: the result of an operator."""
-
-Extent: TypeAlias = "Expr | int"
 
 Several: TypeAlias = Callable[..., Any]
 """The same of an operator of several results."""
@@ -37,8 +35,8 @@ def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
 
 def counted(make: Make, extent: Extent, dtype: str) -> Ref:
     """An extent as an array without axes: the last of 0, 1, …, extent."""
-    every = make("iota", _plain(_sum(extent, 1)), dtype)
-    last = make("slice", every, 0, _plain(extent), _plain(_sum(extent, 1)))
+    every = make("iota", numbers.extent(extent, 1), dtype)
+    last = make("slice", every, 0, numbers.plain(extent), numbers.extent(extent, 1))
     return make("reshape", last, ())
 
 
@@ -58,7 +56,7 @@ def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent])
     shape   of `x`
     counts  one for each axis
     """
-    merged = [_plain(_product(count, own)) for own, count in zip(shape, counts, strict=True)]
+    merged = [numbers.product((count, own)) for own, count in zip(shape, counts, strict=True)]
     if all(own == 1 or count == 1 for own, count in zip(shape, counts, strict=True)):
         return make("broadcast_to", x, tuple(merged))
     apart = make("reshape", x, tuple(one for own in shape for one in (1, own)))
@@ -77,7 +75,7 @@ def surrounded(
 
     Elements are taken by their places, so that a call is refused in which there are too few to mirror.
     """
-    places = make("iota", _plain(_sum(extent, before, after)), "int64")
+    places = make("iota", numbers.extent(extent, before, after), "int64")
     if before != 0:
         start = before if isinstance(before, int) else counted(make, before, "int64")
         places = make("subtract", places, start)
@@ -108,9 +106,9 @@ def accumulated(
     shape   of `x`
     """
     parts = (shape[:axis], [shape[axis]], shape[axis + 1 :])
-    lines = make("reshape", x, tuple(_plain(_product(*part)) for part in parts if part))
+    lines = make("reshape", x, tuple(numbers.product(part) for part in parts if part))
     found = make("accumulated", lines, axis=min(axis, 1), reduction=reduction, places=places)
-    own = tuple(map(_plain, shape))
+    own = tuple(map(numbers.plain, shape))
     if places:
         return tuple(make("reshape", one, own) for one in found)
     return make("reshape", found, own)
@@ -160,7 +158,7 @@ def determinant(make: Make, cut: Callable[..., Ref], x: Ref, shape: Sequence[Ext
     """
     rank, order = len(shape), shape[-1]
     assert isinstance(order, int)
-    outer = tuple(map(_plain, shape[:-2]))
+    outer = tuple(map(numbers.plain, shape[:-2]))
     rows = [cut(x, rank - 2, n, n + 1) for n in range(order)]
     elements = [
         [make("reshape", cut(row, rank - 1, n, n + 1), outer) for n in range(order)] for row in rows
@@ -182,25 +180,5 @@ def determinant(make: Make, cut: Callable[..., Ref], x: Ref, shape: Sequence[Ext
 
 
 def _is_short(extent: Extent) -> bool:
-    found = _plain(extent)
+    found = numbers.plain(extent)
     return isinstance(found, int) and found <= SHORT
-
-
-def _sum(*parts: Extent) -> Expr:
-    total: Expr = ix.const(0)
-    for part in parts:
-        total = Binary("+", total, ix.index(part))
-    return total
-
-
-def _product(*parts: Extent) -> Expr:
-    found: Expr = ix.const(1)
-    for part in parts:
-        found = Binary("*", found, ix.index(part))
-    return found
-
-
-def _plain(extent: Extent) -> Extent:
-    """An extent in the form of all extents, a number where it is one."""
-    found = extents.normal(extent)
-    return int(found.value) if isinstance(found, Const) else found

@@ -43,7 +43,7 @@ from offcut.partition.legality import (
     check_windows,
 )
 from offcut.partition.pieces import Partition, Piece, Users
-from offcut.partition.programs import cut_program, pieces_of
+from offcut.partition.programs import cut_program, pieces_of, pieces_of_tiles
 from offcut.partition.separate import separate
 from offcut.partition.stages.conversion import conversions, converted, is_read_once, reading
 from offcut.partition.stages.fusion import (
@@ -143,6 +143,7 @@ __all__ = [
     "least_room",
     "matches",
     "pieces_of",
+    "pieces_of_tiles",
     "reading",
     "runs",
     "runs_of",

@@ -29,7 +29,7 @@ from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.errors import trim_tracebacks
 from offcut.partition.strategies.placing import Segment, leading_form
 from offcut.polyhedral import Set, Space, iteration_domain
-from offcut.proof import Certificate, check_equal
+from offcut.proof import Certificate, Theorem, check_equal
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,6 +257,7 @@ class Partition:
     notes        what was decided, and what was left as it is, and why
     measure      bytes of the object code that a back end makes of `loops`
     through      a program on the way from `source` to `loops`, by which the proof goes
+    steps        programs on the way, each a small step from the one before
     schedule     what was decided, as an `offcut.Schedule`: it cuts the same program so again
     """
 
@@ -270,6 +271,7 @@ class Partition:
         default=None, repr=False, compare=False
     )
     through: Program | None = field(default=None, repr=False, compare=False)
+    steps: tuple[Program, ...] = field(default=(), repr=False, compare=False)
     schedule: Any = field(default=None, repr=False, compare=False)
 
     @lazy_property
@@ -286,7 +288,9 @@ class Partition:
         Raises PartitionError with a witness where a theorem fails.
         """
         names, through = self.users.of_sizes, self.through
-        proved = check_equal(self.source, self.loops, users=names, through=through)
+        proved: tuple[Theorem, ...] = ()
+        for before, after in pairwise((self.source, *self.steps, self.loops)):
+            proved += tuple(check_equal(before, after, users=names, through=through))
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

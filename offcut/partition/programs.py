@@ -223,6 +223,23 @@ def _carried_in(stmt: Stmt, nests: Sequence[tuple[set[str], Carried]]) -> Carrie
     return Carried(sequential, alone)
 
 
+def pieces_of_tiles(
+    source: Program, emitted: Program, made: Sequence[Made], users: Users
+) -> tuple[Piece, ...]:
+    """Return a piece for every tile of `emitted`, in the order of the text.
+
+    made  what each tile is by the loops that were cut around it; passes since may have added to tiles, and changed none
+    """
+    tiles = [stmt for stmt in statements(emitted.body) if isinstance(stmt, Tile)]
+    known = made if len(made) == len(tiles) else [Made(tile, (), None) for tile in tiles]
+    now = [
+        replace(one, leaf=tile, microkernel=tile.microkernel)
+        for one, tile in zip(known, tiles, strict=True)
+    ]
+    space = Space(source.sizes, source.assumptions)
+    return pieces_of(space, source, emitted, now, users)
+
+
 def pieces_of(
     space: Space, source: Program, emitted: Program, made: Sequence[Made], users: Users
 ) -> tuple[Piece, ...]:

@@ -8,10 +8,12 @@ of parts that are never negative. What is not seen so is left to sets, which tak
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Const, Expr, Var, dtype_of, variables
 from offcut.core.index import Linear
+from offcut.core.intervals import interval
 
 Ranges = dict[str, tuple[Expr, Expr]]
 """What iterates, with the first value and the one behind the last, where it runs at all; outermost first."""
@@ -37,10 +39,9 @@ def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int
 def _is_no_less(value: Expr, ranges: Ranges, least: Mapping[str, int], left: int) -> bool:
     """Whether `value` is never negative; `left` replacements may be made."""
     form = ix.to_linear(value)
-    bounds = [(factor, _least(atom, ranges, least)) for atom, factor in form.terms]
-    if all(factor > 0 and bound is not None for factor, bound in bounds):
-        total = form.const + sum(factor * (bound or 0) for factor, bound in bounds)
-        if total >= 0:
+    if all(factor > 0 for _, factor in form.terms):
+        lowest = sum(factor * _least(atom, ranges, least) for atom, factor in form.terms)
+        if form.const + lowest >= 0:
             return True
     smaller = _no_more(form, ranges) if left else ()
     return any(_is_no_less(one, ranges, least, left - 1) for one in smaller)
@@ -85,24 +86,19 @@ def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
             return []
 
 
-def _least(expr: Expr, ranges: Ranges, least: Mapping[str, int]) -> int | None:
-    """A lower bound of an expression; None where its form shows none."""
-    match expr:
-        case Const(value, _):
-            return int(value)
-        case Var(name):
-            return _least(ranges[name][0], ranges, least) if name in ranges else least.get(name)
-        case Binary("%", _, Const(value, _)) if value > 0:
-            return 0
-        case Binary("//", a, Const(value, _)) if value > 0:
-            known = _least(a, ranges, least)
-            return None if known is None else known // int(value)
-        case Binary("+" | "*" | "min" | "max" as op, a, b):
-            x, y = _least(a, ranges, least), _least(b, ranges, least)
-            if op == "max" and (x is None or y is None):
-                return y if x is None else x
-            if x is None or y is None or (op == "*" and min(x, y) < 0):
-                return None
-            return {"+": x + y, "*": x * y, "min": min(x, y), "max": max(x, y)}[op]
-        case _:
-            return None
+def _least(expr: Expr, ranges: Ranges, least: Mapping[str, int]) -> float:
+    """A lower bound of an expression; minus infinity where its form shows none."""
+
+    def known(part: Expr) -> tuple[float, float]:
+        match part:
+            case Var(name):
+                lowest = (
+                    _least(ranges[name][0], ranges, least)
+                    if name in ranges
+                    else least.get(name, -inf)
+                )
+                return lowest, inf
+            case _:
+                return -inf, inf
+
+    return interval(expr, known)[0]

@@ -42,7 +42,11 @@ from offcut.proof import Certificate, Theorem
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import (
+from offcut.schedule.decisions import Schedule
+from offcut.schedule.refusing import at_line, not_applied
+from offcut.schedule.restaging import position_of, restaged
+from offcut.schedule.text import Decision
+from offcut.schedule.ways import (
     Convert,
     Copy,
     Cover,
@@ -50,15 +54,11 @@ from offcut.schedule.decisions import (
     Lay,
     Nest,
     Pack,
-    Schedule,
     Scratch,
     Together,
     Turn,
     Way,
 )
-from offcut.schedule.refusing import at_line, not_applied
-from offcut.schedule.restaging import position_of, restaged
-from offcut.schedule.text import Decision
 
 # Predicted seconds of a group in a way, over the sizes: (computation, statements at one point, what the
 # cover lays over them, way, constants in panels) -> a float64 expression
@@ -315,7 +315,7 @@ class Applying:
 
     def check_units(self, way: Way) -> None:
         """Refuse what a machine of queues alone is told of a way."""
-        for decision, what in ((way.words, "lay words"), (way.virtual, "deal virtual threads")):
+        for decision, what in ((way.words, "lay words"), (way.depth, "take windows in turn")):
             if decision is not None:
                 with self.line(decision):
                     raise not_applied(

@@ -1,190 +1,209 @@
-"""A schedule as data: what was decided about a program, in the order in which it is applied.
+"""A schedule as data: decisions about a program, in the order in which they are applied.
 
-Each decision is a frozen record, named after the primitive that users of Halide and TVM know it by.
-Names are those of the program: a buffer stands for the statements that compute it, an axis for its
-loop. `text` prints a schedule and reads it back, `apply` makes the loops that it says. The primitives
-of a schedule by hand (`by_hand`) come before what a target decides of the loops that they make.
+Each decision is a frozen record: a function from the staged form to itself, with a theorem (`by_hand`).
+A stage is named by the buffer that it computes, a loop by its stage and its name, ``C.i``: a loop of the
+source, or one that a decision before made. `text` prints a schedule and reads it back.
+
+=============  ================================================================================
+Split          a loop as tiles, by levels, with a strategy for the tail each
+Fuse, Order    one loop over pairs; the order of the loops of a stage
+At             a stage is computed in a loop of its reader, in a window there
+Staging        what is read or written lies in an array of its own, which is copied or computed
+Inline         a stage is computed wherever it is read
+RFactor        partial sums in a stage of their own
+Bind           what runs a loop: a unit of the machine
+Cover          loops are run by a microkernel
+Separate       conditions leave the loops
+Choose         alternatives, each a list of decisions, of which a call takes the cheapest
+=============  ================================================================================
 """
 
 from __future__ import annotations
 
 import hashlib
 import html
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
-from offcut.core.layout import Layout
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL
+from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
-from offcut.partition import AxisCut, Block, LoopCut, Strategy
+from offcut.partition import LoopCut, Strategy
+from offcut.partition.cutting import ByHeight
+from offcut.schedule.ways import Cut, Mark, OfWays
 
 
 @dataclass(frozen=True, slots=True)
-class Scratch:
-    """The factors of the sum `stage` that are computed lie in scratch of their own, computed once.
+class Level:
+    """One level of tiles of a split.
 
-    narrow  whether as they are read, and converted by the sum; else as it multiplies them
+    tile      the largest tile, in iterations
+    tail      what the last, partial tile does; None: the default, which depends on what runs it
+    heights   the sizes of tiles that there are, descending from `tile`; None: those that the strategy says
+    by        the loop inside another tile whose height decides instead; `classes` has tile and heights for each range
+    """
 
-    Halide, TVM: `compute_root` of a part of an expression, `cache_read`.
+    tile: int
+    tail: Strategy | None = None
+    heights: tuple[int, ...] | None = None
+    by: str | None = None
+    classes: ByHeight = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A loop of `stage` becomes a loop for each level of tiles, outermost first, and one inside the tiles.
+
+    names  of these loops; one more than there are levels
+
+    Halide, TVM: `split`, with a `TailStrategy`.
     """
 
     stage: str
-    narrow: bool
+    axis: str
+    levels: tuple[Level, ...]
+    names: tuple[str, ...]
+
+    @property
+    def pairs(self) -> Iterator[SplitPair]:
+        """It as splits of one loop in two, from the outermost level on."""
+        axis = self.axis
+        for number, level in enumerate(self.levels):
+            last = number == len(self.levels) - 1
+            inner = self.names[-1] if last else f"{self.names[number]}.rest"
+            yield SplitPair(axis, self.names[number], inner, level)
+            axis = inner
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """An element that the sum `stage` multiplies is copied before it, its terms along `depth` side by side.
+class SplitPair:
+    """``axis = factor*outer + inner``: a relation between loops of a nest, which a `Split` makes."""
 
-    operand  the element, as it prints: ``A[k, i]``
+    axis: str
+    outer: str
+    inner: str
+    level: Level
 
-    TVM: `cache_read` and `transform_layout`.
+    @property
+    def factor(self) -> int:
+        """Iterations of a tile, at most."""
+        return self.level.tile
+
+    @property
+    def tail(self) -> Strategy | None:
+        """What the last, partial tile does."""
+        return self.level.tail
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """``outer = fused // extent(inner)``, ``inner = fused % extent(inner)``. Halide, TVM: `fuse`."""
+
+    stage: str
+    outer: str
+    inner: str
+    fused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Loops of `stage` in this order, at the places that they have. Halide, TVM: `reorder`."""
+
+    stage: str
+    loops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """`stage` is computed inside a loop of what reads it, in a window of the elements that are read there.
+
+    axis     the loop; None: before the loops of `reader`
+    memory   in which the window lies; None: where its buffer does
+    depth    how many windows there are: that of iteration t is number t % depth
+    inplace  the stage in whose window it lies, whose values die element by element; None: in one of its own
+
+    Halide, TVM: `compute_at`, `store_at`.
     """
 
     stage: str
-    operand: str
-    depth: str
+    reader: str
+    axis: str | None = None
+    memory: str | None = None
+    depth: int = 1
+    inplace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """`stage` is computed into scratch whose axes lie in this order, then copied.
+class Staging:
+    """`readers` read `name` in place of `what`, or `what` is computed in `name` and copied from there.
 
-    Halide: `reorder_storage`; TVM: `cache_write` with a layout.
+    how      ``read``: `what` is an array, and `name` a copy of it; ``value``: `what` is an expression in loops of the
+             reader as it prints, and `name` an array of its values; ``write``: `what` is a stage, computed in `name`
+    axes     of ``value``: (axis of `name`, what stands for it in the reader), in the order of the array's axes
+    memory   in which `name` lies; None: main memory
+
+    Halide, TVM: `cache_read`, `cache_write`, `compute_root` of a part of an expression.
+    """
+
+    how: str
+    what: str
+    name: str
+    readers: tuple[str, ...] = ()
+    axes: tuple[tuple[str, Expr], ...] = ()
+    memory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """`stage` is computed wherever it is read. Halide, TVM: `compute_inline`."""
+
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class RFactor:
+    """`name` reduces what is inside `axis`, and `stage` reduces over `axis`. Halide, TVM: `rfactor`."""
+
+    stage: str
+    axis: str
+    name: str
+
+
+UNIT_PRIMITIVES = {
+    None: "serial",
+    THREAD: "parallel",
+    LANE: "vectorize",
+    UNROLL: "unroll",
+}
+"""The primitives of a schedule by hand that bind a loop to a unit, by the unit; `bind` takes any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """One loop of `stage` is run by a unit of the machine, whatever was said of it before; None: one iteration after the other.
+
+    Halide, TVM: `bind`, `parallel`, `vectorize`, `unroll`.
     """
 
     stage: str
-    axes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Convert:
-    """Operands of the sum `stage` are converted before it, not in each of its terms.
-
-    operands  the conversions, as they print: ``float32(A[i, k])``
-
-    TVM: `cache_read` of a cast.
-    """
-
-    stage: str
-    operands: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lay:
-    """The constant `buffer` lies in panels, packed when it is bound. TVM: `transform_layout`."""
-
-    buffer: str
-    layout: Layout
+    axis: str
+    unit: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Tiles are computed by a microkernel, where it computes them. TVM: `tensorize`.
+    """The loops of `stage` from `axis` inwards are one tile, which a microkernel runs. TVM: `tensorize`.
 
-    rows, columns, depth  the axes that it runs along; None: it has one row, or one column
-    """
-
-    microkernel: str
-    rows: str | None
-    columns: str | None
-    depth: str
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Elements lie in words of a machine along these axes, where no microkernel of a sum says so.
-
-    rows, columns  of a word; None: it has one row, or one column
-
-    TVM: `transform_layout`.
-    """
-
-    rows: str | None
-    columns: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """The operand that moves along the columns is copied into panels. Halide, TVM: `cache_read`.
-
-    name    of the copy
-    layout  how it lies, in panels: its rows and columns are its last two axes
-    splits  of the loops that copy it
-    loops   of them that run plainly, outermost first
-    """
-
-    name: str
-    layout: Layout
-    splits: tuple[AxisCut, ...]
-    loops: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Way(CachedHash):
-    """How the loops of a nest run, outermost first: plain loops, cache groups, plain loops in these,
-    tiles; what is neither split nor a loop lies in the tile.
-
-    cost    seconds, over the sizes: a call takes the cheapest of the ways; None: what the cost model
-            predicts
-    splits  with a tail strategy each (Halide: `split` with a `TailStrategy`; TVM: `split`)
-    virtual (axis, threads): tiles of the axis are dealt to virtual threads, whose instructions take turns; None: to none
-            (TVM: `vthread`)
-    words   along which axes the words of a machine lie, of a nest whose sums no microkernel covers; None: as its target
-            decides, or `cover` says
-    """
-
-    label: str
-    cost: Expr | None
-    cover: Cover | None
-    pack: Pack | None
-    splits: tuple[AxisCut, ...]
-    loops: tuple[str, ...]
-    inner: tuple[str, ...] = ()
-    virtual: tuple[str, int] | None = None
-    words: Words | None = None
-
-    __hash__ = CachedHash.__hash__
-
-
-@dataclass(frozen=True, slots=True)
-class Nest(CachedHash):
-    """The loops that compute `stage` and what follows it point by point, in one way or in several
-    that compete at run time.
+    axes      (axis of the microkernel, loop); empty: the judge finds them
+    operands  (operand of the microkernel, buffer); empty: the judge finds them
     """
 
     stage: str
-    ways: tuple[Way, ...]
-
-    __hash__ = CachedHash.__hash__
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """Nests that share their outermost loops. Halide, TVM: `compute_at`.
-
-    axes   of the shared loops, outermost first
-    parts  what runs inside, in order
-    block  iterations of the innermost of the loops that each part runs in turn; None: one
-    """
-
-    axes: tuple[str, ...]
-    parts: tuple[Nest | Together, ...]
-    block: Block | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """A loop of the program as it stands is cut into tiles by level, outermost first.
-
-    axis  its name, ``C.j`` where several statements have it
-    """
-
     axis: str
-    tiles: tuple[int, ...]
-    strategy: Strategy
+    microkernel: str
+    axes: tuple[tuple[str, str], ...] = ()
+    operands: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,153 +219,67 @@ class Separate:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Loops run as a unit of the target runs them, wherever it proves that they may.
+class Alternative:
+    """Decisions that compete with others; `cost` in seconds, over the sizes; None: what the cost model predicts."""
 
-    unit  ``products``: nests that are computations of their own, by microkernels; ``rows``: lanes along sums over rows of
-          memory; ``lanes``: vectors; ``threads``
-
-    Halide, TVM: `vectorize`, `parallel`.
-    """
-
-    unit: str
+    label: str
+    cost: Expr | None
+    steps: tuple[Primitive, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """``axis = factor*outer + inner``: two loops of `stage`, one inside the other.
+class Choose:
+    """Alternatives for the same stages, of which a call takes the cheapest."""
 
-    tail  what the last, partial tile does; None: the default, which depends on what runs it
-
-    Halide, TVM: `split`.
-    """
-
-    stage: str
-    axis: str
-    outer: str
-    inner: str
-    factor: int
-    tail: Strategy | None
+    options: tuple[Alternative, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fuse:
-    """``outer = fused // extent(inner)``, ``inner = fused % extent(inner)``. Halide, TVM: `fuse`."""
-
-    stage: str
-    outer: str
-    inner: str
-    fused: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reorder:
-    """Loops of `stage` in this order, at the places that they have. Halide, TVM: `reorder`."""
-
-    stage: str
-    axes: tuple[str, ...]
+def primitive_of(step: Primitive) -> str:
+    """Return the primitive of a schedule by hand that writes a decision, as errors name it."""
+    match step:
+        case Bind(_, _, unit):
+            return UNIT_PRIMITIVES.get(unit, "bind")
+        case Staging(how):
+            return {"read": "cache_read", "write": "cache_write"}.get(how, "stage_value")
+        case _:
+            return _PRIMITIVES[type(step)]
 
 
-RUN_WORDS = {
-    None: "serial",
-    THREAD: "parallel",
-    LANE: "vectorize",
-    UNROLL: "unroll",
-    VIRTUAL: "virtual",
+def stages_in(step: Primitive) -> frozenset[str]:
+    """Return the stages that a decision is about: what it changes, reads and makes."""
+    match step:
+        case At(stage, reader, _, _, _, inplace):
+            return frozenset({stage, reader} if inplace is None else {stage, reader, inplace})
+        case Staging(_, _, name, readers):
+            return frozenset({name, *readers})
+        case Choose(options):
+            return frozenset().union(*(stages_in(s) for option in options for s in option.steps))
+        case _:
+            return frozenset({step.stage})
+
+
+def each_decision(steps: Iterable[object]) -> Iterator[Primitive]:
+    """Yield the decisions among `steps`, those of options in place of their choice."""
+    for step in steps:
+        if isinstance(step, Choose):
+            for option in step.options:
+                yield from each_decision(option.steps)
+        elif isinstance(step, Primitive):
+            yield step
+
+
+_PRIMITIVES: dict[type, str] = {
+    Split: "split",
+    Fuse: "fuse",
+    Order: "reorder",
+    At: "compute_at",
+    Inline: "compute_inline",
+    RFactor: "rfactor",
+    Cover: "tensorize",
+    Choose: "choose",
 }
-"""The decisions that say what runs a loop, by the unit; any other unit is for `Bind`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """How one loop of `stage` runs, whatever was said of it before. Halide, TVM: `unroll`, `vectorize`, `parallel`."""
-
-    stage: str
-    axis: str
-    unit: str | None
-
-    @property
-    def word(self) -> str:
-        """The word of the decision in a schedule's text."""
-        return RUN_WORDS[self.unit]
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """One loop of `stage` is run by a hardware index. TVM: `bind`."""
-
-    stage: str
-    axis: str
-    index: str
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeAt:
-    """`stage` is computed inside a loop of what reads it. Halide, TVM: `compute_at`."""
-
-    stage: str
-    consumer: str
-    axis: str
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeInline:
-    """`stage` is computed wherever it is read. Halide, TVM: `compute_inline`."""
-
-    stage: str
-
-
-@dataclass(frozen=True, slots=True)
-class CacheRead:
-    """The stages `readers` read `copy`, which lies in `memory`, in place of `buffer`. TVM: `cache_read`."""
-
-    buffer: str
-    memory: str
-    readers: tuple[str, ...]
-    copy: str
-
-
-@dataclass(frozen=True, slots=True)
-class CacheWrite:
-    """`stage` is computed in `name`, which lies in `memory`, then copied. TVM: `cache_write`."""
-
-    stage: str
-    memory: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RFactor:
-    """`name` reduces what is inside `axis`, and `stage` reduces over `axis`. Halide, TVM: `rfactor`."""
-
-    stage: str
-    axis: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tensorize:
-    """The loops of `stage` from `axis` inwards are run by a declared instruction. TVM: `tensorize`."""
-
-    stage: str
-    axis: str
-    intrinsic: str
-
-
-Primitive = (
-    Split
-    | Fuse
-    | Reorder
-    | Run
-    | Bind
-    | ComputeAt
-    | ComputeInline
-    | CacheRead
-    | CacheWrite
-    | RFactor
-    | Tensorize
-)
-Step = Scratch | Copy | Turn | Convert | Lay | Nest | Together | Cut | Separate | Mark | Primitive
+Primitive = Split | Fuse | Order | At | Staging | Inline | RFactor | Bind | Cover | Choose
+Step = OfWays | Separate | Primitive
 
 
 @trim_tracebacks

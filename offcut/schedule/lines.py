@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
+from offcut.core.expr import Expr
+from offcut.core.text.expressions import parse_expr
 from offcut.core.text.tokens import BYTE_ORDER_MARK
-from offcut.errors import ParseError
+from offcut.errors import OffcutError, ParseError
+from offcut.partition import Strategy, strategy_named
 
 _MOST = 2**31 - 1
 _MOST_LEVELS = 100
@@ -95,3 +99,35 @@ class LineBlock:
         if self.inside:
             self.inside[0].line.refuse(f"{self.line.word} holds no other decision")
         return self.line
+
+
+def read_classes(line: Line, text: str) -> Iterator[tuple[tuple[int, int], int, tuple[int, ...]]]:
+    """Yield ((least, greatest height), tile, its sizes) of ``1..6: 64 32 16, 7..14: 32 16``."""
+    for part in text.split(", "):
+        one = re.fullmatch(r"(\d+)\.\.(\d+): (\d+(?: \d+)*)", part)
+        if one is None:
+            line.refuse(f"{part!r} is no range of heights", "1..6: 64 32 16")
+        heights = line.sizes(one[3])
+        yield (line.size(one[1]), line.size(one[2])), heights[0], heights
+
+
+STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
+
+
+def read_strategy(line: Line, name: str, *tiles: int) -> Strategy:
+    """Return the strategy of that name, for tiles of these sizes; refused at the line where there is none."""
+    for number in re.findall(r"\d+", name.partition("(")[2]):
+        line.size(number)
+    try:
+        return strategy_named(name, at="", tiles=tiles)
+    except OffcutError as refused:
+        line.refuse(refused.because, *refused.help)
+
+
+def read_expr(line: Line, text: str, dtype: str, *shown: str) -> Expr:
+    """Return the expression of `text`; refused at the line where it is none."""
+    try:
+        return parse_expr(text, dtype)
+    except ParseError as refused:
+        because = f"{refused.refused}: {refused.because}"
+        line.refuse(because, *refused.help, *shown)

@@ -8,7 +8,7 @@ from offcut.core.expr import Load, variables
 from offcut.describe.computation import Stage
 from offcut.partition import MASK, AxisCut, Match
 from offcut.polyhedral import coefficient
-from offcut.schedule.decisions import Pack
+from offcut.schedule.ways import Pack
 
 
 def beside(load: Load, axis: str) -> bool:

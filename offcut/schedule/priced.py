@@ -14,7 +14,8 @@ from offcut.core.sizes import no_real, real_of
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError, PartitionError, blamed_on_another
 from offcut.schedule.costs import check_cost
-from offcut.schedule.decisions import Nest, Schedule, Step, Together
+from offcut.schedule.decisions import Schedule, Step
+from offcut.schedule.ways import Nest, Together
 
 # the loops of one way to run a nest -> seconds of a call: a number, or an expression over the sizes
 OwnPrice: TypeAlias = Callable[[Program], Any]

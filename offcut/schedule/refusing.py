@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from offcut.errors import PartitionError
-from offcut.schedule.decisions import Cut, Lay, Mark, Schedule, Separate
+from offcut.schedule.decisions import Schedule, Separate
 from offcut.schedule.text import Decision, lines_of
+from offcut.schedule.ways import Cut, Lay, Mark
 
 
 @contextmanager

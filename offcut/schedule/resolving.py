@@ -10,7 +10,8 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import GroupCut, Match, with_shared
 from offcut.schedule.apply import Applying, ResolvedWay, WayPrice
-from offcut.schedule.decisions import Cover, Nest, Pack, Schedule, Together, Way
+from offcut.schedule.decisions import Schedule
+from offcut.schedule.ways import Cover, Nest, Pack, Together, Way
 
 
 class Resolving:

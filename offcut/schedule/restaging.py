@@ -6,8 +6,9 @@ from offcut.core.expr import Load, walk
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation
 from offcut.partition import conversions, converted, turned, with_copy, with_scratch
-from offcut.schedule.decisions import Convert, Copy, Scratch, Step, Turn
+from offcut.schedule.decisions import Step
 from offcut.schedule.refusing import not_applied
+from offcut.schedule.ways import Convert, Copy, Scratch, Turn
 
 
 def restaged(computation: Computation, step: Step) -> Computation:

@@ -3,17 +3,19 @@
 ::
 
     schedule C
-    lay W panels(0, 1, 16)
-    nest C
-      way ladder
-        cover fma_float32_avx512 rows i columns j depth k
-        split i ladder 14
-        split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384
-    mark rows
+    split C.i mask 8 as io ii
+    split C.j ladder 384 then ladder of 32 16 as jg j jj
+    order C jg io j ii jj
+    stage read W for C as W_in in weights
+    at W_in C.jg depth 2
+    bind C.jj lane
+    choose
+      option small costs 1e-09*float64(n)
+        cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)
+      option large
+        …
 
-    schedule C
-    split C i mask 8 as io ii
-    vectorize C ii
+`old_text` reads the lines of versions before; `ways_text` has those of the CPU's policy.
 """
 
 from __future__ import annotations
@@ -22,171 +24,129 @@ import re
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from offcut.core.expr import Expr
-from offcut.core.layout import Layout
-from offcut.core.text.expressions import parse_expr
-from offcut.core.text.layouts import format_layout, layout_of
+from offcut.core.expr import Expr, Var
 from offcut.core.text.printer import format_expr
-from offcut.errors import OffcutError, ParseError
-from offcut.partition import AxisCut, Block, Strategy, strategy_named
+from offcut.partition import AxisCut
+from offcut.schedule import ways_text
 from offcut.schedule.decisions import (
-    RUN_WORDS,
+    Alternative,
+    At,
     Bind,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
-    Convert,
-    Copy,
+    Choose,
     Cover,
-    Cut,
     Fuse,
-    Lay,
-    Mark,
-    Nest,
-    Pack,
+    Inline,
+    Level,
+    Order,
     Primitive,
-    Reorder,
     RFactor,
-    Run,
     Schedule,
-    Scratch,
     Separate,
     Split,
+    Staging,
     Step,
-    Tensorize,
-    Together,
-    Turn,
-    Way,
-    Words,
 )
-from offcut.schedule.lines import Line, LineBlock, lines_in_blocks
+from offcut.schedule.lines import (
+    STRATEGY,
+    Line,
+    LineBlock,
+    lines_in_blocks,
+    read_classes,
+    read_expr,
+    read_strategy,
+)
+from offcut.schedule.old_text import OLD, read_old
+from offcut.schedule.ways import OfWays
 
-Decision = Step | Way | Cover | Words | Pack | AxisCut | tuple[str, int]
+Decision = Step | Alternative | ways_text.OfWay | AxisCut | tuple[str, int]
 
 
 def format_schedule(schedule: Schedule) -> str:
-    """The text that `parse_schedule` reads back."""
+    """Return the text that `parse_schedule` reads back."""
     return "\n".join(line for line, _ in lines_of(schedule))
 
 
 def lines_of(schedule: Schedule) -> Iterator[tuple[str, Decision | None]]:
-    """Each line of the text of `schedule`, and the decision that begins there."""
+    """Yield each line of the text of `schedule`, and the decision that begins there."""
     yield f"schedule {schedule.name}", None
     for step in schedule.steps:
-        yield from _step(step, "")
+        yield from _lines(step, "")
 
 
-def _step(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
-    deeper = indent + "  "
+def _lines(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
+    if isinstance(step, OfWays):
+        yield from ways_text.lines_of(step, indent)
+        return
     match step:
-        case Scratch(stage, narrow):
-            yield f"{indent}scratch {stage}{' narrow' if narrow else ''}", step
-        case Copy(stage, operand, depth):
-            yield f"{indent}copy {stage} {operand} along {depth}", step
-        case Turn(stage, axes):
-            yield f"{indent}turn {stage} {' '.join(axes)}", step
-        case Convert(stage, operands):
-            yield f"{indent}convert {stage} {' and '.join(operands)}", step
-        case Lay(buffer, layout):
-            yield f"{indent}lay {buffer} {format_layout(layout)}", step
-        case Cut(axis, tiles, strategy):
-            yield f"{indent}cut {axis} {strategy} {' '.join(map(str, tiles))}", step
         case Separate(copies):
             yield f"{indent}separate {copies}", step
-        case Mark(unit):
-            yield f"{indent}mark {unit}", step
-        case Together(axes, parts, block):
-            by = "" if block is None else f" by {block.iterations} in {block.room}"
-            yield f"{indent}together {' '.join(axes)}{by}", step
-            for part in parts:
-                yield from _step(part, deeper)
-        case Nest(stage, ways):
-            yield f"{indent}nest {stage}", step
-            for way in ways:
-                yield from _way(way, deeper)
+        case Choose(options):
+            yield f"{indent}choose", step
+            for option in options:
+                costs = "" if option.cost is None else f" costs {format_expr(option.cost)}"
+                yield f"{indent}  option {option.label}{costs}", option
+                for inner in option.steps:
+                    yield from _lines(inner, indent + "    ")
         case _:
-            yield indent + _by_hand(step), step
+            yield indent + format_decision(step), step
 
 
-def _by_hand(step: Primitive) -> str:
+def format_decision(step: Primitive) -> str:
+    """Return the line of a decision that holds no other."""
     match step:
-        case Split(stage, axis, outer, inner, factor, tail):
-            asked = "" if tail is None else f"{tail} "
-            return f"split {stage} {axis} {asked}{factor} as {outer} {inner}"
+        case Split(stage, axis, levels, names):
+            shown = " then ".join(map(_format_level, levels))
+            return f"split {stage}.{axis} {shown} as {' '.join(names)}"
         case Fuse(stage, outer, inner, fused):
-            return f"fuse {stage} {outer} {inner} as {fused}"
-        case Reorder(stage, axes):
-            return f"reorder {' '.join((stage, *axes))}"
-        case Run(stage, axis):
-            return f"{step.word} {stage} {axis}"
-        case Bind(stage, axis, index):
-            return f"bind {stage} {axis} {index}"
-        case ComputeAt(stage, consumer, axis):
-            return f"compute_at {stage} {consumer} {axis}"
-        case ComputeInline(stage):
-            return f"compute_inline {stage}"
-        case CacheRead(buffer, memory, readers, copy):
-            return f"cache_read {buffer} {memory} for {' '.join(readers)} as {copy}"
-        case CacheWrite(stage, memory, name):
-            return f"cache_write {stage} {memory} as {name}"
+            return f"fuse {stage}.{outer} {stage}.{inner} as {fused}"
+        case Order(stage, loops):
+            return " ".join(("order", stage, *loops))
+        case At(stage, reader, axis, memory, depth, inplace):
+            where = "" if memory is None else f" in {memory}"
+            where += "" if depth == 1 else f" depth {depth}"
+            place = reader if axis is None else f"{reader}.{axis}"
+            return f"at {stage} {place}{where}" + (f" inplace {inplace}" if inplace else "")
+        case Staging("write", what, name, _, _, memory):
+            return f"stage write {what} as {name}" + ("" if memory is None else f" in {memory}")
+        case Staging(how, what, name, readers, axes, memory):
+            shown = ", ".join(
+                axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
+                for axis, value in axes
+            )
+            named = f"{name}({shown})" if how == "value" else name
+            where = "" if memory is None else f" in {memory}"
+            return f"stage {how} {what} for {' '.join(readers)} as {named}{where}"
+        case Inline(stage):
+            return f"inline {stage}"
         case RFactor(stage, axis, name):
-            return f"rfactor {stage} {axis} as {name}"
-        case Tensorize(stage, axis, intrinsic):
-            return f"tensorize {stage} {axis} {intrinsic}"
+            return f"rfactor {stage}.{axis} as {name}"
+        case Bind(stage, axis, unit):
+            return f"bind {stage}.{axis} {unit or 'serial'}"
+        case Cover(stage, axis, microkernel, axes, operands):
+            parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands) if pairs]
+            shown = f"({'; '.join(parts)})" if parts else ""
+            return f"cover {stage} at {axis} {microkernel}{shown}"
+        case Choose():
+            raise AssertionError("it has several lines")
         case _:
             assert_never(step)
 
 
-def _way(way: Way, indent: str) -> Iterator[tuple[str, Decision | None]]:
-    yield f"{indent}way {way.label}", way
-    indent += "  "
-    if way.cost is not None:
-        yield f"{indent}costs {format_expr(way.cost)}", None
-    if way.cover is not None:
-        axes = _sides(way.cover)
-        yield f"{indent}cover {way.cover.microkernel}{axes} depth {way.cover.depth}", way.cover
-    if way.words is not None:
-        yield f"{indent}words{_sides(way.words)}", way.words
-    if way.pack is not None:
-        yield f"{indent}pack {way.pack.name} {format_layout(way.pack.layout)}", way.pack
-        yield from _loops("loops", way.pack.loops, indent + "  ")
-        yield from _splits(way.pack.splits, indent + "  ")
-    yield from _loops("loops", way.loops, indent)
-    yield from _loops("inner", way.inner, indent)
-    if way.virtual is not None:
-        yield f"{indent}virtual {way.virtual[0]} {way.virtual[1]}", way.virtual
-    yield from _splits(way.splits, indent)
-
-
-def _sides(of: Cover | Words) -> str:
-    given = (("rows", of.rows), ("columns", of.columns))
-    return "".join(f" {what} {axis}" for what, axis in given if axis is not None)
-
-
-def _loops(word: str, axes: tuple[str, ...], indent: str) -> Iterator[tuple[str, None]]:
-    if axes:
-        yield f"{indent}{word} {' '.join(axes)}", None
-
-
-def _splits(splits: tuple[AxisCut, ...], indent: str) -> Iterator[tuple[str, AxisCut]]:
-    for cut in splits:
-        text = f"{indent}split {cut.axis} {cut.strategy}"
-        if cut.by_height:
-            classes = (
-                f"{low}..{high}: {' '.join(map(str, heights))}"
-                for (low, high), _, heights in cut.by_height
-            )
-            text += f" by height {', '.join(classes)}"
-        elif cut.heights is not None:
-            text += f" of {' '.join(map(str, cut.heights))}"
-        else:
-            text += f" {cut.tile}"
-        yield text + (f" in groups of {cut.group}" if cut.group is not None else ""), cut
+def _format_level(level: Level) -> str:
+    tail = "" if level.tail is None else f"{level.tail} "
+    if level.by is not None:
+        classes = (
+            f"{low}..{high}: {' '.join(map(str, heights))}"
+            for (low, high), _, heights in level.classes
+        )
+        return f"{tail}by {level.by} {', '.join(classes)}"
+    if level.heights is not None:
+        return f"{tail}of {' '.join(map(str, level.heights))}"
+    return f"{tail}{level.tile}"
 
 
 def parse_schedule(text: str) -> Schedule:
-    """The schedule that prints as `text`.
+    """Return the schedule that prints as `text`.
 
     Raises ParseError, with the line, where a line is no decision or has no place there.
     """
@@ -196,269 +156,178 @@ def parse_schedule(text: str) -> Schedule:
 
 
 _NAMES = r"\S+(?: \S+)*"
-_STRATEGY = r"(\w+(?:\(\d+(?:, \d+)*\))?)"
+_LOOP = r"(\S+)\.([^\s.]+)"
 
 
 def _read_step(block: LineBlock) -> Step:
     word = block.line.word
-    if word in _BY_HAND:
-        pattern, shown, made = _BY_HAND[word]
-        line = block.alone()
-        return made(line, *line.match(f"{word} {pattern}", f"{word} {shown}").groups())
-    if word not in _STEPS:
-        block.line.refuse("it is no decision", ", ".join(_STEPS), ", ".join(_BY_HAND))
-    return _STEPS[word](block)
-
-
-def _read_scratch(block: LineBlock) -> Scratch:
-    found = block.alone().match(r"scratch (\S+)( narrow)?", "scratch C", "scratch C narrow")
-    return Scratch(found[1], found[2] is not None)
-
-
-def _read_copy(block: LineBlock) -> Copy:
-    found = block.alone().match(r"copy (\S+) (.+) along (\S+)", "copy C A[k, i] along k")
-    return Copy(*found.groups())
-
-
-def _read_turn(block: LineBlock) -> Turn:
-    found = block.alone().match(rf"turn (\S+) ({_NAMES})", "turn C j i")
-    return Turn(found[1], tuple(found[2].split()))
-
-
-def _read_convert(block: LineBlock) -> Convert:
-    found = block.alone().match(r"convert (\S+) (.+)", "convert C float32(A[i, k])")
-    return Convert(found[1], tuple(found[2].split(" and ")))
-
-
-def _read_lay(block: LineBlock) -> Lay:
-    found = block.alone().match(r"lay (\S+) (.+)", "lay W panels(0, 1, 16)")
-    return Lay(found[1], _layout(block.line, found[2]))
-
-
-def _read_cut(block: LineBlock) -> Cut:
-    found = block.alone().match(rf"cut (\S+) {_STRATEGY} (\d+(?: \d+)*)", "cut C.i balance 14")
-    tiles = block.line.sizes(found[3])
-    return Cut(found[1], tiles, _strategy(block.line, found[2], tiles[-1]))
-
-
-def _read_separate(block: LineBlock) -> Separate:
-    copies = block.line.size(block.alone().match(r"separate (\d+)", "separate 16")[1])
-    if not copies:
-        block.line.refuse("a statement becomes one at least", "separate 1")
-    return Separate(copies)
-
-
-def _read_mark(block: LineBlock) -> Mark:
-    return Mark(block.alone().match(r"mark (\S+)", "mark lanes")[1])
-
-
-def _read_together(block: LineBlock) -> Together:
-    pattern = rf"together ({_NAMES}?)(?: by (\d+) in (\d+))?"
-    found = block.line.match(pattern, "together b h", "together i by 4 in 16384")
-    parts = []
-    for inner in block.inside:
-        part = _read_step(inner)
-        if not isinstance(part, Nest | Together):
-            inner.line.refuse("loops are shared by nests", "nest C", "together b h")
-        parts.append(part)
-    size = None if found[2] is None else Block(*map(block.line.size, found.group(2, 3)))
-    if "by" in found[1].split()[1:]:
-        block.line.refuse(
-            "a block is of several iterations, in some bytes", "together i by 4 in 16384"
-        )
-    if size is not None and not (size.iterations > 1 and size.room > 0):
-        block.line.refuse(
-            "a block is of several iterations, in some bytes", "together i by 4 in 16384"
-        )
-    return Together(tuple(found[1].split()), tuple(parts), size)
-
-
-def _read_nest(block: LineBlock) -> Nest:
-    found = block.line.match(r"nest (\S+)", "nest C")
-    if not block.inside:
-        block.line.refuse("a nest runs in one way at least", "way loops")
-    return Nest(found[1], tuple(map(_read_way, block.inside)))
-
-
-_STEPS: dict[str, Callable[[LineBlock], Step]] = {
-    "scratch": _read_scratch,
-    "copy": _read_copy,
-    "turn": _read_turn,
-    "convert": _read_convert,
-    "lay": _read_lay,
-    "nest": _read_nest,
-    "together": _read_together,
-    "cut": _read_cut,
-    "separate": _read_separate,
-    "mark": _read_mark,
-}
-
-
-def _split_by_hand(
-    line: Line, stage: str, axis: str, tail: str | None, factor: str, outer: str, inner: str
-) -> Split:
-    asked = None if tail is None else _strategy(line, tail, int(factor))
-    return Split(stage, axis, outer, inner, int(factor), asked)
-
-
-def _run(unit: str | None) -> tuple[str, str, Callable[..., Primitive]]:
-    return r"(\S+) (\S+)", "C i", lambda _, stage, axis: Run(stage, axis, unit)
-
-
-# By the first word: what follows it, an example of that, and what its parts make.
-_BY_HAND: dict[str, tuple[str, str, Callable[..., Primitive]]] = {
-    "split": (
-        rf"(\S+) (\S+)(?: {_STRATEGY})? (\d+) as (\S+) (\S+)",
-        "C i mask 8 as io ii",
-        _split_by_hand,
-    ),
-    "fuse": (r"(\S+) (\S+) (\S+) as (\S+)", "C i j as i_j", lambda _, *names: Fuse(*names)),
-    "reorder": (
-        r"(\S+)((?: \S+)*)",
-        "C j i",
-        lambda _, stage, axes: Reorder(stage, tuple(axes.split())),
-    ),
-    **{word: _run(unit) for unit, word in RUN_WORDS.items()},
-    "bind": (r"(\S+) (\S+) (\S+)", "C i blockIdx.x", lambda _, *names: Bind(*names)),
-    "compute_at": (r"(\S+) (\S+) (\S+)", "B C i", lambda _, *names: ComputeAt(*names)),
-    "compute_inline": (r"(\S+)", "B", lambda _, stage: ComputeInline(stage)),
-    "cache_read": (
-        rf"(\S+) (\S+) for ({_NAMES}) as (\S+)",
-        "A shared for C as AL",
-        lambda _, buffer, memory, readers, copy: CacheRead(
-            buffer, memory, tuple(readers.split()), copy
-        ),
-    ),
-    "cache_write": (r"(\S+) (\S+) as (\S+)", "C acc as CL", lambda _, *names: CacheWrite(*names)),
-    "rfactor": (r"(\S+) (\S+) as (\S+)", "C ko as CF", lambda _, *names: RFactor(*names)),
-    "tensorize": (r"(\S+) (\S+) (\S+)", "C ii gemm8x8", lambda _, *names: Tensorize(*names)),
-}
-
-
-def _read_way(block: LineBlock) -> Way:
-    label = block.line.match(r"way (\S+)", "way ladder")[1]
-    parts = _Parts(block)
-    once = ("costs", "cover", "words", "pack")
-    costs, covers, words, packs = map(parts.all, once)
-    if max(map(len, (costs, covers, words, packs))) > 1:
-        block.line.refuse(f"a way has each of {', '.join(once)} once at most")
-    return Way(
-        label,
-        _read_cost(costs[0].alone()) if costs else None,
-        _read_cover(covers[0].alone()) if covers else None,
-        _read_pack(packs[0]) if packs else None,
-        parts.splits(),
-        parts.loops("loops"),
-        parts.loops("inner"),
-        parts.virtual(),
-        _read_words(words[0].alone()) if words else None,
+    if word in OLD and (old := read_old(block.line)) is not None:
+        block.alone()
+        return old
+    if word in _READERS:
+        return _READERS[word](block.alone())
+    if word == "choose":
+        return _read_choose(block)
+    if word in ways_text.READERS:
+        return ways_text.READERS[word](block)
+    return block.line.refuse(
+        "it is no decision", ", ".join((*_READERS, "choose")), ", ".join(ways_text.READERS)
     )
 
 
-class _Parts:
-    """What a way or a pack holds, by its words."""
-
-    def __init__(self, block: LineBlock) -> None:
-        self.blocks = block.inside
-        for part in self.blocks:
-            if part.line.word not in (
-                "costs",
-                "cover",
-                "words",
-                "pack",
-                "loops",
-                "inner",
-                "virtual",
-                "split",
-            ):
-                part.line.refuse(f"it has no place in a {block.line.word}")
-
-    def all(self, word: str) -> list[LineBlock]:
-        """The lines that begin with `word`."""
-        return [part for part in self.blocks if part.line.word == word]
-
-    def loops(self, word: str) -> tuple[str, ...]:
-        """The axes after `word`."""
-        found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
-        return tuple(name for match in found for name in match[1].split())
-
-    def virtual(self) -> tuple[str, int] | None:
-        """The axis whose tiles virtual threads run, and how many of them."""
-        for part in self.all("virtual"):
-            line = part.alone()
-            found = line.match(r"virtual (\S+) (\d+)", "virtual i 2")
-            return found[1], line.size(found[2])
-        return None
-
-    def splits(self) -> tuple[AxisCut, ...]:
-        """How axes are split."""
-        return tuple(_read_split(part.alone()) for part in self.all("split"))
+def _read_split(line: Line) -> Split:
+    found = line.match(
+        rf"split {_LOOP} (.+) as ({_NAMES})",
+        "split C.i mask 8 as io ii",
+        "split C.j ladder 384 then ladder of 32 16 as jg j jj",
+    )
+    levels = tuple(_read_level(line, one) for one in found[3].split(" then "))
+    names = tuple(found[4].split())
+    if len(names) != len(levels) + 1:
+        line.refuse(
+            f"{len(levels)} levels of tiles make {len(levels) + 1} loops, and {len(names)} are named",
+            f"split {found[1]}.{found[2]} {found[3]} as {' '.join(f'{found[2]}{n}' for n in range(len(levels) + 1))}",
+        )
+    return Split(found[1], found[2], levels, names)
 
 
-def _read_cost(line: Line) -> Expr:
-    text = line.match(r"costs (.+)", "costs 1e-09*float64(n)")[1]
-    try:
-        return parse_expr(text, "float64")
-    except ParseError as refused:
-        because = f"{refused.refused}: {refused.because}"
-        line.refuse(because, *refused.help, "costs 1e-09*float64(n)")
+def _read_level(line: Line, text: str) -> Level:
+    shown = "mask 8", "ladder of 8 4 1", "ladder by ii 1..6: 64 32 16, 7..14: 32 16"
+    found = re.fullmatch(
+        rf"(?:{STRATEGY} )?(?:(\d+)|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))", text
+    )
+    if found is None:
+        line.refuse(f"{text!r} is no level of tiles", *shown)
+    tail, tile, heights, by, classes = found.groups()
+    if by is not None:
+        read = tuple(read_classes(line, classes))
+        strategy = None if tail is None else read_strategy(line, tail, *(t for _, t, _ in read))
+        return Level(0, strategy, None, by, read)
+    sizes = line.sizes(heights or tile)
+    strategy = None if tail is None else read_strategy(line, tail, sizes[0])
+    return Level(sizes[0], strategy, sizes if heights else None)
+
+
+def _read_fuse(line: Line) -> Fuse:
+    found = line.match(rf"fuse {_LOOP} {_LOOP} as (\S+)", "fuse C.i C.j as t")
+    if found[1] != found[3]:
+        line.refuse(f"the loops are of two stages, {found[1]} and {found[3]}", "fuse C.i C.j as t")
+    return Fuse(found[1], found[2], found[4], found[5])
+
+
+def _read_order(line: Line) -> Order:
+    found = line.match(r"order (\S+)((?: \S+)*)", "order C j i")
+    return Order(found[1], tuple(found[2].split()))
+
+
+def _read_at(line: Line) -> At:
+    found = line.match(
+        r"at (\S+) ([^\s.]+)(?:\.([^\s.]+))?(?: in (\S+))?(?: depth (\d+))?(?: inplace (\S+))?",
+        "at S C.i",
+        "at W_in C",
+        "at S C.i in accumulators depth 2",
+        "at Y C.i inplace S",
+    )
+    depth = 1 if found[5] is None else line.size(found[5])
+    if depth < 1:
+        line.refuse("there is one window at least", "depth 2")
+    return At(found[1], found[2], found[3], found[4], depth, found[6])
+
+
+def _read_staging(line: Line) -> Staging:
+    shown = (
+        "stage read A for C as A_in in inputs",
+        "stage value float32(A[i, k]) for C as A_wide(i, k)",
+        "stage write C as C_acc in accumulators",
+    )
+    how = line.match(r"stage (read|value|write) .+", *shown)[1]
+    if how == "write":
+        found = line.match(r"stage write (\S+) as (\S+)(?: in (\S+))?", shown[2])
+        return Staging("write", found[1], found[2], memory=found[3])
+    if how == "read":
+        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+)(?: in (\S+))?"
+        found = line.match(pattern, shown[0])
+        return Staging("read", found[1], found[3], tuple(found[2].split()), (), found[4])
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*)\)(?: in (\S+))?"
+    found = line.match(pattern, shown[1])
+    axes = tuple(_read_axes(line, found[4]))
+    return Staging("value", found[1], found[3], tuple(found[2].split()), axes, found[5])
+
+
+def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
+    """Yield (axis, what stands for it) of ``u = 2*y + r, c = c``."""
+    for part in text.split(", ") if text else ():
+        axis, sign, value = part.partition(" = ")
+        if not axis.isidentifier():
+            line.refuse(f"{part!r} is no axis", "u = 2*y + r")
+        yield axis, read_expr(line, value, "index") if sign else Var(axis)
 
 
 def _read_cover(line: Line) -> Cover:
-    pattern = r"cover (\S+)(?: rows (\S+))?(?: columns (\S+))? depth (\S+)"
-    found = line.match(pattern, "cover fma_float32_avx512 rows i columns j depth k")
-    return Cover(found[1], found[2], found[3], found[4])
-
-
-def _read_words(line: Line) -> Words:
-    found = line.match(r"words(?: rows (\S+))?(?: columns (\S+))?", "words columns j")
-    return Words(found[1], found[2])
-
-
-def _read_pack(block: LineBlock) -> Pack:
-    found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
-    parts = _Parts(block)
-    return Pack(found[1], _layout(block.line, found[2]), parts.splits(), parts.loops("loops"))
-
-
-def _layout(line: Line, text: str) -> Layout:
-    try:
-        return layout_of(text)
-    except ParseError as refused:
-        line.refuse(refused.because, *refused.help)
-
-
-def _read_split(line: Line) -> AxisCut:
-    pattern = (
-        rf"split (\S+) {_STRATEGY} "
-        r"(?:(\d+)|of (\d+(?: \d+)*)|by height (\d+\.\.\d+: .+?))(?: in groups of (\d+))?"
-    )
     found = line.match(
-        pattern,
-        "split i ladder 14",
-        "split i ladder of 8 4 1",
-        "split j ladder by height 1..6: 64 32 16, 7..14: 32 16 in groups of 384",
+        r"cover (\S+) at (\S+) ([^\s()]+)(?:\((.*)\))?",
+        "cover C at ii gemm8x8",
+        "cover C at ii gemm8x8(i=ii, j=jj, p=k; A=A, B=W, C=C)",
     )
-    group = None if found[6] is None else line.size(found[6])
-    classes = []
-    for text in found[5].split(", ") if found[5] else ():
-        one = re.fullmatch(r"(\d+)\.\.(\d+): (\d+(?: \d+)*)", text)
-        if one is None:
-            line.refuse(f"{text!r} is no range of heights", "1..6: 64 32 16")
-        heights = line.sizes(one[3])
-        classes.append(((line.size(one[1]), line.size(one[2])), heights[0], heights))
-    if classes:
-        strategy = _strategy(line, found[2], *(tile for _, tile, _ in classes))
-        return AxisCut(found[1], strategy, 0, None, tuple(classes), group)
-    heights = line.sizes(found[3] or found[4])
-    strategy = _strategy(line, found[2], heights[0])
-    return AxisCut(found[1], strategy, heights[0], heights if found[4] else None, group=group)
+    axes, _, operands = (found[4] or "").partition("; ")
+    pairs = tuple(tuple(_read_pairs(line, one)) for one in (axes, operands))
+    return Cover(found[1], found[2], found[3], *pairs)
 
 
-def _strategy(line: Line, name: str, *tiles: int) -> Strategy:
-    for number in re.findall(r"\d+", name.partition("(")[2]):
-        line.size(number)
-    try:
-        return strategy_named(name, at="", tiles=tiles)
-    except OffcutError as refused:
-        line.refuse(refused.because, *refused.help)
+def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
+    for part in text.split(", ") if text else ():
+        one, sign, other = part.partition("=")
+        if not sign or not one or not other:
+            line.refuse(f"{part!r} is no pair of names", "i=ii")
+        yield one, other
+
+
+def _read_separate(line: Line) -> Separate:
+    copies = line.size(line.match(r"separate (\d+)", "separate 16")[1])
+    if not copies:
+        line.refuse("a statement becomes one at least", "separate 1")
+    return Separate(copies)
+
+
+def _read_bind(line: Line) -> Bind:
+    found = line.match(
+        rf"bind {_LOOP} (\S+)", "bind C.j thread", "bind C.j lane", "bind C.j serial"
+    )
+    return Bind(found[1], found[2], None if found[3] == "serial" else found[3])
+
+
+def _read_rfactor(line: Line) -> RFactor:
+    return RFactor(*line.match(rf"rfactor {_LOOP} as (\S+)", "rfactor C.ko as CF").groups())
+
+
+_READERS: dict[str, Callable[[Line], Step]] = {
+    "split": _read_split,
+    "fuse": _read_fuse,
+    "order": _read_order,
+    "at": _read_at,
+    "stage": _read_staging,
+    "inline": lambda line: Inline(line.match(r"inline (\S+)", "inline B")[1]),
+    "rfactor": _read_rfactor,
+    "bind": _read_bind,
+    "cover": _read_cover,
+    "separate": _read_separate,
+}
+
+
+def _read_choose(block: LineBlock) -> Choose:
+    block.line.match("choose", "choose")
+    return Choose(tuple(map(_read_option, block.inside)))
+
+
+def _read_option(block: LineBlock) -> Alternative:
+    found = block.line.match(
+        r"option (\S+)(?: costs (.+))?", "option small", "option small costs 1e-09*float64(n)"
+    )
+    cost = None if found[2] is None else read_expr(block.line, found[2], "float64")
+    steps = []
+    for inner in block.inside:
+        step = _read_step(inner)
+        if not isinstance(step, Primitive):
+            inner.line.refuse("it has no place in an option")
+        steps.append(step)
+    return Alternative(found[1], cost, tuple(steps))

@@ -138,7 +138,7 @@ nest S
   way chip
     cover gemm_1x16x16 columns j depth k
     loops i j
-    virtual j 2
+    depth j 2
     split i ladder 64
     split j pad 16"""
 
@@ -218,10 +218,15 @@ LINES = {
         "line 3: way chip",
         "of its loops k i j, those over terms stand inside of those over results: accumulators keep the sums",
     ),
-    "virtual threads of nothing": (
-        ("virtual j 2", "virtual j 1"),
-        "line 6: virtual j 1",
-        "virtual threads run tiles of results, two or more, got j 1\n  help     without this line, all tiles one after the other",
+    "turns of one window": (
+        ("depth j 2", "depth j 1"),
+        "line 6: depth j 1",
+        "windows take turns in a loop over tiles of results, two or more, got j 1\n  help     without this line, one window of everything",
+    ),
+    "turns in a loop over terms": (
+        ("depth j 2", "virtual k 2"),
+        "line 6: depth k 2",
+        "windows take turns in a loop over tiles of results, two or more, got k 2\n  help     without this line, one window of everything",
     ),
     "another nest": (("nest S", "nest T"), "line 2: nest T", "the nests are S"),
     "what is no nest": (
@@ -367,6 +372,7 @@ def test_windows_that_are_too_large_are_refused_at_compile() -> None:
         str(refused.value)
         == """\
 compile: cannot keep the windows of product in accumulators
+  at       alloc S[0 +: min(n, 4), 0 +: 24]
   because  they take up to 512 bytes (S 512), and there are 256
   help     smaller tiles"""
     )
@@ -385,6 +391,7 @@ def test_a_constant_without_a_word_is_refused_at_compile() -> None:
         str(refused.value)
         == """\
 compile: cannot keep the windows of Y in accumulators
+  at       alloc A_acc[i +: 1, 0 +: 16]
   because  they take up to 128 bytes (A_acc 64, the constant 40000 64), and there are 64
   help     smaller tiles"""
     )

@@ -47,7 +47,6 @@ compile: cannot run loop i on zork
   help     @thread
   help     @lane
   help     @unroll
-  help     @virtual
   help     without it, one iteration after the other""",
     ),
 }

@@ -117,7 +117,7 @@ parse: cannot use `A` here
 parse: cannot mark a for with @bdy
   at       line 5, column 16: for i in 0:n  @bdy
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a for has a mark of tiles": (
         "for i in 0:n  @mask",
@@ -125,7 +125,7 @@ parse: cannot mark a for with @bdy
 parse: cannot mark a for with @mask
   at       line 5, column 16: for i in 0:n  @mask
   because  there is no such mark
-  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @virtual, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
+  help     marks of a for: @whole, @body, @tail, @thread, @lane, @unroll, @cluster, @block, @warpgroup, @warp, @load, @compute, @store, @bind(…)""",
     ),
     "a mark is repeated": (
         "tile i in 0 +: 4  @body  @tail",

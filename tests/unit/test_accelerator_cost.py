@@ -23,7 +23,7 @@ from offcut.backends.target import DEFAULT, Planned
 from offcut.core.sizes import Dim
 from offcut.costmodel import Formulas
 from tests.agree import nearly
-from tests.backends.accelerator.machines import shipped, without_threads
+from tests.backends.accelerator.machines import in_one_window, shipped
 from tests.conftest import slow
 from tests.facade import Request, evaluate, real, requested
 
@@ -93,9 +93,9 @@ class Layer:
         return Chip(self.planned.program, self.target.spec).timeline(given)
 
     def alone(self) -> Layer:
-        """The same tiles without virtual threads."""
+        """The same tiles, one window of everything."""
         assert self.planned.schedule is not None
-        return planned(self.target, self.request, without_threads(self.planned.schedule))
+        return planned(self.target, self.request, in_one_window(self.planned.schedule))
 
 
 def planned(target: Accelerator, request: Request, schedule: Schedule | None = None) -> Layer:
@@ -143,7 +143,7 @@ def close(kernel: Kernel | Layer, **sizes: int) -> None:
 @pytest.mark.every(4)
 @pytest.mark.parametrize("target", MACHINES)
 @pytest.mark.parametrize("name", [name if name == "C10" else slow(name) for name in LAYERS])
-def test_cycles_of_a_layer_are_those_of_the_simulator_with_virtual_threads_and_without(
+def test_cycles_of_a_layer_are_those_of_the_simulator_with_windows_in_turn_and_without(
     name: str, target: str
 ) -> None:
     made = layer(name, target)
@@ -356,7 +356,7 @@ def test_a_formula_over_three_sizes_of_a_product_says_how_far_it_is_off() -> Non
 
 def counts_of(output: oc.Tensor, monkeypatch: pytest.MonkeyPatch) -> tuple[Kernel, Formulas]:
     """A kernel, and its formulas but for cycles, which take long."""
-    monkeypatch.setattr(predicted, "formula", lambda orders: Fitted(real(0.0), 0.0))
+    monkeypatch.setattr(predicted, "formula", lambda nest: Fitted(real(0.0), 0.0))
     kernel = oc.compile(output, target="vta")
     return kernel, kernel.cost()
 
@@ -390,7 +390,8 @@ def test_a_formula_counts_words_that_the_vector_unit_fills() -> None:
     (size,) = formulas.flop.free_symbols
     for n in (1, 3, 8):
         energy = formulas.energy.xreplace({size: n}).doit()
-        assert float(energy) == nearly(kernel.cost(n=n).energy)
+        at = kernel.cost(n=n)
+        assert float(energy) == nearly(at.energy, rel=0.01)  # micro-ops are those of a middle size
 
 
 def test_what_no_formula_counts_is_a_bound_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

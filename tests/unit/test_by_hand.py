@@ -14,24 +14,27 @@ import offcut as oc
 from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
+from offcut.core.extents import number_at
 from offcut.core.program import LANE, THREAD, UNROLL, map_body
-from offcut.partition import MASK, Strategy
+from offcut.core.text.expressions import parse_expr
+from offcut.partition import LADDER, MASK, Strategy
 from offcut.schedule import (
+    Alternative,
+    At,
     Bind,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
+    Choose,
     Fuse,
     HandSchedule,
+    Inline,
+    Level,
+    Order,
     Primitive,
-    Reorder,
     RFactor,
-    Run,
     Split,
-    Tensorize,
+    Staging,
 )
 from offcut.schedule.by_hand import graph, writer
+from offcut.schedule.decisions import Cover
 from tests.agree import agree, computed, of_peer
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -153,7 +156,8 @@ def example(name: str) -> tuple[Given, HandSchedule]:
 def arrays(kernel: oc.Kernel, size: int) -> list[np.ndarray]:
     rng = np.random.default_rng(size)
     shapes = (
-        [e.at({"n": size, "m": size + 3}) for e in one.shape] for one in kernel.signature.inputs
+        [number_at(e, {"n": size, "m": size + 3}) for e in one.shape]
+        for one in kernel.signature.inputs
     )
     return [rng.standard_normal(shape).astype("float32") for shape in shapes]
 
@@ -194,12 +198,10 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 
 
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
-    text = "schedule E\ncompute_inline B\ncompute_inline D\nmark rows"
+    text = "schedule E\ninline B\ninline D\nmark rows"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
-    nest = (
-        "schedule E\ncompute_inline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
-    )
+    nest = "schedule E\ninline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()
@@ -221,25 +223,71 @@ def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
 
 
 PRIMITIVES: dict[str, Primitive] = {
-    "split C i 8 as io ii": Split("C", "i", "io", "ii", 8, None),
-    "split C i mask 8 as io ii": Split("C", "i", "io", "ii", 8, MASK),
-    "split C i ladder(4, 2, 1) 4 as a b": Split(
-        "C", "i", "a", "b", 4, Strategy("ladder", (4, 2, 1))
+    "split C.i 8 as io ii": Split("C", "i", (Level(8),), ("io", "ii")),
+    "split C.i mask 8 as io ii": Split("C", "i", (Level(8, MASK),), ("io", "ii")),
+    "split C.i ladder(4, 2, 1) 4 as a b": Split(
+        "C", "i", (Level(4, Strategy("ladder", (4, 2, 1))),), ("a", "b")
     ),
-    "fuse C i j as i_j": Fuse("C", "i", "j", "i_j"),
-    "reorder C k i j": Reorder("C", ("k", "i", "j")),
-    "unroll C ii": Run("C", "ii", UNROLL),
-    "vectorize C ii": Run("C", "ii", LANE),
-    "parallel C io": Run("C", "io", THREAD),
-    "serial C io": Run("C", "io", None),
-    "bind C io blockIdx.x": Bind("C", "io", "blockIdx.x"),
-    "compute_at B C i": ComputeAt("B", "C", "i"),
-    "compute_inline B": ComputeInline("B"),
-    "cache_read A shared for C D as AL": CacheRead("A", "shared", ("C", "D"), "AL"),
-    "cache_write C acc as CL": CacheWrite("C", "acc", "CL"),
-    "rfactor C ko as CF": RFactor("C", "ko", "CF"),
-    "tensorize C ii gemm8x8": Tensorize("C", "ii", "gemm8x8"),
+    "split C.i ladder of 8 4 1 as a b": Split("C", "i", (Level(8, LADDER, (8, 4, 1)),), ("a", "b")),
+    "split C.j ladder 384 then ladder by ii 1..6: 64 32, 7..14: 32 as jg j jj": Split(
+        "C",
+        "j",
+        (
+            Level(384, LADDER),
+            Level(0, LADDER, None, "ii", (((1, 6), 64, (64, 32)), ((7, 14), 32, (32,)))),
+        ),
+        ("jg", "j", "jj"),
+    ),
+    "fuse C.i C.j as i_j": Fuse("C", "i", "j", "i_j"),
+    "order C k i j": Order("C", ("k", "i", "j")),
+    "bind C.ii unroll": Bind("C", "ii", UNROLL),
+    "bind C.ii lane": Bind("C", "ii", LANE),
+    "bind C.io thread": Bind("C", "io", THREAD),
+    "bind C.io serial": Bind("C", "io", None),
+    "bind C.io blockIdx.x": Bind("C", "io", "blockIdx.x"),
+    "at B C.i": At("B", "C", "i"),
+    "at B C.i in near depth 2 inplace A": At("B", "C", "i", "near", 2, "A"),
+    "inline B": Inline("B"),
+    "stage read A for C D as AL in shared": Staging("read", "A", "AL", ("C", "D"), (), "shared"),
+    "stage value float32(A[i, k]) for C as AL(u = i, k)": Staging(
+        "value", "float32(A[i, k])", "AL", ("C",), (("u", Var("i")), ("k", Var("k")))
+    ),
+    "stage write C as CL in acc": Staging("write", "C", "CL", memory="acc"),
+    "rfactor C.ko as CF": RFactor("C", "ko", "CF"),
+    "cover C at ii gemm8x8": Cover("C", "ii", "gemm8x8"),
+    "cover C at ii gemm8x8(i=ii, j=jj; C=CL)": Cover(
+        "C", "ii", "gemm8x8", (("i", "ii"), ("j", "jj")), (("C", "CL"),)
+    ),
+    "choose\n  option a costs 1e-09 * float64(n)\n    bind C.i thread\n  option b\n    order C j i": Choose(
+        (
+            Alternative("a", parse_expr("1e-09*float64(n)", "float64"), (Bind("C", "i", THREAD),)),
+            Alternative("b", None, (Order("C", ("j", "i")),)),
+        )
+    ),
 }
+
+
+OLD = {
+    "split C i mask 8 as io ii": "split C.i mask 8 as io ii",
+    "fuse C i j as i_j": "fuse C.i C.j as i_j",
+    "reorder C k i j": "order C k i j",
+    "unroll C ii": "bind C.ii unroll",
+    "vectorize C ii": "bind C.ii lane",
+    "parallel C io": "bind C.io thread",
+    "serial C io": "bind C.io serial",
+    "bind C io blockIdx.x": "bind C.io blockIdx.x",
+    "compute_at B C i": "at B C.i",
+    "compute_inline B": "inline B",
+    "cache_read A shared for C D as AL": "stage read A for C D as AL in shared",
+    "cache_write C acc as CL": "stage write C as CL in acc",
+    "rfactor C ko as CF": "rfactor C.ko as CF",
+    "tensorize C ii gemm8x8": "cover C at ii gemm8x8",
+}
+
+
+@pytest.mark.parametrize("text", OLD)
+def test_a_line_of_an_older_version_is_the_decision_of_today(text: str) -> None:
+    assert str(oc.Schedule.parse(f"schedule C\n{text}")) == f"schedule C\n{OLD[text]}"
 
 
 @pytest.mark.parametrize("text", PRIMITIVES)
@@ -258,34 +306,34 @@ def test_a_primitive_that_is_refused_is_not_noted() -> None:
     ):
         with pytest.raises(oc.PartitionError):
             refused()
-        assert str(s.schedule) == "schedule D\nsplit C i 8 as io ii"
+        assert str(s.schedule) == "schedule D\nsplit C.i 8 as io ii"
 
 
 LISTED = """\
 schedule D
-split C i 8 as io ii
-split C j 4 as jo ji
-reorder C io jo k ii ji
-vectorize C ji
-cache_read A far for C as AL
-compute_at AL C io
+split C.i 8 as io ii
+split C.j 4 as jo ji
+order C io jo k ii ji
+bind C.ji lane
+stage read A for C as AL in far
+at AL C.io
 """
 EDITS = {
     "a stage that is not there": (
-        "split C j",
+        "split C.j",
         "split Z j",
         """\
 schedule: cannot tell the stage of Z
-  at       line 3: split Z j 4 as jo ji
+  at       line 3: split Z.j 4 as jo ji
   because  no stage writes it
   help     stages: C, D""",
     ),
     "an axis that is not there": (
-        "reorder C io jo k ii ji",
-        "reorder C io jo z ii ji",
+        "order C io jo k ii ji",
+        "order C io jo z ii ji",
         """\
 reorder: cannot take z as an axis
-  at       line 4: reorder C io jo z ii ji
+  at       line 4: order C io jo z ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, ji, k""",
     ),
@@ -294,7 +342,7 @@ reorder: cannot take z as an axis
         "4 as jo j_",
         """\
 reorder: cannot take ji as an axis
-  at       line 4: reorder C io jo k ii ji
+  at       line 4: order C io jo k ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, j_, k""",
     ),
@@ -303,7 +351,7 @@ reorder: cannot take ji as an axis
         "4 as jo io",
         """\
 split: cannot make io
-  at       line 3: split C j 4 as jo io
+  at       line 3: split C.j 4 as jo io
   because  something has that name""",
     ),
     "one name for two loops": (
@@ -311,7 +359,7 @@ split: cannot make io
         "4 as ji ji",
         """\
 split: cannot make ji
-  at       line 3: split C j 4 as ji ji
+  at       line 3: split C.j 4 as ji ji
   because  something has that name""",
     ),
     "what is no name": (
@@ -319,24 +367,24 @@ split: cannot make ji
         "as A+1",
         """\
 cache_read: cannot make A+1
-  at       line 6: cache_read A far for C as A+1
+  at       line 6: stage read A for C as A+1 in far
   because  a name is an ASCII identifier""",
     ),
     "a factor of nothing": (
-        "split C j 4",
-        "split C j 0",
+        "split C.j 4",
+        "split C.j 0",
         """\
 split: cannot split by 0
-  at       line 3: split C j 0 as jo ji
+  at       line 3: split C.j 0 as jo ji
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
   help     split("j", 8)""",
     ),
     "a tile that does not divide": (
-        "split C i 8",
-        "split C i exact 8",
+        "split C.i 8",
+        "split C.i exact 8",
         """\
 split: cannot take tail="exact"
-  at       line 2: split C i exact 8 as io ii
+  at       line 2: split C.i exact 8 as io ii
   because  with n = 1, 8 does not divide the extent n
   help     tail="cut" separates the last n % 8 iterations
   help     assume(n % 8 == 0) if every caller guarantees it""",
@@ -346,42 +394,42 @@ split: cannot take tail="exact"
         "for D as",
         """\
 cache_read: cannot let D read a copy of A
-  at       line 6: cache_read A far for D as AL
+  at       line 6: stage read A for D as AL in far
   because  it does not read A
   help     A is read by C""",
     ),
     "a loop outside of what reads it": (
-        "compute_at AL C io",
-        "compute_at AL D i",
+        "at AL C.io",
+        "at AL D.i",
         """\
 compute_at: cannot compute AL at D.i
-  at       line 7: compute_at AL D i
+  at       line 7: at AL D.i
   because  D does not read it
   help     AL is read by C""",
     ),
     "an instruction that is not declared": (
-        "vectorize C ji",
-        "tensorize C ji nothing8x8",
+        "bind C.ji lane",
+        "cover C at ji nothing8x8",
         """\
 tensorize: cannot run 'nothing8x8'
-  at       line 5: tensorize C ji nothing8x8
+  at       line 5: cover C at ji nothing8x8
   because  it is no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
     ),
     "an instruction that computes something else": (
-        "vectorize C ji",
-        "tensorize C ji vrelu8",
+        "bind C.ji lane",
+        "cover C at ji vrelu8",
         """\
 tensorize: cannot run C from ji inwards by vrelu8
-  at       line 5: tensorize C ji vrelu8
-  because  term: it is a reduction by sum, and vrelu8 reduces nothing""",
+  at       line 5: cover C at ji vrelu8
+  because  term: C[i, j] + A[i, k] * B[k, j] is not what it computes""",
     ),
     "a primitive behind what the target decides": (
-        "vectorize C ji",
+        "bind C.ji lane",
         "mark lanes",
         """\
 schedule: cannot apply a primitive here
-  at       line 6: cache_read A far for C as AL
+  at       line 6: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
   help     primitives by hand come first""",
     ),
@@ -401,17 +449,17 @@ def test_an_edit_that_is_not_legal_is_refused_by_its_line(what: str) -> None:
 
 ORDERS = {
     "terms are repeated": (
-        "split y j shift 4 as jo ji\nreorder y jo i ji",
+        "split y.j shift 4 as jo ji\nreorder y jo i ji",
         """\
 prove: the emitted program does not compute what the source does
-  at       line 3: split y j shift 4 as jo ji
+  at       line 3: split y.j shift 4 as jo ji
 """,
     ),
     "a sum runs side by side": (
-        "parallel y j",
+        "bind y.j thread",
         """\
 partition: cannot run loop j as @thread
-  at       line 3: parallel y j
+  at       line 3: bind y.j thread
 """,
     ),
 }
@@ -428,17 +476,17 @@ def test_what_only_the_whole_program_shows_is_refused_by_its_line_too(what: str)
 
 KEPT = {
     "terms in another order": (
-        "split C k 4 as ko ki\nreorder C ki i j ko",
+        "split C.k 4 as ko ki\nreorder C ki i j ko",
         """\
 prove: the emitted program does not compute what the source does
-  at       line 3: reorder C ki i j ko
+  at       line 3: order C ki i j ko
 """,
     ),
     "terms in groups": (
-        "split C k 4 as ko ki\nrfactor C ko as CF",
+        "split C.k 4 as ko ki\nrfactor C ko as CF",
         """\
 prove: cannot group the terms of a sum
-  at       line 3: rfactor C ko as CF
+  at       line 3: rfactor C.ko as CF
   because  reassociate=False: they are added in ascending order""",
     ),
 }
@@ -494,9 +542,9 @@ def test_an_instruction_may_be_given_in_place_of_being_declared() -> None:
 
 def test_a_line_that_is_no_primitive_shows_one() -> None:
     for line, shown in [
-        ("split C i 8", "split C i mask 8 as io ii"),
-        ("unroll i", "unroll C i"),
-        ("cache_read A for C as AL", "cache_read A shared for C as AL"),
+        ("order", "order C j i"),
+        ("rfactor C.i", "rfactor C.ko as CF"),
+        ("inline", "inline B"),
     ]:
         with pytest.raises(oc.ParseError) as refused:
             oc.Schedule.parse(f"schedule C\n{line}")

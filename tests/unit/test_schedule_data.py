@@ -348,11 +348,11 @@ schedule: cannot lay words
   because  a machine of queues has them, and this target is none
   help     without this line""",
     ),
-    "virtual threads of a machine of queues": (
-        ("    split i ladder 14", "    virtual i 2\n    split i ladder 14"),
+    "windows in turn of a machine of queues": (
+        ("    split i ladder 14", "    depth i 2\n    split i ladder 14"),
         """\
-schedule: cannot deal virtual threads
-  at       line 5: virtual i 2
+schedule: cannot take windows in turn
+  at       line 5: depth i 2
   because  a machine of queues has them, and this target is none
   help     without this line""",
     ),
@@ -577,8 +577,8 @@ parse: cannot read a schedule
 parse: cannot read a schedule
   at       line 2: skew i 4
   because  it is no decision
-  help     scratch, copy, turn, convert, lay, nest, together, cut, separate, mark
-  help     split, fuse, reorder, serial, parallel, vectorize, unroll, virtual, bind, compute_at, compute_inline, cache_read, cache_write, rfactor, tensorize""",
+  help     split, fuse, order, at, stage, inline, rfactor, bind, cover, separate, choose
+  help     scratch, copy, turn, convert, lay, nest, together, cut, mark""",
     ),
     "a nest that does not run": (
         "schedule C\nnest C",

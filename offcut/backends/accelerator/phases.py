@@ -1,7 +1,7 @@
-"""A lowered program in phases: what the host does, and nests on the chip, each with the options and the orders that it may run in.
+"""A lowered program in phases: what the host does, and nests on the chip, each with the options that it may run in.
 
-A nest has several *options* where the program chooses among them. Each option has two *orders* where it has virtual threads: these take
-turns, or run one after the other. Options that cost the same by the program are told apart by the cycles that a call counts of them.
+A nest has several *options* where the program chooses among them. Those that cost the same by the program are told apart by the cycles
+that a call counts of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core.accesses import read_arrays, stored_arrays
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
-from offcut.core.memo import lazy_property, memoize_method
+from offcut.core.memo import lazy_property
 from offcut.core.program import Choose, Program, Stmt, Store
 from offcut.core.program import walk as statements
 
@@ -64,11 +64,10 @@ class Phases:
         """The phases that are nests."""
         return (at for at, phase in enumerate(self.each) if isinstance(phase, tuple))
 
-    def orders(self, at: int, sizes: Values | None = None) -> list[tuple[Lowered, ...]]:
-        """The nest of a phase, by option the orders of its virtual threads: in turns, and one after the other; as it is where
-        it has none.
+    def options(self, at: int, sizes: Values | None = None) -> list[Lowered]:
+        """Return the options of the nest of a phase.
 
-        sizes  of a call: of those options alone that cost least; None: of all
+        sizes  of a call: those options alone that cost least; None: all
         """
         nests = self.each[at]
         assert isinstance(nests, tuple)
@@ -77,11 +76,7 @@ class Phases:
             known = self.derived.complete(sizes)
             costs = [evaluate(cost, known) for cost in self.costs(at)]
         least = min(costs)
-        return [
-            (nest, self._one_by_one(at, number)) if nest.dealt else (nest,)
-            for number, (nest, cost) in enumerate(zip(nests, costs, strict=True))
-            if cost <= least
-        ]
+        return [nest for nest, cost in zip(nests, costs, strict=True) if cost <= least]
 
     def labels(self, at: int) -> list[str]:
         """What the options of a nest are called."""
@@ -92,20 +87,18 @@ class Phases:
         return [cost for _, cost, _ in self._options(at)]
 
     def taken(self, at: int, sizes: Values) -> Lowered:
-        """The option and the order of a nest that take the fewest cycles at these sizes."""
-        found = self.orders(at, sizes)
-        first, *others = (nest for orders in found for nest in orders)
-        return fastest(found, sizes).nest if others else first
+        """The option of a nest that takes the fewest cycles at these sizes."""
+        options = self.options(at, sizes)
+        return fastest(options, sizes).nest if len(options) > 1 else options[0]
 
     def labels_taken(self, sizes: Values) -> dict[str, str]:
         """By nest that has several options, what the one is called that is taken at these sizes."""
         found: dict[str, str] = {}
         for at in self.nests:
-            options, labels = self.orders(at), self.labels(at)
+            options, labels = self.options(at), self.labels(at)
             if len(options) > 1:
                 nest = self.taken(at, sizes)
-                number = next(k for k, orders in enumerate(options) if nest in orders)
-                found[nest.stage] = labels[number]
+                found[nest.stage] = labels[options.index(nest)]
         return found
 
     @lazy_property
@@ -129,16 +122,10 @@ class Phases:
         _, stmts = self._in_turn[at]
         return _options_of(stmts)
 
-    @memoize_method
-    def _one_by_one(self, at: int, number: int) -> Lowered:
-        """An option of a nest, its virtual threads one after the other."""
-        *_, body = self._options(at)[number]
-        return self._lowered(body, turns=False)
-
-    def _lowered(self, body: Sequence[Stmt], turns: bool = True) -> Lowered:
+    def _lowered(self, body: Sequence[Stmt]) -> Lowered:
         """A nest, read."""
         program, derived = self._derived
-        return lowered(program, body, self.spec, turns, self.told, derived)
+        return lowered(program, body, self.spec, self.told, derived)
 
 
 def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:

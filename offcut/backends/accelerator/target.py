@@ -20,7 +20,7 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
-from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.planning.planner import lead_of, planned, prepared, wanted_of
 from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.planning.typical import typical_of
@@ -45,10 +45,18 @@ from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.errors import PartitionError, TargetError
-from offcut.partition import Users, check_windows
+from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
-from offcut.schedule import Nest, Primitive, Schedule, replayed
+from offcut.schedule import (
+    Primitive,
+    RFactor,
+    Schedule,
+    Staging,
+    each_decision,
+    replayed,
+    stages_in,
+)
 from offcut.search import Points
 
 
@@ -107,9 +115,9 @@ class Accelerator(Target):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """A schedule decides tiles and virtual threads; sums are of integers, in any order."""
-        made = super().options(op, strategy, reassociate, microkernels, threads)
-        return replace(made, schedule=schedule)
+        """A strategy is of tails, a schedule decides everything; sums are of integers, in any order."""
+        made = super().options(op, "auto", reassociate, microkernels, threads)
+        return replace(made, strategy=strategy, schedule=schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
         """The machine, and what is asked of the plan."""
@@ -119,16 +127,52 @@ class Accelerator(Target):
         """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
-        if schedule is not None and any(isinstance(step, Primitive) for step in schedule.steps):
-            _, by_hand = replayed(program, schedule)
-            plan = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
-        elif any(buffer.scope is not None for buffer in program.buffers):
-            plan = Planned(single(program, self.spec))
+        if any(buffer.scope is not None for buffer in program.buffers):
+            yield self.annotated(Planned(single(program, self.spec)))
+        elif schedule is not None and not self.applies(program, schedule):
+            _, by_hand = replayed(program, schedule, of_target=self.microkernels())
+            made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
+            yield self.annotated(made)
         else:
-            plan = settled(program, self.arrays(program), self.spec, schedule)
-        phases = Phases(plan.program, self.spec).each  # what does not run is refused here
+            computation = labelled(self.arrays(program), users)
+            wanted = wanted_of(computation, options.strategy)
+            for one in (wanted, *wanted.in_smaller_tiles()):
+                made = settled(program, computation, self.spec, schedule, one)
+                yield self.annotated(made)
+
+    def annotated(self, planned: Planned) -> Planned:
+        """Return a plan with the words of its program about the machine; what does not run is refused."""
+        phases = Phases(planned.program, self.spec).each
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
-        yield replace(plan, program=annotate(plan.program, nests))
+        return replace(planned, program=annotate(planned.program, nests))
+
+    def cut(
+        self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
+    ) -> Planned | None:
+        """The policy's plan in which the axes of `cuts` have these tiles and tails."""
+        program = with_memories(program)
+        if any(buffer.scope is not None for buffer in program.buffers):
+            return None
+        computation = labelled(self.arrays(program), users)
+        wanted = wanted_of(computation, tuple((axis, cut.strategy) for axis, cut in cuts.items()))
+        homes = (axis_named(computation, axis) for axis in cuts)
+        tiles = {
+            (lead_of(computation, home), axis): cut.tiles[-1]
+            for (home, axis), cut in zip(homes, cuts.values(), strict=True)
+        }
+        wanted = replace(wanted, tiles=tiles)
+        return self.annotated(settled(program, computation, self.spec, None, wanted))
+
+    def applies(self, program: Program, schedule: Schedule) -> bool:
+        """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
+        computation = try_isl(lambda: raised(program, {}), None)
+        steps = list(each_decision(schedule.steps))
+        if computation is None or any(isinstance(step, RFactor) for step in steps):
+            return False
+        made = {step.name for step in steps if isinstance(step, Staging)}
+        nests = prepared(computation)[-1].groups
+        known = made | {stage.buffer for group in nests for stage in group}
+        return all(stages_in(step) <= known for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
         """`output`; a program with statements of synchronization is refused: what units run is found from its tiles."""
@@ -224,11 +268,15 @@ class Accelerator(Target):
         users, considered = request.users.names, list[Considered]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
-        steps = () if planned.schedule is None else planned.schedule.steps
-        nests = [step for step in steps if isinstance(step, Nest)]
-        if len(nests) < len(steps) or not nests:  # by hand: its loops are no nests of whole arrays
-            return replace(made, considered=tuple(considered))
-        pieces = pieces_of(self.arrays(request.program), nests, streams, given)
+        pieces = (
+            replace(
+                piece,
+                stage=users.get(piece.stage, piece.stage),
+                tile={users.get(axis, axis): extent for axis, extent in piece.tile.items()},
+                ranges={users.get(axis, axis): ends for axis, ends in piece.ranges.items()},
+            )
+            for piece in pieces_of(planned.program, streams, self.spec, given)
+        )
         return replace(made, pieces=tuple(pieces), considered=tuple(considered))
 
     def cost_of(
@@ -252,9 +300,9 @@ class Accelerator(Target):
         return cost_of(request.program, streams, self.machine, sizes, given)
 
     def schedules(self, request: Request, options: Options, most: int) -> Points:
-        """Tiles, orders of loops and virtual threads of each nest."""
+        """Tiles, orders of loops and depths of each nest."""
         first = self.policy(request, options).schedule
-        if first is None or not all(isinstance(step, Nest) for step in first.steps):
+        if first is None or not all(isinstance(step, Primitive) for step in first.steps):
             return super().schedules(request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 

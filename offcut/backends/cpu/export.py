@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.base import Argument, Exported, Relation, Signature
+from offcut.backends.base import Argument, Exported, Signature
 from offcut.backends.cpu.c_names import LIBRARY, is_word
 from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
 from offcut.backends.cpu.machine import cpuid, jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.external import PREFIX
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.extents import affine, extent_of
+from offcut.backends.llvm.extents import extent_of, holds
 from offcut.backends.llvm.ir import Function
 from offcut.errors import DescribeError
 
@@ -141,19 +141,12 @@ def _checked(f: Function, signature: Signature, sizes: dict[str, str]) -> None:
             good = f.let(f"and i1 {good}, {f.let(f'icmp {test}')}")
         good = f.let(f"and i1 {good}, {f.let(f'icmp eq i64 {rest}, 0')}")
     for relation in signature.relations:
-        good = f.let(f"and i1 {good}, {_holds(f, relation, sizes)}")
+        good = f.let(f"and i1 {good}, {holds(f, relation, sizes)}")
     go_on, stop = f.name("good"), f.name("broken")
     f.do(f"br i1 {good}, label {go_on}, label {stop}")
     f.start(stop)
     f.do(f"ret i32 {BROKEN_FACT}")
     f.start(go_on)
-
-
-def _holds(f: Function, relation: Relation, sizes: dict[str, str]) -> str:
-    value = affine(f, relation.const, relation.terms, sizes)
-    if relation.kind == "mod":
-        value = ir.mod(f, value, str(relation.modulus))
-    return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
 
 
 def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]:

@@ -299,13 +299,7 @@ def _check_relation(
     sizes: Mapping[str, int],
     sources: _Sources,
 ) -> None:
-    value = relation.const + sum(coef * sizes[name] for name, coef in relation.terms)
-    holds = {
-        ">=": value >= 0,
-        "==": value == 0,
-        "mod": value % relation.modulus == 0,
-    }[relation.kind]
-    if holds:
+    if relation.holds(sizes):
         return
     names = [name for name, _ in relation.terms]
     origin = ", ".join(f"{name} = {sizes[name]} by {sources[name]}" for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from offcut.backends.base import Relation
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.ir import Function
 from offcut.core import index as ix
@@ -18,6 +19,14 @@ def affine(
     for name, factor in terms:
         total = ir.add(f, total, ir.mul(f, sizes[name], str(factor)))
     return total
+
+
+def holds(f: Function, relation: Relation, sizes: Mapping[str, str]) -> str:
+    """Write whether a fact between sizes holds, an i1."""
+    value = affine(f, relation.const, relation.terms, sizes)
+    if relation.kind == "mod":
+        value = ir.mod(f, value, str(relation.modulus))
+    return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
 
 
 def extent_of(f: Function, extent: Expr, sizes: Mapping[str, str], without: str = "") -> str:

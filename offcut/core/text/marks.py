@@ -19,8 +19,9 @@ from offcut.errors import ParseError
 
 _ROLES = {role.value: role for role in Role}
 _FORMS = {form.value: form for form in Form}
-_OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane"}
-"""How texts of versions before 0.3 name units; read until 0.5."""
+VIRTUAL = "virtual"
+_OLDER_UNITS = {"serial": None, "parallel": "thread", "vectorize": "lane", VIRTUAL: VIRTUAL}
+"""How texts of versions before 0.3 name units; read until 0.5. What each of two virtual threads had is two windows in turn."""
 _LOOP = (*_ROLES, *UNITS, "bind(…)")
 _TILE = (*_ROLES, *_FORMS, "by(…)", "async", "multicast(…)", "cover(…)")
 

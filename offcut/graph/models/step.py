@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.base import Entry, Relation
+from offcut.backends.base import Entry
 from offcut.core.expr import Expr
 from offcut.core.memo import lazy_property
 from offcut.errors import InternalError
@@ -93,13 +93,6 @@ class Step:
                 of = f", multiples of {facts.multiple_of}" if facts.multiple_of > 1 else ""
                 return f"an extent is {value}, and its kernel takes {facts.min}…{facts.max}{of}"
         for relation in self.kernel.signature.relations:
-            if not _holds(relation, found):
+            if not relation.holds(found):
                 return f"it assumes {relation.text}"
         return ""
-
-
-def _holds(relation: Relation, sizes: Mapping[str, int]) -> bool:
-    total = relation.const + sum(factor * sizes[name] for name, factor in relation.terms)
-    if relation.kind == ">=":
-        return total >= 0
-    return (total % relation.modulus if relation.kind == "mod" else total) == 0

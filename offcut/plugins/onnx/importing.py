@@ -21,7 +21,8 @@ from offcut.describe.request import Array
 from offcut.errors import CallError, DescribeError, OffcutError
 from offcut.graph import Bound, Ref, extents
 from offcut.graph.passes import drop_dead
-from offcut.plugins.onnx.making.context import Context, arithmetic, plain
+from offcut.graph.sizes.numbers import arithmetic, plain
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.facts import OP, SizeFacts, Wanted
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, Refused

@@ -19,7 +19,7 @@ from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.arrays import DLPACK_CODES
 from offcut.backends.host.entry import solving_order
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.extents import affine, extent_of
+from offcut.backends.llvm.extents import extent_of, holds
 from offcut.backends.llvm.ir import Function
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.extents import factor_of
@@ -91,7 +91,10 @@ class _Text:
         self.refusals.append((self.otherwise, message))
 
     def require(self, condition: str) -> None:
-        holds, on = self.f.let(condition), self.f.name("on")
+        self.require_true(self.f.let(condition))
+
+    def require_true(self, holds: str) -> None:
+        on = self.f.name("on")
         self.f.do(f"br i1 {holds}, label {on}, label %{self.otherwise}")
         self.f.start(on)
 
@@ -153,10 +156,7 @@ class _Text:
             self.require(f"icmp sle i64 {size}, {facts.max}")
             self.require(f"icmp eq i64 {f.let(f'srem i64 {size}, {facts.multiple_of}')}, 0")
         for relation in signature.relations:
-            value = affine(f, relation.const, relation.terms, self.sizes)
-            if relation.kind == "mod":
-                value = f.let(f"srem i64 {value}, {relation.modulus}")
-            self.require(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
+            self.require_true(holds(f, relation, self.sizes))
 
     def apart(
         self, arrays: Sequence[Argument], shapes: Sequence[Sequence[str]], starts: Sequence[str]

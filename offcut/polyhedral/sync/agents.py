@@ -8,9 +8,12 @@ tiles, one lane of it where there are several, and they end later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+from offcut.core import index as ix
+from offcut.core.expr import Expr, Var
 
 
 class Ends(Enum):
@@ -71,3 +74,20 @@ class Agents:
 def slot_and_phase(number: int, room: int) -> tuple[int, int]:
     """Return the barrier, one of `room`, and the parity of its phase for the token of a number; both count from 0."""
     return number % room, number // room % 2
+
+
+def slot_of(loops: Sequence[tuple[str, Expr, Expr]], depth: int) -> Expr:
+    """Return the slot, below `depth`, that a window takes in loops (name, lo, hi) around it, outermost first.
+
+    Iterations of the innermost loop take slots in turn. The count goes on from one run of that loop to the next as far as
+    trip counts are literals; where one is not, each run of the loop begins with slot 0.
+    """
+    number: Expr = ix.const(0)
+    each = 1
+    for name, lo, hi in reversed(loops):
+        number = ix.add(number, ix.mul(each, ix.sub(Var(name), lo)))
+        trips = ix.literal_value(ix.sub(hi, lo))
+        each = 0 if trips is None else each * max(trips, 0) % depth
+        if each == 0:
+            break
+    return ix.mod(number, depth)

@@ -49,7 +49,7 @@ from offcut.core.program import (
 from offcut.core.text.printer import format_head
 from offcut.core.traversal import Place
 from offcut.errors import PartitionError
-from offcut.polyhedral.sync.agents import Agents, Ends, Unit
+from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
 from offcut.polyhedral.units.private import tile_buffers
 
 Key: TypeAlias = tuple[str, int]
@@ -290,11 +290,8 @@ class _Reader:
             window = replace(outer, starts=starts, known=known)
         else:
             owner = tuple(loop.name for loop in scope.loops if loop.key is not None)
-            serial = [loop for loop in scope.loops if loop.key is None]
-            slot = None
-            if alloc.depth > 1 and serial:
-                step = ix.sub(Var(serial[-1].name), serial[-1].lo)
-                slot = ix.mod(step, alloc.depth)
+            serial = [(one.name, one.lo, one.hi) for one in scope.loops if one.key is None]
+            slot = slot_of(serial, alloc.depth) if alloc.depth > 1 and serial else None
             region = f"{alloc.buffer}@{'.'.join(map(str, place))}"
             window = _Window(region, owner, slot, starts, known)
             self.parts[region] = None if owner or alloc.depth == 1 else alloc.depth

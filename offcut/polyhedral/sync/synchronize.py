@@ -224,6 +224,9 @@ def pairs_of(relations: Relations) -> list[Pair]:
         pairs = relations.widened(pairs, multicast_keys(other), other).coalesce()
         if own:
             pairs = pairs.subtract(relations.next_of_agent(one, other))
+        elif not relations.keys and not one.engine:
+            # Of a leaf whose instances one agent ends in their order, the last one before b says all, and of b the first one behind it.
+            pairs = pairs.reverse().lexmax().reverse().lexmin().coalesce()
         if not pairs.is_empty():
             result.append(Pair(one, other, pairs))
     return result

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.analysis import analysis
-from offcut.core.expr import Binary, Const, Expr, Load, Var, substitute, variables, walk
-from offcut.core.polynomial import Polynomial, constant, variable
+from offcut.core.expr import Binary, Expr, Load, Var, substitute, variables, walk
+from offcut.core.polynomial import Polynomial, constant, polynomial, variable
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -175,24 +175,18 @@ class Footprints:
 
     def _polynomial(self, expr: Expr, scope: _Scope) -> Polynomial | None:
         """An index expression; quotients and the like of what is fixed are names of their own."""
-        match expr:
-            case Const(value, _):
-                return constant(int(value))
-            case Var(name):
-                fixed = scope.fixed.get(name)
-                return variable(name if fixed is None else fixed.name)
-            case Binary("+" | "-" | "*" as op, a, b):
-                x, y = self._polynomial(a, scope), self._polynomial(b, scope)
-                if x is None or y is None:
+
+        def part(node: Expr) -> Polynomial | None:
+            match node:
+                case Binary("//" | "%" | "min" | "max") if not scope.moves(node):
+                    symbol = format_expr(ix.simplify(node))
+                    if node.op == "%" or (node.op == "//" and _is_size(node.a, self.program)):
+                        self.least[symbol] = 0
+                    return variable(symbol)
+                case _:
                     return None
-                return x + y if op == "+" else x - y if op == "-" else x * y
-            case Binary("//" | "%" | "min" | "max") if not scope.moves(expr):
-                symbol = format_expr(ix.simplify(scope.named(expr)))
-                if expr.op == "%" or (expr.op == "//" and _is_size(expr.a, self.program)):
-                    self.least[symbol] = 0
-                return variable(symbol)
-            case _:
-                return None
+
+        return polynomial(scope.named(expr), part)
 
 
 class Conflicts:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Compare, Const, Expr, Var, substitute, variables
+from offcut.core.expr import Compare, Const, Expr, Var, substitute, variables
 from offcut.polyhedral import coefficient
 
 X = Var("#x")  # the coordinate; no program can name it so
@@ -104,7 +104,7 @@ class Strip:
 
     def joined(self) -> Strip:
         """This strip with the counters of adjacent tiles left out, and conditions that are certain."""
-        lower, uppers = self.lower, list(_least(self.upper))
+        lower, uppers = self.lower, list(ix.parts_of_minimum(self.upper))
         holds = list(self.holds)
         loops = list(self.loops)
         upper = uppers[0]
@@ -135,16 +135,6 @@ class Strip:
             if folded != Const(1, "bool"):
                 kept.append(folded)
         return replace(self, lower=lower, upper=upper, loops=tuple(loops), holds=tuple(kept))
-
-
-def _least(expr: Expr) -> Iterator[Expr]:
-    """``min(a, b)`` as its parts."""
-    match expr:
-        case Binary("min", a, b):
-            yield from _least(a)
-            yield from _least(b)
-        case _:
-            yield expr
 
 
 def _step(upper: Expr, lower: Expr) -> int | None:

@@ -36,7 +36,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
-from offcut.core.polynomial import Polynomial, constant, variable
+from offcut.core.polynomial import Polynomial, polynomial, variable
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -174,14 +174,12 @@ class Fixed:
 
     def polynomial(self, expr: Expr) -> Polynomial:
         """Return an index expression as a polynomial; a part that is none has a name in it."""
-        match expr:
-            case Const(value):
-                return constant(int(value))
-            case Var(name):
-                return variable(name)
-            case Binary("+" | "-" | "*" as op, a, b):
-                x, y = self.polynomial(a), self.polynomial(b)
-                return x + y if op == "+" else x - y if op == "-" else x * y
+        form = polynomial(expr, self.atom)
+        assert form is not None
+        return form
+
+    def atom(self, expr: Expr) -> Polynomial:
+        """Return the name of a part that is no sum or product, as a polynomial."""
         atom = self.named(expr)
         if isinstance(atom, Const | Var) or (isinstance(atom, Binary) and atom.op in "+-*"):
             return self.polynomial(atom)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.nests import Nest, Nests
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, SplitPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Target:
         if called:
             return f"several loops are called so: {', '.join(called)}"
         match self.nest.taken_apart(name) if isinstance(name, str) else None:
-            case Split(_, _, outer, inner):
+            case SplitPair(_, outer, inner):
                 return f"it is split into {outer} and {inner}"
             case Fuse(_, outer, inner, fused):
                 return f"{outer} and {inner} are fused into {fused}"

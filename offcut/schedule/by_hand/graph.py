@@ -7,40 +7,48 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
 from offcut.core.dtypes import identity, reduction_start
 from offcut.core.expr import (
     Compare,
     Const,
     Expr,
     Load,
+    Logic,
     Select,
     Var,
+    children,
     dtype_of,
     rewrite,
     substitute,
+    variables,
     walk,
 )
+from offcut.core.intervals import ends
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
-from offcut.core.text.printer import format_stmt
-from offcut.errors import PartitionError
+from offcut.core.text.expressions import parse_expr
+from offcut.core.text.printer import format_expr, format_stmt
+from offcut.describe.computation import Names
+from offcut.errors import ParseError, PartitionError
 from offcut.schedule.by_hand.axes import Target, check_new, stage_named
 from offcut.schedule.by_hand.nests import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.by_hand.place import reads
 from offcut.schedule.by_hand.read import loads_of, read_nest
-from offcut.schedule.decisions import CacheRead, CacheWrite, RFactor, Split
+from offcut.schedule.decisions import RFactor, SplitPair, Staging
 
 
-def cache_read(nests: Nests, step: CacheRead) -> Nests:
+def cache_read(nests: Nests, step: Staging) -> Nests:
     """A copy of `buffer` in `memory`, which `readers` read instead.
 
     ``A[k, y]`` becomes ``AL[k, y]`` after ``AL[k, y] = A[k, y]`` for all elements.
     """
-    check_scope("cache_read", step.buffer, step.memory)
-    check_new("cache_read", f"buffer {step.buffer}", nests.names(), step.copy)
+    check_scope("cache_read", step.what, step.memory)
+    check_new("cache_read", f"buffer {step.what}", nests.names(), step.name)
     readers = [stage_named(nests, reader).name for reader in step.readers]
-    check_cache_read(nests, step.buffer, readers)
+    check_cache_read(nests, step.what, readers)
     return build_cache_read(nests, step, readers)
 
 
@@ -85,9 +93,9 @@ def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
             )
 
 
-def build_cache_read(nests: Nests, step: CacheRead, readers: Sequence[str]) -> Nests:
+def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nests:
     """The schedule with the copy before its first reader."""
-    buffer, name = step.buffer, step.copy
+    buffer, name = step.what, step.name
     original = nests.buffer(buffer)
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
     names = _axis_names(nests.nests[first], buffer, len(original.shape))
@@ -109,6 +117,146 @@ def build_cache_read(nests: Nests, step: CacheRead, readers: Sequence[str]) -> N
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = None if _is_gathered(nests, buffer) else (nests.source, made.source)
     return made.rewritten(Rewrite(f"cache_read({buffer})", f"{name} = {buffer}", alike))
+
+
+def stage_value(nests: Nests, step: Staging) -> Nests:
+    """The values of an expression in an array of their own, which `readers` read instead.
+
+    ``C[i] = sum of where(2*i + r >= 1, X[2*i + r - 1], 0) * W[r]`` reads ``X_in[2*i + r]`` after
+    ``X_in[u] = where(u >= 1, X[u - 1], 0)`` for all u that are read.
+    """
+    if step.memory is not None:
+        check_scope("stage_value", step.name, step.memory)
+    at = f"stage {step.readers[0]}" if step.readers else ""
+    axes = tuple(axis for axis, _ in step.axes)
+    check_new("stage_value", at, nests.names(), step.name)
+    taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
+    check_new("stage_value", at, Names(taken), *axes)
+    readers = [stage_named(nests, reader).nest for reader in step.readers]
+    value = _staged_value(nests, step, at)
+    shape = tuple(_extent_along(nests, readers[0], step, axis, at) for axis, _ in step.axes)
+    check_unwritten(nests, step, value, [nest.name for nest in readers])
+    return build_stage_value(nests, step, value, shape)
+
+
+def _staged_value(nests: Nests, step: Staging, at: str) -> Expr:
+    """Return the expression of a staging, over the axes of its array.
+
+    Raises PartitionError for what is no expression of these.
+    """
+    names = (*(axis for axis, _ in step.axes), *(size.name for size in nests.sizes))
+    try:
+        return parse_expr(step.what, buffers=nests.buffers, names=names)
+    except ParseError as refused:
+        raise PartitionError(
+            "stage_value",
+            f"cannot stage {step.what}",
+            at=at,
+            because=f"{refused.refused}: {refused.because}",
+            help=refused.help,
+        ) from None
+
+
+def _extent_along(nests: Nests, reader: Nest, step: Staging, axis: str, at: str) -> Expr:
+    """Return how many values an axis of a staged array has: those that its reader's loops give it, from 0."""
+    value = dict(step.axes)[axis]
+    ranges = {root.name: (root.lo, ix.sub(root.hi, 1)) for root in reader.roots}
+    found = ends(value, ranges)
+    if found is None or (ix.literal_value(found[0]) or 0) < 0 or set(ranges) & variables(found[1]):
+        raise PartitionError(
+            "stage_value",
+            f"cannot stage {step.what} along {axis} = {format_expr(value)}",
+            at=at,
+            because="that is no sum of loops that begins at 0 or above, and ends at one place at each size",
+            help=(f"loops of {reader.name}: {', '.join(ranges)}",),
+        )
+    return ix.add(found[1], 1)
+
+
+def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[str]) -> None:
+    """Theorem: no statement from the array on, up to the last reader, writes what its values are made of."""
+    used = {node.buffer for node in walk(value) if isinstance(node, Load)}
+    places = [k for k, nest in enumerate(nests.nests) if nest.name in readers]
+    for late in nests.nests[min(places) : max(places) + 1]:
+        written = used & set(late.written)
+        if written and late.name not in used:
+            raise PartitionError(
+                "stage_value",
+                f"cannot stage {step.what}",
+                at=f"stage {late.name}",
+                because=f"{late.name} writes {', '.join(sorted(written))}, and the values would be of what was before",
+            )
+
+
+def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Expr, ...]) -> Nests:
+    """The schedule with the array before its first reader, which reads it where it had the expression.
+
+    Raises PartitionError if a reader has no such expression.
+    """
+    names, at = [axis for axis, _ in step.axes], dict(step.axes)
+    like = _normal_form(substitute(value, at))
+    point = tuple(value for _, value in step.axes)
+    dtype, replaced = dtype_of(value), set[str]()
+    changed = []
+    for nest in nests.nests:
+        if nest.name not in step.readers and not set(step.readers) & set(nest.written):
+            changed.append(nest)
+            continue
+
+        def moved(node: Expr, nest: Nest = nest) -> Expr | None:
+            if dtype_of(node) != dtype or _normal_form(node) != like:
+                return None
+            replaced.add(nest.name)
+            return Load(step.name, point, dtype)
+
+        changed.append(with_expressions(nest, partial(_rewritten, moved)))
+    for reader in step.readers:
+        if stage_named(nests, reader).name not in replaced:
+            raise PartitionError(
+                "stage_value",
+                f"cannot stage {step.what} for {reader}",
+                at=f"stage {reader}",
+                because=f"it computes no {format_expr(ix.fold_indices(substitute(value, at)))}",
+            )
+    first = min(k for k, nest in enumerate(changed) if nest.name in replaced)
+    vars_ = tuple(Var(name) for name in names)
+    body: tuple[Stmt, ...] = (Store(step.name, vars_, value),)
+    for name, extent in reversed(tuple(zip(names, shape, strict=True))):
+        body = (For(name, ix.const(0), extent, body),)
+    made = read_nest(body, step.name, copies=True)
+    local = Buffer(step.name, dtype, shape, Kind.LOCAL, None, step.memory)
+    listed = (*changed[:first], made, *changed[first:])
+    done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
+    alike = nests.source, done.source
+    return done.rewritten(Rewrite(f"stage_value({step.name})", f"{step.name} = {step.what}", alike))
+
+
+def _rewritten(rule: Callable[[Expr], Expr | None], expr: Expr) -> Expr:
+    return rewrite(expr, rule)
+
+
+def _normal_form(expr: Expr) -> object:
+    """Return what two expressions have in common that are equal but for the order of sums of indices."""
+    match expr:
+        case Compare(op, a, b) if dtype_of(a) == "index":
+            left = ix.to_linear(ix.sub(a, b))
+            if op in (">", ">="):
+                left, op = ix.to_linear(ix.sub(b, a)), {">": "<", ">=": "<="}[op]
+            if op == "<=":
+                left, op = ix.to_linear(ix.sub(left.expr(), 1)), "<"
+            return op, left.const, frozenset((repr(atom), k) for atom, k in left.terms)
+        case Load(buffer, index, _):
+            return buffer, tuple(map(_normal_form, index))
+        case Logic("and"):
+            return "and", frozenset(map(_normal_form, conjuncts(expr)))
+    if dtype_of(expr) == "index":
+        form = ix.to_linear(expr)
+        return form.const, frozenset((repr(atom), k) for atom, k in form.terms)
+    inner = children(expr)
+    if not inner:
+        return repr(expr)
+    own = type(expr).__name__, getattr(expr, "op", getattr(expr, "dtype", ""))
+    return own, tuple(map(_normal_form, inner))
 
 
 def _is_gathered(nests: Nests, buffer: str) -> bool:
@@ -143,7 +291,7 @@ def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:
     return [f"a{k}" for k in range(rank)]
 
 
-def cache_write(target: Target, step: CacheWrite) -> Nests:
+def cache_write(target: Target, step: Staging) -> Nests:
     """The stage computed in a buffer of its own in `memory`, then copied out.
 
     ``C[y, x] = …`` becomes ``CL[y, x] = …``, and after it ``C[y, x] = CL[y, x]`` for all elements.
@@ -182,7 +330,7 @@ def check_cache_write(target: Target) -> None:
         )
 
 
-def build_cache_write(target: Target, step: CacheWrite) -> Nests:
+def build_cache_write(target: Target, step: Staging) -> Nests:
     """The schedule with the stage renamed, and the copy after it."""
     nests, nest, buffer, name = target.nests, target.nest, target.buffer, step.name
     original = nests.buffer(buffer)
@@ -363,7 +511,7 @@ def check_rfactor(target: Target, axis: str) -> None:
         because = f"nothing is reduced inside {axis}"
         help_ = (f'split("{axis}", 8) makes {axis}o and {axis}i',)
     elif (
-        (made is not None and (not isinstance(made, Split) or len(nest.relations) > 1))
+        (made is not None and (not isinstance(made, SplitPair) or len(nest.relations) > 1))
         or nest.at is not None
         or nest.covered is not None
         or nest.marks
@@ -396,7 +544,7 @@ def build_rfactor(target: Target, step: RFactor) -> Nests:
     extent = ix.sub(mine.hi, mine.lo) if mine is not None else ix.const(0)
     if mine is not None:
         value = substitute(value, {axis: ix.add(Var(axis), mine.lo)})
-    if isinstance(made, Split):
+    if isinstance(made, SplitPair):
         root = nest.root(made.axis)
         assert root is not None
         length = ix.sub(root.hi, root.lo)

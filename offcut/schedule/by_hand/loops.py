@@ -1,4 +1,4 @@
-"""The primitives on loops: split, tile, fuse, reorder, and how a loop runs.
+"""Decisions about the loops of a stage: split, fuse, order, bind.
 
 Each is three functions: what is called takes a decision, ``check_…`` states the theorem, and ``build_…``
 makes the new schedule. What only the whole program shows, that no dependence is turned
@@ -19,18 +19,20 @@ from offcut.partition import Strategy, check_axis, check_exact
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.axes import Target, check_new
 from offcut.schedule.by_hand.nests import Mark, Nest, Nests, Part, depends_on, literal_extent
-from offcut.schedule.decisions import Bind, Fuse, Reorder, Run, Split
+from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
 
 
 def split(target: Target, step: Split) -> Nests:
-    """``axis = factor*outer + inner``: the loop over `axis` becomes two, one inside the other."""
+    """The loop over `axis` becomes a loop for each level of tiles, and one inside the tiles."""
     step = replace(step, axis=target.axis("split", step.axis))
-    step = replace(step, factor=checked_factor(target, step.axis, step.factor))
     at = f"axis {target.buffer}.{step.axis}"
-    check_new("split", at, target.nest.names(), step.outer, step.inner)
-    if step.tail is not None:
-        check_split(target, step.axis, step.factor, step.tail)
-    return build_split(target, step)
+    check_new("split", at, target.nest.names(), *step.names)
+    for pair in step.pairs:
+        checked_factor(target, pair.axis, pair.factor)
+        if pair.tail is not None:
+            check_split(target, pair.axis, pair.factor, pair.tail)
+        target = replace(target, nests=build_split(target, pair))
+    return target.nests
 
 
 def checked_factor(target: Target, axis: str, factor: object) -> int:
@@ -130,15 +132,15 @@ def _users(target: Target) -> dict[str, str]:
     return {size.name: users.get(size.name, size.name) for size in target.nests.sizes}
 
 
-def build_split(target: Target, step: Split) -> Nests:
+def build_split(target: Target, pair: SplitPair) -> Nests:
     """The schedule with two loops where `axis` was."""
     nest = target.nest
-    made = step.outer, step.inner
+    made = pair.outer, pair.inner
     changed = replace(
         nest,
-        relations=(*nest.relations, step),
-        parts=tuple(_replaced(part, (step.axis,), made) for part in nest.parts),
-        marks=_moved(nest, step.axis, step.outer),
+        relations=(*nest.relations, pair),
+        parts=tuple(_replaced(part, (pair.axis,), made) for part in nest.parts),
+        marks=_moved(nest, pair.axis, pair.outer),
     )
     return target.nests.with_nest(changed)
 
@@ -203,9 +205,9 @@ def build_fuse(target: Target, step: Fuse) -> Nests:
     return target.nests.with_nest(changed)
 
 
-def reorder(target: Target, step: Reorder) -> Nests:
+def reorder(target: Target, step: Order) -> Nests:
     """The loops named, in this order, at the places that they had; the others stay."""
-    names = target.axes("reorder", *step.axes)
+    names = target.axes("reorder", *step.loops)
     check_reorder(target, names)
     return build_reorder(target, names)
 
@@ -238,25 +240,20 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
     return target.nests.with_nest(replace(nest, parts=tuple(map(permuted, nest.parts))))
 
 
-def run(target: Target, step: Run) -> Nests:
-    """The loop over `axis` unrolled, vectorised or parallel."""
-    name = target.axis(step.word, step.axis)
-    return target.nests.with_nest(_marked(target.nest, Mark(name, step.unit)))
-
-
 def bind(target: Target, step: Bind) -> Nests:
-    """The loop over `axis` run by a hardware index, such as ``blockIdx.x``."""
-    name, index = target.axis("bind", step.axis), step.index
-    parts = index.split(".") if isinstance(index, str) else []
-    if not parts or not all(part.isidentifier() for part in parts):
+    """The loop over `axis` run by a unit of the machine, such as ``thread`` or ``blockIdx.x``."""
+    op = UNIT_PRIMITIVES.get(step.unit, "bind")
+    name, unit = target.axis(op, step.axis), step.unit
+    parts = unit.split(".") if isinstance(unit, str) else []
+    if unit is not None and not (parts and all(part.isidentifier() for part in parts)):
         raise PartitionError(
             "bind",
-            f"cannot bind {name} to {index!r}",
+            f"cannot bind {name} to {unit!r}",
             at=f"axis {target.buffer}.{name}",
             because="a hardware index is a name",
             help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, index)))
+    return target.nests.with_nest(_marked(target.nest, Mark(name, unit)))
 
 
 def _marked(nest: Nest, mark: Mark) -> Nest:

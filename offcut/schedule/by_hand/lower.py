@@ -7,14 +7,29 @@ further out, both loops are complete and an instance past the end is left out by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from offcut.core import index as ix
-from offcut.core.conditions import conjunction
-from offcut.core.expr import Expr, Logic, Var, substitute, variables
-from offcut.core.program import Alloc, Choose, For, If, Let, Option, Program, Role, Stmt, Tile, walk
+from offcut.core.conditions import conjunction, conjuncts
+from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
+from offcut.core.expr import walk as expressions_in
+from offcut.core.program import (
+    Alloc,
+    Choose,
+    For,
+    Form,
+    If,
+    Let,
+    Option,
+    Program,
+    Role,
+    Stmt,
+    Tile,
+    map_body,
+    walk,
+)
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
@@ -22,6 +37,7 @@ from offcut.partition import (
     CUT,
     LADDER,
     PAD,
+    Made,
     Segment,
     Strategy,
     runs,
@@ -32,35 +48,61 @@ from offcut.partition import (
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Covered, Nest, Nests, point_of
+from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.by_hand.offsets import At
+from offcut.schedule.by_hand.read import loads_of
 from offcut.schedule.by_hand.tiles import Open, Tiles
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, SplitPair
 
 
 def lower(nests: Nests) -> Program:
-    """The program that runs `nests` as they are scheduled; nothing is proved here."""
-    making = _Lowering(nests)
+    """Return the program that runs `nests` as they are scheduled; nothing is proved here."""
+    return lowered(nests)[0]
+
+
+def lowered(nests: Nests) -> tuple[Program, list[Made]]:
+    """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
+    made: dict[int, Made] = {}
+    names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
+    buffers = {buffer.name: buffer for buffer in nests.buffers}
     body: tuple[Stmt, ...] = ()
+    chosen = dict[str, Alternatives]()
+    for one in nests.alternatives:
+        chosen |= dict.fromkeys(one.stages, one)
+        for _, _, option in one.options:
+            buffers |= {buffer.name: buffer for buffer in option.buffers}
+    emitted = list[Alternatives]()
     for nest in nests.nests:
-        if nest.at is None:
-            body += making.nest(nest, Facts(Space(nests.sizes, nests.assumptions)), {})
+        several = chosen.get(nest.name)
+        if several is None and nest.at is None:
+            body += _Lowering(nests, names, made).root(nest)
+        elif several is not None and several not in emitted:
+            emitted.append(several)
+            options = []
+            for label, cost, option in several.options:
+                making, inside = _Lowering(option, names, made), tuple[Stmt, ...]()
+                for own in several.own(nests, option):
+                    inside += making.root(own)
+                options.append(Option(label, cost, inside))
+            body += (Choose(tuple(options)),)
     called = {stmt.microkernel for stmt in walk(body) if isinstance(stmt, Tile)}
     for nest in nests.nests:
         if nest.covered is not None and not called & nest.covered.names:
             raise _idle(nest, nest.covered)
     kernels: dict[str, list[Microkernel]] = {}
     for covered in (nest.covered for nest in nests.nests if nest.covered is not None):
-        for name in covered.names:
+        for name in covered.names if covered.wanted is None else ():
             kernels.setdefault(name, []).append(covered.intrinsic)
-    return with_covers(nests.program(body), kernels.get)
+    program = replace(nests.program(body), buffers=tuple(buffers.values()))
+    tiles = [made[id(stmt)] for stmt in walk(body) if id(stmt) in made]
+    return with_covers(program, kernels.get), tiles
 
 
 def _idle(nest: Nest, covered: Covered) -> PartitionError:
     """Return the error that no tile of `nest` has the extents that its instruction declares."""
     splits = (nest.made_by(leaf) for leaf in covered.loops(nest))
     tails = dict.fromkeys(
-        f"tail={one.tail}" for one in splits if isinstance(one, Split) and one.tail is not None
+        f"tail={one.tail}" for one in splits if isinstance(one, SplitPair) and one.tail is not None
     )
     return PartitionError(
         "tensorize",
@@ -73,33 +115,52 @@ def _idle(nest: Nest, covered: Covered) -> PartitionError:
 
 
 class _Lowering:
-    def __init__(self, nests: Nests) -> None:
-        self.nests = nests
-        self.names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
+    def __init__(self, nests: Nests, names: Names, made: dict[int, Made]) -> None:
+        self.nests, self.names, self.made = nests, names, made
+        self.facts = Facts(Space(nests.sizes, nests.assumptions))
 
-    def nest(
-        self, nest: Nest, facts: Facts, window: Mapping[str, tuple[Expr, Expr]]
-    ) -> tuple[Stmt, ...]:
-        """The statements of `nest`, its roots in `window` bounded so."""
-        at = At(facts, window)
-        return _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
+    def root(self, nest: Nest) -> tuple[Stmt, ...]:
+        """Return the statements of a nest that is computed in no other."""
+        return self.nest(nest, At(self.facts, {}))
+
+    def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
+        """The statements of `nest` at a place around it, its roots in the window there."""
+        body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
+        return self.computed_inside(nest, None, body, at)
 
     def computed_inside(
-        self, nest: Nest, axis: str, body: tuple[Stmt, ...], facts: Facts
+        self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
     ) -> tuple[Stmt, ...]:
         """`body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
             (buffer,) = producer.written
-            window = footprint(body, buffer, self.nests.buffer(buffer).shape, facts)
+            window = footprint(body, buffer, self.nests.buffer(buffer).shape, at.facts)
             point = point_of(producer, buffer)
             assert point is not None
             reach = {
                 name: (start, ix.add(start, extent))
                 for name, (start, extent) in zip(point, window, strict=True)
             }
-            made = self.nest(producer, facts, reach)
-            body = (Alloc(buffer, window, (*made, *body)),)
+            inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
+            made = self.nest(producer, inner)
+            where = producer.window
+            inside = (*made, *body)
+            body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
         return body
+
+    def moved(
+        self, reader: Nest, producer: Nest, point: Sequence[str], at: At
+    ) -> dict[str, Segment]:
+        """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
+        (buffer,) = producer.written
+        inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
+        found: dict[str, Segment] = {}
+        for load in (load for one in inside for load in loads_of(one.plain)):
+            if load.buffer == buffer:
+                for root, part in zip(point, load.index, strict=True):
+                    if isinstance(part, Var) and part.name in at.segments:
+                        found.setdefault(root, at.segments[part.name])
+        return found
 
 
 class _Nest(Tiles):
@@ -107,6 +168,7 @@ class _Nest(Tiles):
 
     def __init__(self, lowering: _Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names)
+        self.staged = any(one.at is not None for one in lowering.nests.nests)
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -120,22 +182,31 @@ class _Nest(Tiles):
             elif not self.is_tile(first[0], inside):
                 body += self.loop(first[0], [(loops[1:], part) for loops, part in inside], at)
             elif self.fits(inside, at):
-                body += self.tiles(inside, at)
+                tiles = self.tiles(inside, at)
+                for tile in tiles:
+                    self.lowering.made[id(tile)] = self.piece(tile, at)
+                body += tiles
             else:
                 plain = replace(self.nest, covered=None)
                 body += _Nest(self.lowering, plain).block(inside, at)
         return body
 
+    def piece(self, tile: Stmt, at: At) -> Made:
+        """Return what a tile is by the loops that are split around it."""
+        assert isinstance(tile, Tile)
+        roots = (root.name for root in self.nest.roots if root.name in at.segments)
+        return Made(tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel)
+
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
-        if isinstance(made, Split) and axis == made.outer and self.covers(made, parts):
+        if isinstance(made, SplitPair) and axis == made.outer and self.covers(made, parts):
             return self.segmented(made, parts, at)
         if self.nest.root(axis) is not None:
             return self.plain(axis, self.bound(axis, 0, at), self.bound(axis, 1, at), parts, at)
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
 
-    def covers(self, split: Split, parts: Sequence[Open]) -> bool:
+    def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
         """Whether all loops of the inner axis are still to come, so that a segment bounds them."""
         inner = set(self.nest.leaves(split.inner))
         fused = any(isinstance(self.nest.made_by(leaf), Fuse) for leaf in inner)
@@ -164,10 +235,10 @@ class _Nest(Tiles):
             facts = facts.where(guard)
         known = replace(known, facts=facts, role=Role.WHOLE)
         body = self.block(parts, known)
-        body = self.lowering.computed_inside(self.nest, axis, body, facts)
+        body = self.lowering.computed_inside(self.nest, axis, body, known)
         return (If(conjunction(guards), body),) if guards and body else body
 
-    def segmented(self, split: Split, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
+    def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
         """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
         if variables(extent) <= {size.name for size in self.nests.sizes}:
@@ -190,22 +261,30 @@ class _Nest(Tiles):
         return (Choose(tuple(options)),)
 
     def tailed(
-        self, split: Split, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
+        self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
-        for segment in segments(strategy, extent, split.factor):
+        found: Sequence[Segment] = segments(strategy, extent, split.factor)
+        sizes = {size.name for size in self.nests.sizes}
+        if (
+            self.staged
+            and variables(extent) <= sizes
+            and self.lowering.facts.holds(ix.compare(">=", extent, 1))
+        ):
+            found = _alike(found)
+        for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
-            body += self.segment(split, segment, parts, at)
+            body += self.segment(split, segment, extent, parts, at)
         return body
 
-    def divides(self, split: Split, extent: Expr, at: At) -> bool:
+    def divides(self, split: SplitPair, extent: Expr, at: At) -> bool:
         rest = ix.mod(extent, split.factor)
         asked = split.tail is not None and split.tail.divides
         return asked or self.always(ix.compare("==", rest, 0), at)
 
-    def strategy(self, split: Split) -> Strategy:
+    def strategy(self, split: SplitPair) -> Strategy:
         """How the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
 
         Loops have every height, so what is left is a ladder of one step.
@@ -217,33 +296,80 @@ class _Nest(Tiles):
 
     def plain_of(
         self,
-        split: Split,
+        split: SplitPair,
         count: Expr,
         start: Expr,
         parts: Sequence[Open],
         at: At,
+        opaque: Segment | None = None,
     ) -> tuple[Stmt, ...]:
-        """``for outer in 0:count`` around tiles that start at `start`, which is in `ITER`."""
+        """``for outer in 0:count`` around tiles that start at `start`, which is in `ITER`.
+
+        opaque  the segment, if it is not asked where its tiles start
+        """
         name = self.names.fresh(split.outer)
         facts = at.facts.loop(name, ix.const(0), count)
-        inner = replace(
-            at, facts=facts, starts={**at.starts, split.inner: _started(start, Var(name))}
-        )
-        body = self.opened(split.outer, Var(name), parts, inner)
+        begin, inner = _started(start, Var(name)), replace(at, facts=facts)
+        if opaque is not None:
+            body = self.opaque(split, opaque, begin, Var(name), parts, inner)
+        else:
+            inner = replace(inner, starts={**at.starts, split.inner: begin})
+            body = self.opened(split.outer, Var(name), parts, inner)
         self.names.release(name)
         loop = For(name, ix.const(0), count, body, at.role)
         return self.marked(split.outer, loop) if body else ()
 
-    def segment(
-        self, split: Split, segment: Segment, parts: Sequence[Open], at: At
+    def opaque(
+        self,
+        split: SplitPair,
+        segment: Segment,
+        start: Expr,
+        value: Expr,
+        parts: Sequence[Open],
+        at: At,
     ) -> tuple[Stmt, ...]:
-        """The tiles of one segment."""
+        """What is inside a tile of symbolic height, made for any start and height that lie in the loop that is split.
+
+        That tiles lie there is the theorem of their strategy; products of sizes are in no set.
+
+        start, value  of the tile, and of the outer loop there
+        """
+        extent, height = self.extent(split.axis, at), at.extents[split.inner]
+        s, h = (Var(self.names.fresh(f"{split.inner}_{what}")) for what in ("start", "height"))
+        least, most = segment.heights
+        facts = at.facts.loop(s.name, ix.const(0), ix.add(extent, 1))
+        facts = facts.loop(h.name, ix.const(least), ix.const(most + 1))
+        facts = facts.where(ix.compare("<=", ix.add(s, h), extent))
+        inner = replace(
+            at,
+            facts=facts,
+            starts={**at.starts, split.inner: s},
+            extents={**at.extents, split.inner: h},
+        )
+        body = self.opened(split.outer, value, parts, inner)
+        for made in (s, h):
+            self.names.release(made.name)
+        values = {s.name: start, h.name: height}
+        emitted = map_body(body, lambda expr: ix.simplify(substitute(expr, values)))
+        tiles = self.lowering.made
+        for old, new in zip(walk(body), walk(emitted), strict=True):
+            if id(old) in tiles:
+                tiles[id(new)] = replace(tiles[id(old)], leaf=new)
+        return emitted
+
+    def segment(
+        self, split: SplitPair, segment: Segment, extent: Expr, parts: Sequence[Open], at: At
+    ) -> tuple[Stmt, ...]:
+        """The tiles of one segment of a loop of `extent` iterations."""
         bound: dict[str, Expr] = {
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }
         facts = at.facts if segment.when is None else at.facts.where(segment.when)
         shown = substitute(segment.start, bound), substitute(segment.height, bound)
         start, height = (ix.simplify(part) for part in shown)
+        lone = segment.count is None and segment.form is Form.FULL and not bound
+        if self.staged and lone and segment.owned[1] == extent:
+            height = ix.sub(extent, start)  # the last tile ends where the loop does
         inner = replace(
             at,
             facts=facts,
@@ -251,24 +377,62 @@ class _Nest(Tiles):
             role=segment.role,
             forms={**at.forms, split.inner: segment.form},
         )
+        origins = self.nest.origins(split.axis)
+        if len(origins) == 1:
+            inner = replace(inner, segments={**at.segments, origins[0]: segment})
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
+        sets = not segment.lets and _is_affine(start) and _is_affine(height)
+        opaque = self.staged and not segment.predicate and not sets
         if segment.count is None or ix.literal_value(segment.count) == 1:
             begin = _started(start, ix.const(0))
-            once = replace(inner, starts={**at.starts, split.inner: begin})
             value = ix.floordiv(begin, split.factor)
-            body = self.opened(split.outer, value, parts, once)
+            if opaque:
+                body = self.opaque(split, segment, begin, value, parts, inner)
+            else:
+                once = replace(inner, starts={**at.starts, split.inner: begin})
+                body = self.opened(split.outer, value, parts, once)
         else:
             count = ix.simplify(substitute(segment.count, bound))
-            body = self.plain_of(split, count, start, parts, inner)
+            body = self.plain_of(split, count, start, parts, inner, segment if opaque else None)
         for let in reversed(segment.lets):
             name = bound[let.name]
             assert isinstance(name, Var)
             body = (Let(name.name, let.lo, let.hi, let.value, body),)
             self.names.release(name.name)
-        if segment.when is not None and body and not self.always(segment.when, at):
-            body = (If(segment.when, body),)
-        return body
+        left = [] if segment.when is None else [*self.undecided(segment.when, at)]
+        return (If(conjunction(left), body),) if left and body else body
+
+    def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
+        """Yield the parts of a condition that are not known to hold."""
+        return (part for part in conjuncts(condition) if not self.always(part, at))
+
+
+def _alike(found: Sequence[Segment]) -> list[Segment]:
+    """Return segments whose values of one definition have one range: where each is computed at all sizes, so is what it says."""
+    ranges: dict[Expr, tuple[int, int]] = {}
+    for let in (let for segment in found for let in segment.lets):
+        lo, hi = ranges.get(let.value, (let.lo, let.hi))
+        ranges[let.value] = min(lo, let.lo), max(hi, let.hi)
+
+    def changed(segment: Segment) -> Segment:
+        lets = (
+            replace(let, lo=ranges[let.value][0], hi=ranges[let.value][1]) for let in segment.lets
+        )
+        return replace(segment, lets=tuple(lets))
+
+    return list(map(changed, found))
+
+
+def _is_affine(expr: Expr) -> bool:
+    """Return whether an expression has no product and no quotient of two parts that sizes change: whether it is in sets."""
+    return not any(
+        isinstance(node, Binary)
+        and node.op in ("*", "//", "%")
+        and variables(node.b)
+        and (node.op != "*" or variables(node.a))
+        for node in expressions_in(expr)
+    )
 
 
 def _started(start: Expr, tile: Expr) -> Expr:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, variables
-from offcut.core.program import Buffer, Program, Size, Stmt, Store, walk
+from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,13 @@ class Covered:
     """The loops from `axis` inwards are one tile, run by `intrinsic`.
 
     extents  the declared extent of each root of the tile
+    wanted   the cover of tiles of any extents, which the target judges; None: tiles have `extents`, and are judged here
     """
 
     axis: str
     intrinsic: Microkernel
     extents: tuple[tuple[str, int], ...]
+    wanted: Cover | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -85,11 +87,21 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Where the elements of a stage lie that is computed in a loop of its reader, as `At` says it."""
+
+    memory: str | None = None
+    depth: int = 1
+    inplace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """Loops and statements that run together.
 
     name     the buffer that the first store writes
-    at       the (nest, axis) inside which it is computed; None: where the source has it
+    at       the (nest, axis) inside which it is computed, axis None: before its loops; None: where the source has it
+    window   where its elements lie then
     covered  what an intrinsic runs
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
@@ -99,11 +111,12 @@ class Nest:
     roots: tuple[Root, ...]
     parts: tuple[Part, ...]
     plain: tuple[Stmt, ...]
-    relations: tuple[Split | Fuse, ...] = ()
+    relations: tuple[SplitPair | Fuse, ...] = ()
     marks: tuple[Mark, ...] = ()
-    at: tuple[str, str] | None = None
+    at: tuple[str, str | None] | None = None
     covered: Covered | None = None
     copies: bool = False
+    window: Window = Window()
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -124,24 +137,24 @@ class Nest:
         mine = (p.loops for p in self.parts if any(s.buffer == buffer for s in p.stores))
         return tuple(dict.fromkeys(name for loops in mine for name in loops))
 
-    def made_by(self, axis: str) -> Split | Fuse | None:
+    def made_by(self, axis: str) -> SplitPair | Fuse | None:
         """The relation that made `axis`; None for a root."""
         for relation in self.relations:
             made = (
                 (relation.outer, relation.inner)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.fused,)
             )
             if axis in made:
                 return relation
         return None
 
-    def taken_apart(self, axis: str) -> Split | Fuse | None:
+    def taken_apart(self, axis: str) -> SplitPair | Fuse | None:
         """The relation by which other axes stand for `axis`; None for a loop."""
         for relation in self.relations:
             gone = (
                 (relation.axis,)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.outer, relation.inner)
             )
             if axis in gone:
@@ -159,7 +172,7 @@ class Nest:
             for relation in self.relations
             for name in (
                 (relation.outer, relation.inner)
-                if isinstance(relation, Split)
+                if isinstance(relation, SplitPair)
                 else (relation.fused,)
             )
         ]
@@ -170,7 +183,7 @@ class Nest:
         match self.taken_apart(axis):
             case None:
                 return (axis,)
-            case Split(_, _, outer, inner):
+            case SplitPair(_, outer, inner):
                 return (*self.leaves(outer), *self.leaves(inner))
             case Fuse(_, _, _, fused):
                 return self.leaves(fused)
@@ -180,7 +193,7 @@ class Nest:
         match self.made_by(axis):
             case None:
                 return (axis,)
-            case Split(_, parent):
+            case SplitPair(parent):
                 return self.origins(parent)
             case Fuse(_, outer, inner):
                 return (*self.origins(outer), *self.origins(inner))
@@ -203,6 +216,25 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternatives:
+    """Ways to run some nests, of which a call takes the cheapest.
+
+    stages   the nests that all of them are about
+    options  (label, seconds over the sizes, all nests as one of them has them)
+    """
+
+    stages: frozenset[str]
+    options: tuple[tuple[str, Expr, Nests], ...]
+
+    def own(self, base: Nests, option: Nests) -> Iterator[Nest]:
+        """Yield the nests of an option that run in place of `stages`, in order, those inside of others left out."""
+        known = {nest.name for nest in base.nests}
+        for nest in option.nests:
+            if nest.at is None and (nest.name in self.stages or nest.name not in known):
+                yield nest
+
+
+@dataclass(frozen=True, slots=True)
 class Nests:
     """What a schedule is made of: the declarations of the program, and its nests in order.
 
@@ -212,6 +244,8 @@ class Nests:
                 the loops of the stage whose points it is computed at
     rewrites    every change of stages
     intrinsics  instructions that `tensorize` may name, beside those that were declared
+    microkernels  those of a target, which judges the tiles that they cover itself
+    alternatives  nests that several ways compete for
     """
 
     name: str
@@ -224,6 +258,8 @@ class Nests:
     axis_labels: tuple[tuple[str, str, str], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     intrinsics: tuple[Microkernel, ...] = ()
+    microkernels: tuple[Microkernel, ...] = ()
+    alternatives: tuple[Alternatives, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         """The buffer of that name."""
@@ -243,8 +279,8 @@ class Nests:
         """These, with one more equation by which stages were changed."""
         return replace(self, rewrites=(*self.rewrites, rewrite))
 
-    def attached(self, nest: str, axis: str) -> Iterator[Nest]:
-        """The nests that are computed inside that loop, in order."""
+    def attached(self, nest: str, axis: str | None) -> Iterator[Nest]:
+        """The nests that are computed inside that loop, or before the loops of `nest`, in order."""
         return (one for one in self.nests if one.at == (nest, axis))
 
     def program(self, body: tuple[Stmt, ...]) -> Program:
@@ -288,7 +324,7 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
     match nest.made_by(axis):
         case None:
             return None
-        case Split(_, parent, outer, _, factor):
+        case SplitPair(parent, outer, _, Level(factor)):
             whole = literal_extent(nest, parent)
             if axis != outer:
                 return factor

@@ -15,9 +15,10 @@ from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, substitute
 from offcut.core.intervals import ends
 from offcut.core.program import Form, Role, Stmt, substitute_coordinates
+from offcut.partition import Segment
 from offcut.polyhedral import Facts
 from offcut.schedule.by_hand.nests import Nest, Part, depends_on
-from offcut.schedule.decisions import Fuse, Split
+from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class At:
     offsets  the axes whose value is known
     starts   of an axis that a segment covers: where it starts in its parent
     extents  likewise, and of the roots: how far it reaches
+    segments  of a root that is split: the innermost one around
     limits   of an axis that a predicated segment covers: only offsets below are instances
     """
 
@@ -42,6 +44,7 @@ class At:
     extents: Mapping[str, Expr] = field(default_factory=dict)
     limits: Mapping[str, Expr] = field(default_factory=dict)
     forms: Mapping[str, Form] = field(default_factory=dict)
+    segments: Mapping[str, Segment] = field(default_factory=dict)
     role: Role = Role.WHOLE
 
 
@@ -118,7 +121,7 @@ class Offsets:
         match made:
             case None:
                 return ix.sub(self.bound(axis, 1, at), self.bound(axis, 0, at))
-            case Split(_, parent, outer, _, factor):
+            case SplitPair(parent, outer, _, Level(factor)):
                 if axis != outer:
                     return ix.const(factor)
                 return ix.ceildiv(self.extent(parent, at), factor)
@@ -144,7 +147,7 @@ class Offsets:
                         count = self.extent(inner, here)
                         pending.append((inner, ix.mod(value, count)))
                         pending.append((outer, ix.floordiv(value, count)))
-                    case Split(_, parent, outer, inner, factor):
+                    case SplitPair(parent, outer, inner, Level(factor)):
                         if name not in (outer, inner) or parent in offsets:
                             continue
                         if inner not in offsets or (
@@ -174,7 +177,7 @@ class Offsets:
         match self.nest.made_by(leaf):
             case None:
                 return leaf
-            case Split(_, parent, _, inner) if inner == leaf:
+            case SplitPair(parent, _, inner) if inner == leaf:
                 return self.root_below(parent)
             case _:
                 return None
@@ -184,7 +187,7 @@ class Offsets:
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 0, at)
-        assert isinstance(made, Split)
+        assert isinstance(made, SplitPair)
         start = at.starts.get(leaf)
         if start is None:
             start = ix.mul(made.factor, at.offsets[made.outer])
@@ -195,7 +198,7 @@ class Offsets:
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 1, at)
-        assert isinstance(made, Split)
+        assert isinstance(made, SplitPair)
         mine = ix.add(self.base(leaf, at), self.extent(leaf, at))
         above = self.end(made.axis, at)
         return (

@@ -10,26 +10,30 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.by_hand.axes import Target, stage_named
-from offcut.schedule.by_hand.nests import Nest, Nests, Root, depends_on, point_of
-from offcut.schedule.decisions import ComputeAt
+from offcut.schedule.by_hand.nests import Nest, Nests, Root, Window, depends_on, point_of
+from offcut.schedule.decisions import At
 
 
-def compute_at(target: Target, step: ComputeAt) -> Nests:
+def compute_at(target: Target, step: At) -> Nests:
     """The stage inside a loop of its consumer, on the box of elements that is read there."""
-    consumer = stage_named(target.nests, step.consumer)
-    name = consumer.axis("compute_at", step.axis)
+    consumer = stage_named(target.nests, step.reader)
+    name = None if step.axis is None else consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
-    return build_compute_at(target, consumer, name)
+    check_depth(target, consumer, name, step.depth)
+    if step.inplace is not None:
+        check_inplace(target, stage_named(target.nests, step.inplace), (consumer.name, name))
+    return build_compute_at(target, consumer, name, Window(step.memory, step.depth, step.inplace))
 
 
-def check_compute_at(target: Target, consumer: Target, axis: str) -> None:
+def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None:
     """Theorem: only `consumer`, and what is computed inside it, reads the stage, and only inside the
     loop; every store of the stage names its element by loops of its own, over all of an axis, so
     that what a box of elements needs is a box of loops.
     """
     nests, nest = target.nests, target.nest
     at = f"stage {target.buffer}"
-    refused = f"cannot compute {target.buffer} at {consumer.buffer}.{axis}"
+    place = consumer.buffer if axis is None else f"{consumer.buffer}.{axis}"
+    refused = f"cannot compute {target.buffer} at {place}"
     because, help_ = "", tuple[str, ...]()
     if nest.name == consumer.name:
         because = f"{target.buffer} and {consumer.buffer} are one nest"
@@ -70,19 +74,61 @@ def _ragged(nest: Nest, buffer: str) -> Root | None:
     return None
 
 
-def _beside(consumer: Target, axis: str, buffer: str) -> str | None:
+def _beside(consumer: Target, axis: str | None, buffer: str) -> str | None:
     """A statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
     for part in consumer.nest.parts:
-        if axis not in part.loops:
+        if axis is not None and axis not in part.loops:
             for stmt in part.body:
                 if _reads((stmt,), buffer):
                     return format_head(stmt)
     return None
 
 
-def build_compute_at(target: Target, consumer: Target, axis: str) -> Nests:
+def check_depth(target: Target, consumer: Target, axis: str | None, depth: object) -> None:
+    """Check that a stage has a number of windows.
+
+    Raises PartitionError if it has not.
+    """
+    if isinstance(depth, int) and not isinstance(depth, bool) and depth >= 1:
+        return
+    raise PartitionError(
+        "compute_at",
+        f"cannot compute {target.buffer} at {consumer.buffer}.{axis}",
+        at=f"stage {target.buffer}",
+        because=f"a depth is a number of windows, at least 1, not {depth!r}",
+        help=("depth=2",),
+    )
+
+
+def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> None:
+    """Theorem: the stage reads `over`, which is computed in the same loop, and nothing after the stage reads that.
+
+    That the stage reads it element by element is asked of the emitted program.
+    """
+    nests, buffer = target.nests, over.buffer
+    because = ""
+    later = nests.nests[nests.nests.index(target.nest) + 1 :]
+    again = [nest.name for nest in later if reads(nests, nest.name, buffer)]
+    if not reads(nests, target.name, buffer):
+        because = f"it does not read {buffer}"
+    elif over.nest.at != at:
+        because = f"{buffer} is not computed in that loop"
+    elif again:
+        because = f"{again[0]} reads {buffer} after it"
+    if because:
+        raise PartitionError(
+            "compute_at",
+            f"cannot compute {target.buffer} in the place of {buffer}",
+            at=f"stage {target.buffer}",
+            because=because,
+            help=(f"{target.buffer} in a window of its own",),
+        )
+
+
+def build_compute_at(target: Target, consumer: Target, axis: str | None, window: Window) -> Nests:
     """The schedule with the stage attached to the loop."""
-    return target.nests.with_nest(replace(target.nest, at=(consumer.name, axis)))
+    changed = replace(target.nest, at=(consumer.name, axis), window=window)
+    return target.nests.with_nest(changed)
 
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:

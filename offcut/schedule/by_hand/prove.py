@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from offcut.core.program import Program
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
@@ -9,12 +12,16 @@ from offcut.proof import Certificate, Theorem, check_equal
 from offcut.schedule.by_hand.nests import Nests
 
 
-def prove(nests: Nests, program: Program, reassociate: bool = True) -> Certificate:
-    """The theorems by which `program` computes what was described, for all sizes.
+def prove(
+    nests: Nests, source: Program, programs: Sequence[Program], reassociate: bool = True
+) -> Certificate:
+    """Return the theorems by which the last of `programs` computes what was described, for all sizes.
 
-    The rewrites of stages, each by its equation; that `program` computes what `nests.source` does; and
-    that loops whose iterations run together carry no dependence.
+    The rewrites of stages, each by its equation; that each program computes what the one before does, the first what
+    `source` does; and that loops whose iterations run together carry no dependence.
 
+    source       the stages of the first program, in their own loops
+    programs     of which each has one staged array more than the one before
     reassociate  whether the terms of a declared sum may be added in any order
 
     Raises PartitionError with the smallest witness.
@@ -32,6 +39,7 @@ def prove(nests: Nests, program: Program, reassociate: bool = True) -> Certifica
         if one.alike is not None:
             check_equal(*one.alike, reassociate=reassociate, users=users)
         theorems.append(Theorem("substitution", one.equation, one.primitive))
-    theorems += check_equal(nests.source, program, reassociate=reassociate, users=users)
-    theorems += check_marks(program, users, reassociate)
-    return Certificate(tuple(theorems))
+    for before, after in pairwise((source, *programs)):
+        theorems += check_equal(before, after, reassociate=reassociate, users=users)
+    theorems += check_marks(programs[-1], users, reassociate)
+    return Certificate(tuple(dict.fromkeys(theorems)))

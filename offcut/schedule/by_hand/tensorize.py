@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from offcut.core import index as ix
+from offcut.core import program as tile
 from offcut.core.expr import (
     variables,
 )
@@ -27,17 +28,23 @@ from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
 from offcut.schedule.by_hand.axes import Target
 from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
-from offcut.schedule.decisions import Bind, Primitive, Run, Schedule, Split, Tensorize
+from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
 
 
-def tensorize(target: Target, step: Tensorize) -> Nests:
+def tensorize(target: Target, step: Cover) -> Nests:
     """The loops from `axis` inwards run by an instruction, a tile at a time."""
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
-    intrinsic = intrinsic_named(step.intrinsic, target.nests.intrinsics, at)
+    name, given = step.microkernel, target.nests.intrinsics
+    own = {kernel.name: kernel for kernel in target.nests.microkernels}
+    if name in own and all(kernel.name != name for kernel in given):
+        check_tile(target, axis, own[name])
+        wanted = tile.Cover(name, step.axes, step.operands)
+        return build_tensorize(target, axis, own[name], (), wanted)
+    intrinsic = intrinsic_named(name, given, at)
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 
@@ -71,8 +78,30 @@ def check_tensorize(
 
     Returns the declared extent of each root of the tile.
     """
-    nest, definition = target.nest, intrinsic.computes.definition
-    assert definition is not None
+    nest, definition = target.nest, intrinsic.definition
+    refuse, part, roots = check_tile(target, axis, intrinsic)
+    declared = [*definition.axes, *definition.reduce_axes]
+    if len(declared) != len(roots):
+        raise refuse(
+            f"it has {len(roots)} loops, {', '.join(roots)}, and {intrinsic.name} computes "
+            f"{', '.join(a.name for a in declared)}"
+        )
+    match = _match(target, axis, intrinsic, part, tuple(roots.values()), refuse)
+    extents = {a.name: int(a.extent) for a in declared}
+    by_root = {root: extents[name] for name, root in match.axes if root is not None}
+    for leaf, root in roots.items():
+        _check_extent(nest, leaf, root, by_root[root], refuse)
+    return tuple(by_root.items())
+
+
+def check_tile(
+    target: Target, axis: str, intrinsic: Microkernel
+) -> tuple[Refuse, Part, dict[str, str]]:
+    """Theorem: the loops from `axis` inwards are a box of neighbouring elements of one statement, or of one sum with its start.
+
+    Returns how to refuse more, the part that computes terms, and the root of each of its loops.
+    """
+    nest = target.nest
     at = f"axis {target.buffer}.{axis}"
     refused = f"cannot run {target.buffer} from {axis} inwards by {intrinsic.name}"
 
@@ -98,18 +127,7 @@ def check_tensorize(
         if nest.mark(leaf).unit is not None:
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
-    declared = [*definition.axes, *definition.reduce_axes]
-    if len(declared) != len(loops):
-        raise refuse(
-            f"it has {len(loops)} loops, {', '.join(loops)}, and {intrinsic.name} computes "
-            f"{', '.join(a.name for a in declared)}"
-        )
-    match = _match(target, axis, intrinsic, part, tuple(roots.values()), refuse)
-    extents = {a.name: int(a.extent) for a in declared}
-    by_root = {root: extents[name] for name, root in match.axes if root is not None}
-    for leaf, root in roots.items():
-        _check_extent(nest, leaf, root, by_root[root], refuse)
-    return tuple(by_root.items())
+    return refuse, part, roots
 
 
 def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
@@ -125,7 +143,7 @@ def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:
 def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primitive) -> None:
     buffer = nest.parts[-1].stores[-1].buffer
     loops = covered.loops(nest)
-    op = str(Schedule("", (step,))).splitlines()[1].split()[0]
+    op = primitive_of(step)
 
     def refused(because: str) -> PartitionError:
         return PartitionError(
@@ -133,7 +151,7 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
             f"cannot change the loops that {covered.intrinsic.name} runs",
             at=f"stage {buffer}",
             because=because,
-            help=() if isinstance(step, Run | Bind) else (f"{op} before tensorize",),
+            help=() if isinstance(step, Bind) else (f"{op} before tensorize",),
         )
 
     now = next((one for one in after.nests if one.name == nest.name), None)
@@ -148,16 +166,21 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
         raise refused(f"{attached} would be computed inside its loops {', '.join(loops)}")
     uncovered = after.with_nest(replace(now, covered=None))
     try:
-        check_tensorize(Target(uncovered, now.name, buffer), covered.axis, covered.intrinsic)
+        check = check_tile if covered.wanted is not None else check_tensorize
+        check(Target(uncovered, now.name, buffer), covered.axis, covered.intrinsic)
     except PartitionError as error:
         raise refused(error.because) from None
 
 
 def build_tensorize(
-    target: Target, axis: str, intrinsic: Microkernel, extents: tuple[tuple[str, int], ...]
+    target: Target,
+    axis: str,
+    intrinsic: Microkernel,
+    extents: tuple[tuple[str, int], ...],
+    wanted: tile.Cover | None = None,
 ) -> Nests:
     """The schedule with the loops covered."""
-    covered = Covered(axis, intrinsic, extents)
+    covered = Covered(axis, intrinsic, extents, wanted)
     return target.nests.with_nest(replace(target.nest, covered=covered))
 
 
@@ -220,7 +243,7 @@ def _root_below(nest: Nest, leaf: str) -> str | None:
     match nest.made_by(leaf):
         case None:
             return leaf
-        case Split(_, parent, _, inner) if inner == leaf:
+        case SplitPair(parent, _, inner) if inner == leaf:
             return _root_below(nest, parent)
         case _:
             return None
@@ -233,7 +256,7 @@ def _leaf_of(roots: Mapping[str, str], root: str) -> str:
 def _check_extent(nest: Nest, leaf: str, root: str, declared: int, refuse: Refuse) -> None:
     """The loop covers exactly the declared extent, but for the tail, or is given it by a window."""
     made = nest.made_by(leaf)
-    if isinstance(made, Split):
+    if isinstance(made, SplitPair):
         if made.factor != declared:
             raise refuse(
                 f"{leaf} has {made.factor} iterations, and the declared extent is {declared}",

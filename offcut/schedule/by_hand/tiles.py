@@ -8,13 +8,14 @@ from dataclasses import replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.dtypes import identity
-from offcut.core.expr import Const, Expr, Select, Var, dtype_of, variables
+from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variables
 from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
 from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
 from offcut.schedule.by_hand.offsets import At, Offsets
-from offcut.schedule.decisions import Split
+from offcut.schedule.by_hand.read import loads_of
+from offcut.schedule.decisions import SplitPair
 
 # (loops of a part that are not open yet, the part)
 Open = tuple[tuple[str, ...], Part]
@@ -34,6 +35,9 @@ class Tiles(Offsets):
             return covered.axis == first
         if not self.nest.copies or self.nest.mark(first).unit is not None:
             return False
+        touched = {*self.nest.written, *(load.buffer for load in loads_of(self.nest.plain))}
+        if not any(b.scope is not None for b in self.nests.buffers if b.name in touched):
+            return False  # from main memory to main memory
         return all(
             self.root_below(leaf) is not None and not any(self.nests.attached(self.nest.name, leaf))
             for loops, _ in parts
@@ -58,18 +62,22 @@ class Tiles(Offsets):
             return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
         kernel, body = covered.intrinsic, []
         everything = max((loops for loops, _ in parts), key=len)
-        if len(parts) > 1:
+        sums = bool(kernel.reduce_axes) and kernel.accumulate != "adds"
+        apart = covered.wanted is not None and not sums
+        if len(parts) > 1 and not apart:
             return (self.tile(everything, [part for _, part in parts], kernel.name, at),)
         for loops, part in parts:
             updates = part.stores[0].reduce is not None
             name = kernel.update if updates else kernel.reset
-            body.append(self.tile(loops, [part], name or kernel.name, at))
+            if not (apart and not updates and len(parts) > 1):
+                name = name or kernel.name
+            body.append(self.tile(loops, [part], name, at))
         return tuple(body)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:
         """Whether every tile has the extents that its intrinsic declares, or is padded to them."""
         covered = self.nest.covered
-        if covered is None:
+        if covered is None or covered.wanted is not None:
             return True
         extents = dict(covered.extents)
         for loops, _ in parts:
@@ -80,10 +88,18 @@ class Tiles(Offsets):
                 if self.always(ix.compare("==", have, extents[root]), at):
                     continue
                 made = self.nest.made_by(leaf)
-                tail = made.tail if isinstance(made, Split) else None
+                tail = made.tail if isinstance(made, SplitPair) else None
                 if tail not in (None, PAD, MASK):
                     return False
         return True
+
+    def is_fixed(self, leaf: str, start: Expr, extent: Expr) -> bool:
+        """Return whether a loop of a tile has the one value that a loop around gives it, and no instruction is asked for there."""
+        covered = self.nest.covered
+        if covered is None or covered.wanted is None:
+            return self.nest.copies and extent == ix.const(1) and isinstance(start, Var)
+        asked = any(loop == leaf for _, loop in covered.wanted.axes)
+        return extent == ix.const(1) and bool(variables(start)) and not asked
 
     def tile(
         self, loops: Sequence[str], parts: Sequence[Part], microkernel: str | None, at: At
@@ -96,6 +112,7 @@ class Tiles(Offsets):
         }
         axes: list[TileAxis] = []
         names: list[str] = []
+        called: dict[str, str] = {}
         where: list[Expr] = []
         terms: list[Expr] = []
         reductions: list[tuple[str, Expr, Expr]] = []
@@ -106,15 +123,18 @@ class Tiles(Offsets):
             assert root is not None
             at = self.fixed(leaf, at)
             start, end = self.base(leaf, at), self.end(leaf, at)
-            extent: Expr = ix.sub(end, start)
-            name = self.names.fresh(root)
+            extent = _reach(start, end)
+            if self.is_fixed(leaf, start, extent):
+                offsets[root] = ix.sub(start, self.bound(root, 0, at))
+                continue
+            called[leaf] = name = self.names.fresh(root)
             names.append(name)
             offsets[root] = ix.sub(Var(name), self.bound(root, 0, at))
             if root in extents:
                 inside = ix.compare("==", extent, extents[root])
                 if not self.always(inside, at):
                     made = self.nest.made_by(leaf)
-                    asked = made.tail if isinstance(made, Split) else None
+                    asked = made.tail if isinstance(made, SplitPair) else None
                     form = Form.MASK if asked == MASK and form is not Form.PAD else Form.PAD
                     (where if root in stored else terms).append(ix.compare("<", Var(name), end))
                 extent = ix.const(extents[root])
@@ -136,9 +156,24 @@ class Tiles(Offsets):
             self.names.release(name)
         only = conjunction(where) if where else None
         cover = None if microkernel is None else Cover(microkernel)
+        if covered is not None and covered.wanted is not None and cover is not None:
+            along = [(a, called[loop]) for a, loop in covered.wanted.axes if loop in called]
+            if microkernel != covered.wanted.microkernel:  # a start has no axis that is reduced
+                stored_names = {axis.iter for axis in axes}
+                along = [(a, name) for a, name in along if name in stored_names]
+            cover = Cover(cover.microkernel, tuple(along), covered.wanted.operands)
         if only is None and terms:
             form = Form.FULL
         return Tile(tuple(axes), body, only, form, at.role, cover)
+
+
+def _reach(start: Expr, end: Expr) -> Expr:
+    """Return ``end - start``; of an end that is the least of several, the least of the distances."""
+    match end:
+        case Binary("min", a, b):
+            return ix.minimum(_reach(start, a), _reach(start, b))
+        case _:
+            return ix.sub(end, start)
 
 
 def _masked(body: tuple[Stmt, ...], inside: Expr) -> tuple[Stmt, ...]:

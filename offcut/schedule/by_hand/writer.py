@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, assert_never
 
+from offcut.core.expr import real
 from offcut.core.interpret import interpreter
 from offcut.core.memo import forget
 from offcut.core.plain_loops import unsynchronized
-from offcut.core.program import LANE, THREAD, UNROLL, VIRTUAL, Kind, Program
+from offcut.core.program import LANE, THREAD, UNROLL, Alloc, Kind, Program, walk
 from offcut.core.text.read_back import read_back
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import inputs_of, outputs_of
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tracebacks
-from offcut.partition import StrategyLike, strategy_named
+from offcut.partition import Made, StrategyLike, strategy_named
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.by_hand import graph, loops, place, tensorize
 from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
-from offcut.schedule.by_hand.lower import lower
-from offcut.schedule.by_hand.nests import Nests
+from offcut.schedule.by_hand.joined import joined
+from offcut.schedule.by_hand.lower import lower, lowered
+from offcut.schedule.by_hand.nests import Alternatives, Nests
 from offcut.schedule.by_hand.prove import prove
 from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
 from offcut.schedule.decisions import (
-    RUN_WORDS,
+    UNIT_PRIMITIVES,
+    Alternative,
+    At,
     Bind,
-    CacheRead,
-    CacheWrite,
-    ComputeAt,
-    ComputeInline,
+    Choose,
+    Cover,
     Fuse,
+    Inline,
+    Level,
+    Order,
     Primitive,
-    Reorder,
     RFactor,
-    Run,
     Schedule,
     Split,
-    Tensorize,
+    Staging,
+    each_decision,
+    stages_in,
 )
 from offcut.schedule.refusing import at_line
 
@@ -68,10 +74,12 @@ def replayed(
     schedule: Schedule,
     microkernels: Sequence[Microkernel] = (),
     reassociate: bool = True,
+    of_target: Sequence[Microkernel] = (),
 ) -> tuple[tuple[Primitive, ...], Program]:
     """The primitives that `schedule` begins with, and what they make of `program`, proved.
 
     microkernels  that `tensorize` may name, beside declared instructions
+    of_target     that `cover` may name, whose tiles the target judges
     reassociate   whether the terms of a sum may be added in another order
 
     Raises PartitionError, with the line, for one that is not legal, or that stands behind what a
@@ -87,12 +95,14 @@ def replayed(
                     because="what a target decides stands before it, about loops that are made first",
                     help=("primitives by hand come first",),
                 )
-    made = create_schedule(program).apply(Schedule(schedule.name, first), microkernels)
+    made = create_schedule(program)
+    made.with_microkernels(of_target).apply(Schedule(schedule.name, first), microkernels)
     try:
         return first, made.lower(reassociate)
     except PartitionError as refused:
         whole = refused
-    again = create_schedule(program).apply(Schedule(schedule.name, ()), microkernels)
+    again = create_schedule(program)
+    again.with_microkernels(of_target).apply(Schedule(schedule.name, ()), microkernels)
     for step in first:  # the line is that after which it is refused first
         with at_line(schedule, step):
             again._do(step)
@@ -107,18 +117,20 @@ def applied(nests: Nests, step: Primitive) -> Nests:
     that an instruction runs.
     """
     changed = _applied(nests, step)
-    if not isinstance(step, Tensorize):
+    if not isinstance(step, Cover):
         tensorize.check_covers_stand(nests, changed, step)
     return changed
 
 
 def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
-        case CacheRead():
+        case Staging("read"):
             return graph.cache_read(nests, step)
-        case CacheWrite(stage):
+        case Staging("write", stage):
             return graph.cache_write(stage_named(nests, stage), step)
-        case ComputeInline(stage):
+        case Staging():
+            return graph.stage_value(nests, step)
+        case Inline(stage):
             return graph.compute_inline(stage_named(nests, stage))
         case RFactor(stage):
             return graph.rfactor(stage_named(nests, stage), step)
@@ -126,18 +138,61 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             return loops.split(stage_named(nests, stage), step)
         case Fuse(stage):
             return loops.fuse(stage_named(nests, stage), step)
-        case Reorder(stage):
+        case Order(stage):
             return loops.reorder(stage_named(nests, stage), step)
-        case Run(stage):
-            return loops.run(stage_named(nests, stage), step)
         case Bind(stage):
             return loops.bind(stage_named(nests, stage), step)
-        case ComputeAt(stage):
+        case At(stage):
             return place.compute_at(stage_named(nests, stage), step)
-        case Tensorize(stage):
+        case Cover(stage):
             return tensorize.tensorize(stage_named(nests, stage), step)
+        case Choose(options):
+            return _chosen(nests, options)
         case _:
             assert_never(step)
+
+
+def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[Primitive]:
+    """Yield the decisions that are not about one of `stages`."""
+    for step in steps:
+        if isinstance(step, Choose):
+            options = (
+                replace(option, steps=tuple(_without(option.steps, stages)))
+                for option in step.options
+            )
+            yield Choose(tuple(options))
+        elif not stages & stages_in(step):
+            yield step
+
+
+def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
+    """Return `nests` of which the stages that `options` are about have several ways to run.
+
+    Raises PartitionError where an option is not legal, or says nothing of stages that another one is about.
+    """
+    made = []
+    about = [frozenset().union(*map(stages_in, option.steps)) for option in options]
+    known = {nest.name for nest in nests.nests}
+    stages = frozenset().union(*about) & known
+    taken = {stage for one in nests.alternatives for stage in one.stages}
+    for option in options:
+        one = nests
+        for step in option.steps:
+            one = applied(one, step)
+        made.append((option.label, option.cost or real(0.0), one))
+    labels = [label for label, _, _ in made]
+    because = ""
+    if not made or not stages:
+        because = "it has no option that says how a stage runs"
+    elif len(set(labels)) < len(labels):
+        because = f"two options have one name: {', '.join(labels)}"
+    elif stages & taken:
+        because = f"{', '.join(sorted(stages & taken))} is chosen already"
+    if because:
+        raise PartitionError("choose", "cannot choose so", because=because)
+    rewrites = dict.fromkeys(r for _, _, one in made for r in one.rewrites)
+    alternatives = (*nests.alternatives, Alternatives(stages, tuple(made)))
+    return replace(nests, alternatives=alternatives, rewrites=tuple(rewrites))
 
 
 @trim_tracebacks
@@ -145,7 +200,7 @@ class HandSchedule:
     """Primitives and the nests that they make; ``schedule[C]`` is the stage that writes ``C``."""
 
     def __init__(self, nests: Nests) -> None:
-        self._nests, self._steps = nests, tuple[Primitive, ...]()
+        self._first, self._nests, self._steps = nests, nests, tuple[Primitive, ...]()
         self._lowered: tuple[Nests, bool, Program, Certificate] | None = None
 
     def __repr__(self) -> str:
@@ -209,6 +264,11 @@ class HandSchedule:
             raise
         return self
 
+    def with_microkernels(self, kernels: Sequence[Microkernel]) -> HandSchedule:
+        """This, whose covers may name `kernels`, those of a target, which judges their tiles."""
+        self._nests = replace(self._nests, microkernels=tuple(kernels))
+        return self
+
     def _do(self, step: Primitive) -> None:
         """Apply a primitive, and note it."""
         self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
@@ -223,7 +283,7 @@ class HandSchedule:
         buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
         named = tuple(self[reader]._target().stage for reader in readers)
         name = self._nests.names().fresh(f"{buffer}L")
-        self._do(CacheRead(buffer, scope, named, name))
+        self._do(Staging("read", buffer, name, named, (), scope))
         return self[name]
 
     def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
@@ -233,7 +293,7 @@ class HandSchedule:
         """
         target = self[tensor]._target()
         name = self._nests.names().fresh(f"{target.buffer}L")
-        self._do(CacheWrite(target.stage, scope, name))
+        self._do(Staging("write", target.stage, name, memory=scope))
         return self[name]
 
     @property
@@ -263,10 +323,47 @@ class HandSchedule:
             forget()
             help = 'fewer splits, or tail="cut"'
             with request_budget("lower", "cannot lower the schedule", help=(help,)):
-                program = lower(self._nests)
-                certificate = prove(self._nests, program, reassociate)
+                programs = self.forms()
+                certificate = prove(self._nests, self._forms()[0].source, programs, reassociate)
+                program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
+
+    def forms(self) -> tuple[Program, ...]:
+        """Return the programs from one without staged arrays to the whole, each of one more; nothing is proved.
+
+        Each computes what the one before does, which is a small question. The first is without windows, where it has any.
+        """
+        programs = tuple(map(lower, self._forms()))
+        staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
+        return (joined(programs[0]), *programs) if staged else programs
+
+    def tiles(self) -> tuple[Made, ...]:
+        """Return the tiles of the whole, in the order of the text."""
+        return tuple(lowered(self._nests)[1])
+
+    def _forms(self) -> tuple[Nests, ...]:
+        """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
+        staged = [
+            s.name
+            for s in each_decision(self._steps)
+            if isinstance(s, Staging) and s.how != "write"
+        ]
+        forms = []
+        for number in range(len(staged)):
+            absent = set(staged[number:])
+            nests = replace(
+                self._first,
+                intrinsics=self._nests.intrinsics,
+                microkernels=self._nests.microkernels,
+            )
+            try:
+                for step in _without(self._steps, absent):
+                    nests = applied(nests, step)
+            except PartitionError:  # what is staged later needs this one
+                continue
+            forms.append(nests)
+        return (*forms, self._nests)
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
         """The result of the reference interpreter on numpy arrays, by the users' names.
@@ -333,7 +430,7 @@ class Stage:
         at = f"axis {target.buffer}.{name}"
         asked = None if tail is None else strategy_named(tail, at=at, op="split", tiles=(factor,))
         outer, inner = names.fresh(f"{name}o"), names.fresh(f"{name}i")
-        self._do(Split(target.stage, name, outer, inner, factor, asked))
+        self._do(Split(target.stage, name, (Level(factor, asked),), (outer, inner)))
         return self._axis(outer), self._axis(inner)
 
     def tile(self, *axes_then_factors: Any, tail: StrategyLike | None = None) -> tuple[Axis, ...]:
@@ -375,7 +472,7 @@ class Stage:
     def reorder(self, *axes: str | Axis) -> Stage:
         """The loops named, in this order, at the places that they have among all."""
         target = self._target()
-        return self._do(Reorder(target.stage, target.axes("reorder", *axes)))
+        return self._do(Order(target.stage, target.axes("reorder", *axes)))
 
     def unroll(self, axis: str | Axis) -> Stage:
         """The loop written out."""
@@ -389,12 +486,6 @@ class Stage:
         """The iterations of the loop on several threads; it must carry no dependence."""
         return self._run(axis, THREAD)
 
-    def virtual(self, axis: str | Axis) -> Stage:
-        """The iterations of the loop as virtual threads, whose instructions take turns in one stream; it must
-        carry no dependence.
-        """
-        return self._run(axis, VIRTUAL)
-
     def bind(self, axis: str | Axis, index: str) -> Stage:
         """The iterations of the loop run by a hardware index; it must carry no dependence."""
         target = self._target()
@@ -402,17 +493,20 @@ class Stage:
 
     def _run(self, axis: str | Axis, unit: str) -> Stage:
         target = self._target()
-        return self._do(Run(target.stage, target.axis(RUN_WORDS[unit], axis), unit))
+        return self._do(Bind(target.stage, target.axis(UNIT_PRIMITIVES[unit], axis), unit))
 
-    def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis) -> Stage:
-        """Computed inside a loop of its reader, in a window of what is read there."""
+    def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis, depth: int = 1) -> Stage:
+        """Computed inside a loop of its reader, in a window of what is read there.
+
+        depth  the number of windows, which iterations of the loop take in turn: one is filled while another one is read
+        """
         reader = self._schedule[consumer]._target()
         name = reader.axis("compute_at", axis)
-        return self._do(ComputeAt(self._target().stage, reader.stage, name))
+        return self._do(At(self._target().stage, reader.stage, name, None, depth))
 
     def compute_inline(self) -> None:
         """Computed wherever it is read, and nowhere else; the stage is gone."""
-        self._do(ComputeInline(self._target().stage))
+        self._do(Inline(self._target().stage))
 
     def rfactor(self, axis: str | Axis) -> Stage:
         """The new stage that reduces what is inside `axis`; this one reduces over `axis`."""
@@ -429,7 +523,7 @@ class Stage:
             raise tensorize.undeclared(intrinsic, f"axis {target.buffer}.{name}")
         known = (*target.nests.intrinsics, intrinsic)
         schedule._nests = replace(target.nests, intrinsics=known)
-        return self._do(Tensorize(target.stage, name, intrinsic.name))
+        return self._do(Cover(target.stage, name, intrinsic.name))
 
     def __repr__(self) -> str:
         return f"<stage {self.buffer}: {' > '.join(self.loops) or 'one instance'}>"

@@ -33,10 +33,10 @@ def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) ->
     return Spec.of(replace(machine, memory=memories, unit=units))
 
 
-def without_threads(schedule: Schedule) -> Schedule:
-    """The same tiles, no virtual threads."""
+def in_one_window(schedule: Schedule) -> Schedule:
+    """The same tiles, one window of everything."""
     steps = tuple(
-        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
+        replace(step, ways=tuple(replace(way, depth=None) for way in step.ways))
         if isinstance(step, Nest)
         else step
         for step in schedule.steps

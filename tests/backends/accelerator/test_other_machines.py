@@ -16,7 +16,7 @@ from offcut import Kernel, Schedule, Target, Tensor
 from offcut.backends.target import DEFAULT, Planned
 from offcut.costmodel import Accelerator
 from tests.agree import nearly
-from tests.backends.accelerator.machines import shipped, without_threads
+from tests.backends.accelerator.machines import in_one_window, shipped
 from tests.facade import Request, requested
 
 PROGRAMS = {
@@ -108,7 +108,7 @@ def test_values_on_any_machine_are_those_of_another_target_and_cycles_those_that
 
 
 @pytest.mark.parametrize("seed", [9, *map(slow, (*range(9), *range(10, 40)))])
-def test_virtual_threads_are_never_slower_than_the_same_tiles_without(seed: int) -> None:
+def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(seed: int) -> None:
     target = oc.target("accelerator", machine=machine(seed))
     assert isinstance(target, Target)
     for program in PROGRAMS.values():
@@ -127,9 +127,10 @@ def test_virtual_threads_are_never_slower_than_the_same_tiles_without(seed: int)
         except oc.TargetError:
             continue
         assert hidden.schedule is not None
-        alone = plan(without_threads(hidden.schedule))
+        alone = plan(in_one_window(hidden.schedule))
         for n in (1, 2, 3, 5, 8):
-            assert cycles(hidden, n) <= cycles(alone, n)
+            more = 100 / target.spec.hertz  # micro-ops for each window
+            assert cycles(hidden, n) <= cycles(alone, n) + more
 
 
 @pytest.mark.every(2)
@@ -172,10 +173,10 @@ def narrow() -> Target:
 
 @pytest.mark.every(2)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_where_tokens_have_no_room_the_policy_does_without_virtual_threads(name: str) -> None:
+def test_where_tokens_have_no_room_the_policy_does_without_windows_in_turn(name: str) -> None:
     inputs, kernel = compiled(name, narrow())
     assert kernel is not None
-    assert "virtual" not in str(kernel.schedule)
+    assert " depth " not in str(kernel.loops)
     rng = np.random.default_rng(5)
     for n in (0, 1, 2, 5):
         shapes = [[n if str(one) == "n" else int(str(one)) for one in t.shape] for t in inputs]
@@ -183,14 +184,14 @@ def test_where_tokens_have_no_room_the_policy_does_without_virtual_threads(name:
         np.testing.assert_array_equal(kernel(*arrays), reference(name)(*arrays))
 
 
-def test_virtual_threads_without_room_for_their_tokens_are_refused_by_the_line() -> None:
+def test_windows_in_turn_without_room_for_their_tokens_are_refused_by_the_line() -> None:
     inputs, result = convolution()
     schedule = oc.compile(result, inputs=inputs, target="vta").schedule
     assert schedule is not None
     (line,) = (
         f"line {at}: {text.strip()}"
         for at, text in enumerate(str(schedule).splitlines(), 1)
-        if "virtual" in text
+        if text.strip().startswith("depth")
     )
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(result, inputs=inputs, schedule=schedule, target=narrow())
@@ -199,6 +200,6 @@ def test_virtual_threads_without_room_for_their_tokens_are_refused_by_the_line()
         == f"""\
 schedule: cannot cut a nest so
   at       {line}
-  because  more tokens of load for compute have to lie in their queue at once than it has room for: token_depth is 1
-  help     without virtual threads"""
+  because  more tokens of compute for load have to lie in their queue at once than it has room for: token_depth is 1
+  help     windows of less depth"""
     )

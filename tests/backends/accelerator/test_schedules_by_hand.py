@@ -79,7 +79,7 @@ def test_the_listing_of_the_paper_becomes_instructions_that_run(machine: str) ->
     np.testing.assert_array_equal(again(a, b), expected)
 
 
-def tiled(n: object, virtual: bool) -> tuple[list[Tensor], Tensor, HandSchedule]:
+def tiled(n: object, depth: int) -> tuple[list[Tensor], Tensor, HandSchedule]:
     """A dense layer of any batch in tiles of 8 rows and 16 columns."""
     a = oc.placeholder((n, 80), "int8", name="A")
     w = oc.placeholder((80, 48), "int8", name="W")
@@ -95,21 +95,18 @@ def tiled(n: object, virtual: bool) -> tuple[list[Tensor], Tensor, HandSchedule]
     al, wl = s.cache_read(a, "inputs", [sl]), s.cache_read(w, "weights", [sl])
     s[total].compute_inline()
     _, at, _, _ = s[result].tile("i", "j", 8, 16)
-    if virtual:
-        _, at = s[result].split(at, 2)
-        s[result].virtual(at)
-    s[sl].compute_at(s[result], at)
+    s[sl].compute_at(s[result], at, depth)
     ko, ki = s[sl].split("k", 32)
     s[sl].reorder(ko, "i", "j", ki)
-    s[al].compute_at(s[sl], ko)
-    s[wl].compute_at(s[sl], ko)
+    s[al].compute_at(s[sl], ko, depth)
+    s[wl].compute_at(s[sl], ko, depth)
     return [a, w], result, s
 
 
-@pytest.mark.parametrize("virtual", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
-    inputs, result, s = tiled(oc.dim("n", min=1, max=64), virtual)
-    assert ("virtual Y joi" in str(s.schedule)) is virtual
+@pytest.mark.parametrize("depth", [2, pytest.param(1, marks=pytest.mark.slow)])
+def test_tiles_by_hand_run_at_every_size(depth: int) -> None:
+    inputs, result, s = tiled(oc.dim("n", min=1, max=64), depth)
+    assert ("at AL SL.ko depth 2" in str(s.schedule)) is (depth == 2)
     assert oc.Schedule.parse(str(s.schedule)) == s.schedule
     rng = np.random.default_rng(1)
     w = bytes_of(rng, (80, 48))
@@ -126,8 +123,8 @@ def test_tiles_by_hand_run_at_every_size(virtual: bool) -> None:
 
 
 def test_what_lies_in_no_memory_of_the_machine_is_refused() -> None:
-    inputs, result, s = tiled(32, virtual=False)
-    text = str(s.schedule).replace("cache_read A inputs", "cache_read A shared")
+    inputs, result, s = tiled(32, 1)
+    text = str(s.schedule).replace("as AL in inputs", "as AL in shared")
     with pytest.raises(oc.TargetError) as refused:
         oc.compile(result, inputs=inputs, schedule=oc.Schedule.parse(text), target="vta")
     assert (

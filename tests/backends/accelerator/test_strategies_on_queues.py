@@ -132,6 +132,7 @@ def test_a_height_that_does_not_fit_is_refused_with_its_bytes() -> None:
         oc.compile(oc.parse(text), target="vta")
     assert str(refused.value) == (
         "compile: cannot keep the results of dense in outputs\n"
+        "  at       alloc S[q * i +: min(q, n - q * i), 0 +: 64]\n"
         "  because  they take up to 2,560 words, and stores read 2,048\n"
         "  help     smaller tiles"
     )

@@ -81,12 +81,20 @@ REFUSED = {
         "iteration\n"
         "  help     alloc T without inplace S",
     ),
-    "windows in turn": (
-        ("in accumulators\n", "in accumulators depth 2\n"),
-        "compile: cannot issue instructions for a statement\n"
-        "  at       alloc S[8*i +: 8, 0 +: 16] in accumulators depth 2\n"
-        "  because  windows that iterations take in turn are those of virtual threads\n"
-        "  help     for t in 0:2  @virtual around it",
+    "a window in place of fewer": (
+        ("accumulators inplace S", "accumulators depth 2 inplace S"),
+        "compile: cannot lay T over S\n"
+        "  at       alloc T[8*i +: 8, 0 +: 16] in accumulators depth 2 inplace S\n"
+        "  because  the depth of S is 1, that of T 2\n"
+        "  help     alloc T without inplace S",
+    ),
+    "more windows than there is room for": (
+        ("in accumulators\n", "in accumulators depth 999\n"),
+        "compile: cannot keep the results of clipped in outputs\n"
+        "  at       alloc S[8*i +: 8, 0 +: 16] in accumulators depth 999\n"
+        "  because  they take up to 7,992 words, and stores read 2,048\n"
+        "  help     smaller tiles\n"
+        "  help     windows of less depth",
     ),
     "another memory": (
         ("local T: int32[n, 16]", "local T: int32[n, 16] @scope(inputs)"),

@@ -27,24 +27,24 @@ PROGRAMS = {
     "pooling": pooling,
     "residual": lambda: residual(40, 45, most=8),
 }
-# Each axis in tiles of its own, so that every thread has several turns.
+# Each axis in tiles of its own, so that every window has several turns.
 CUTS = {
     "dense": "loops i j\n    {}split i ladder 1\n    split j pad 16",
     "convolution": "loops n_ y\n    {}split n_ ladder 1\n    split y ladder 2",
     "residual": "loops i j\n    {}split i ladder 1\n    split j pad 16",
     "pooling": "loops y c\n    {}split y ladder 1\n    split c pad 16",
 }
-VIRTUAL = {"dense": "i", "convolution": "n_", "residual": "j", "pooling": "y"}
+AXES = {"dense": "i", "convolution": "n_", "residual": "j", "pooling": "y"}
 Pair = tuple[tuple[int, str], tuple[int, str]]
 
 
 @cache
-def compiled(name: str, threads: int) -> Chip:
+def compiled(name: str, depth: int) -> Chip:
     inputs, result = PROGRAMS[name]()
     first = str(oc.compile(result, inputs=inputs, target="vta").schedule)
     head = first[: first.index("    loops")]
-    virtual = f"virtual {VIRTUAL[name]} {threads}\n    " if threads > 1 else ""
-    schedule = oc.Schedule.parse(f"{head}    {CUTS[name].format(virtual)}\n")
+    turns = f"depth {AXES[name]} {depth}\n    " if depth > 1 else ""
+    schedule = oc.Schedule.parse(f"{head}    {CUTS[name].format(turns)}\n")
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
     return Chip(kernel.loops, Spec.of(shipped("vta")))
 
@@ -81,16 +81,16 @@ def is_caught(stream: Stream, spec: Spec) -> bool:
     return bool(run.races)
 
 
-CASES = [(name, threads) for name in PROGRAMS for threads in (1, 2)]
-ALL = [slow(name, threads, (1, 3, 5), None) for name, threads in CASES]
+CASES = [(name, depth) for name in PROGRAMS for depth in (1, 2, 3)]
+ALL = [slow(name, depth, (1, 3, 5), None) for name, depth in CASES]
 SOME = [("dense", 1, (3,), 3), ("convolution", 2, (3,), 3)]
 
 
-@pytest.mark.parametrize(("name", "threads", "sizes", "most"), [*SOME, *ALL])
+@pytest.mark.parametrize(("name", "depth", "sizes", "most"), [*SOME, *ALL])
 def test_without_any_one_pair_there_is_a_race_or_a_standstill(
-    name: str, threads: int, sizes: tuple[int, ...], most: int | None
+    name: str, depth: int, sizes: tuple[int, ...], most: int | None
 ) -> None:
-    chip = compiled(name, threads)
+    chip = compiled(name, depth)
     for n in sizes:
         (stream,) = chip.streams({"n": n})
         whole = simulate(stream, None, chip.spec)
@@ -105,12 +105,12 @@ def test_without_any_one_pair_there_is_a_race_or_a_standstill(
 
 
 @pytest.mark.parametrize(
-    ("name", "threads", "most"), [("residual", 2, 2), *(slow(*one, 20) for one in CASES)]
+    ("name", "depth", "most"), [("residual", 2, 2), *(slow(*one, 20) for one in CASES)]
 )
 def test_a_token_more_is_left_and_a_wait_more_is_a_standstill(
-    name: str, threads: int, most: int
+    name: str, depth: int, most: int
 ) -> None:
-    chip, rng = compiled(name, threads), Random(threads)
+    chip, rng = compiled(name, depth), Random(depth)
     (stream,) = chip.streams({"n": 3})
     sides = [
         (at, side)

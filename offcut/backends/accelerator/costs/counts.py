@@ -26,7 +26,7 @@ from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Var, substitute
+from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
 from offcut.costmodel.closed.exactness import Exactness, worst
 from offcut.costmodel.closed.summation import decided, folded
@@ -91,18 +91,17 @@ class _Leaves:
 
     def over(self, one: Issued, around: Sequence[Repeat | Guard]) -> Issued:
         """The counts of an instance, added up over what stands around it."""
-        loops, values = _whole(around)
         known = [self.known]
-        for node in loops:
+        for node in around:
             if isinstance(node, Repeat):
                 inner = Range(node.name, (folded(node.lo),), (ix.sub(folded(node.hi), ONE),))
                 known.append(known[-1].within(inner))
 
         def total(term: Expr, sums: Sums) -> Expr:
-            term, inside = folded(substitute(term, values)), list(known)
-            for node in reversed(loops):
+            term, inside = folded(term), list(known)
+            for node in reversed(around):
                 if isinstance(node, Guard):
-                    condition = decided(folded(substitute(node.condition, values)))
+                    condition = decided(folded(node.condition))
                     term = sums.where(condition, term, ZERO)
                 else:
                     inside.pop()
@@ -116,43 +115,6 @@ class _Leaves:
             return found.value
 
         return one.mapped(settle)
-
-
-def _whole(
-    around: Sequence[Repeat | Guard],
-) -> tuple[list[Repeat | Guard], dict[str, Expr]]:
-    """Loops without virtual threads: one over all tiles in place of two, the tiles of a thread and the threads::
-
-        for h in 0:…, for t in 0:min(T, n - T*h)    ->    for h in 0:n, with t = h - T*h'
-
-    where what stood inside is told of the new h as ``T*h' + t``.
-    """
-    loops, values = list(around), dict[str, Expr]()
-    for inner in around:
-        if not isinstance(inner, Repeat):
-            continue
-        match inner.hi:
-            case Binary("min", Const(threads), rest) | Binary("min", rest, Const(threads)):
-                form = ix.to_linear(rest)
-                head = next(
-                    (
-                        n
-                        for n in around
-                        if isinstance(n, Repeat) and (Var(n.name), -int(threads)) in form.terms
-                    ),
-                    None,
-                )
-                if head is None:
-                    continue
-                count = ix.add(rest, ix.mul(int(threads), Var(head.name)))
-                values[inner.name] = ix.sub(
-                    Var(head.name), ix.mul(int(threads), Var(f"{head.name}#"))
-                )
-                values[head.name] = Var(f"{head.name}#")
-                at = loops.index(head)
-                loops[at] = replace(head, lo=ZERO, hi=count)
-                loops.remove(inner)
-    return loops, values
 
 
 def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, Exactness]:

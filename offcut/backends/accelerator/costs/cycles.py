@@ -6,11 +6,11 @@ sizes that are left open, the formula is made of such lines at a few of them (`p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from math import lcm
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
-from offcut.backends.accelerator.instances.visited import Ran, fastest
+from offcut.backends.accelerator.instances.visited import Ran, run_of
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.lowering.tree import bounds_of
 from offcut.core import index as ix
@@ -29,19 +29,19 @@ def resources(of: Ran) -> Mapping[str, float]:
         unit.value: timed.cycles if cycles >= (1.0 - HARDLY) * timed.cycles else cycles
         for unit, cycles in timed.alone.items()
     }
-    return {**found, "bus": timed.bus, "turns" if of.nest.dealt else "chain": timed.cycles}
+    return {**found, "bus": timed.bus, "chain": timed.cycles}
 
 
-def formula(orders: Sequence[Lowered]) -> Fitted:
-    """Cycles over the sizes of a nest, its virtual threads in turns or one after the other, whichever takes fewer."""
-    derived = orders[0].derived
-    sizes = [size for size in orders[0].program.sizes if size.name not in derived.lets]
-    exprs = [derived.expand(expr) for nest in orders for expr in _asked(nest)]
+def formula(nest: Lowered) -> Fitted:
+    """Cycles over the sizes of a nest."""
+    derived = nest.derived
+    sizes = [size for size in nest.program.sizes if size.name not in derived.lets]
+    exprs = [derived.expand(expr) for expr in _asked(nest)]
     read = frozenset[str]().union(*map(variables, exprs))
     least = {size.name: size.min for size in sizes}
 
     def cycles(sizes_of_call: Mapping[str, int]) -> float:
-        return fastest([orders], {**least, **sizes_of_call}).timed.cycles
+        return run_of(nest, {**least, **sizes_of_call}).timed.cycles
 
     divisors = {
         size.name: sorted({_divisor(expr, size.name) for expr in exprs} - {1})

@@ -13,7 +13,7 @@ from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
-from offcut.backends.accelerator.instances.visited import Ran, fastest
+from offcut.backends.accelerator.instances.visited import Ran, fastest, run_of
 from offcut.backends.accelerator.lowering.covers import Product
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.phases import Phases
@@ -44,7 +44,7 @@ def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
     Raises TargetError where windows do not fit.
     """
     phases = Phases(program, spec, told=False)
-    return [fastest(phases.orders(at, sizes), sizes) for at in phases.nests]
+    return [fastest(phases.options(at, sizes), sizes) for at in phases.nests]
 
 
 def cycles_of(streams: Sequence[Ran]) -> float:
@@ -119,22 +119,21 @@ def formulas_of(
         energy=Exactness.ESTIMATE,
     )
     for at in phases.nests:
-        options, costs = phases.orders(at), phases.costs(at)
+        options, costs = phases.options(at), phases.costs(at)
         ways: list[Way] = []
         most = 0
-        for number, orders in enumerate(options):
-            first = orders[0]
-            found = counted(first, typical)
-            overhead = fastest([orders], typical).overhead
+        for number, nest in enumerate(options):
+            found = counted(nest, typical)
+            overhead = run_of(nest, typical).overhead
             bytes_are = found.exact_bytes if overhead.bytes == ZERO else Exactness.ESTIMATE
             exactness = replace(
                 exactness,
                 flop=worst(exactness.flop, found.exact_counts),
                 bytes=worst(exactness.bytes, bytes_are),
             )
-            made, cycles = totals(first, found.leaves, overhead), formula(orders)
+            made, cycles = totals(nest, found.leaves, overhead), formula(nest)
             choice = (len(choices), number) if len(options) > 1 else None
-            pieces.append(_predicted(first, made, cycles, choice))
+            pieces.append(_predicted(nest, made, cycles, choice))
             told_apart = (
                 len(set(costs)) > 1
             )  # by the program itself: a call counts cycles where it is not

@@ -21,23 +21,22 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 
 
-def fastest(options: Sequence[Sequence[Lowered]], sizes: Mapping[str, int]) -> Ran:
-    """The option of a nest, and the order of its virtual threads, that take the fewest cycles.
-
-    options  each by its orders, in turns first: where nothing takes turns, the other runs as that does
+def fastest(options: Sequence[Lowered], sizes: Mapping[str, int]) -> Ran:
+    """The option of a nest that takes the fewest cycles.
 
     Raises TargetError where a window does not fit.
     """
-    found: list[Ran] = []
-    for orders in options:
-        for nest in orders:
-            visited = Visited(nest, sizes)
-            leaves = visited.counted()
-            timed = visited.line.timed()
-            found.append(Ran(nest, leaves, visited.overhead, visited.taken, timed))
-            if nest.dealt and not visited.takes_turns:
-                break
-    return min(found, key=lambda one: one.timed.cycles)
+    return min((run_of(nest, sizes) for nest in options), key=lambda one: one.timed.cycles)
+
+
+def run_of(nest: Lowered, sizes: Mapping[str, int]) -> Ran:
+    """Return how a nest runs.
+
+    Raises TargetError where a window does not fit.
+    """
+    visited = Visited(nest, sizes)
+    leaves = visited.counted()
+    return Ran(nest, leaves, visited.overhead, visited.taken, visited.line.timed())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +79,11 @@ class _Kind:
 class Visited(Emitter):
     """Looks at every instance of a nest.
 
-    line         all of them, in their order
-    takes_turns  whether any is of another virtual thread than the first
+    line  all of them, in their order
     """
 
     line: Line = field(init=False)
     kinds: dict[tuple[int, Shape], _Kind] = field(default_factory=dict)
-    takes_turns: bool = False
 
     def counted(self) -> list[Issued]:
         """The counts of each leaf, by its number.
@@ -138,7 +135,6 @@ class Visited(Emitter):
     def looked(self, number: int, values: Sequence[int]) -> _Kind:
         """What an instance is; where it is the first to use micro-ops of a fill, this is brought before it."""
         work, fills = self.nest.work[number], len(self.ops.starts)
-        self.takes_turns |= any(values[at] for at in work.threads.values())
         self.stream.clear()
         self.issue_as(number, values)
         if len(self.ops.starts) > fills:
@@ -154,10 +150,7 @@ class Visited(Emitter):
             for count in [len(list(same))]
         ]
         counts = _counts(made, self.spec)
-        touched = [
-            (work.regions[side.buffer], work.thread_of(side.buffer, values))
-            for side, _ in work.chip
-        ]
+        touched = [work.place_of(side.buffer, values) for side, _ in work.chip]
         if work.unit is Unit.STORE:
             return _Kind(parts, counts, touched, [RESULTS])
         return _Kind(parts, counts, touched[1:], touched[:1])

@@ -112,5 +112,5 @@ def _base_in_place(work: Work) -> str | None:
     if not isinstance(work.does, Operation) or work.does.recipe.base is None:
         return None
     base, result = work.does.recipe.base.buffer, work.leaf.store.buffer
-    over = base != result and work.regions[base] == work.regions[result]
+    over = base != result and work.places[base] == work.places[result]
     return base if over else None

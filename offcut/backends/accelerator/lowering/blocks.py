@@ -8,14 +8,14 @@ be given more than is asked for: each lane of theirs is computed by itself, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
 from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.tree import Leaf
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Expr
+from offcut.core.expr import Expr
 from offcut.core.text.printer import format_expr
 from offcut.partition.judge import is_multiple
 
@@ -43,7 +43,7 @@ def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence
     for side, axis in moved:
         if isinstance(does, Copy) and does.place is Place.ACCUMULATORS and not side.window:
             continue
-        for arm in _arms(count):
+        for arm in ix.parts_of_minimum(count):
             end = ix.simplify(ix.add(side.asked[axis], arm))
             if not is_multiple(end, lanes) and end not in _ends(covers, side, axis):
                 raise covers.refuse(
@@ -61,15 +61,5 @@ def _ends(covers: Covers, side: Side, axis: int) -> list[Expr]:
     ends = [covers.program.buffer(side.buffer).shape[axis]]
     if side.window:
         start = side.asked[rank + 2 * axis]
-        ends += [ix.add(start, arm) for arm in _arms(side.extents[axis])]
+        ends += [ix.add(start, arm) for arm in ix.parts_of_minimum(side.extents[axis])]
     return [ix.simplify(end) for end in ends]
-
-
-def _arms(extent: Expr) -> Iterator[Expr]:
-    """What an extent is the least of."""
-    match extent:
-        case Binary("min", a, b):
-            yield from _arms(a)
-            yield from _arms(b)
-        case _:
-            yield extent

@@ -6,18 +6,18 @@ the bound is the least one of its parts, each by the ranges of its names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.places import Side
-from offcut.backends.accelerator.lowering.regions import Region, laid, spare
+from offcut.backends.accelerator.lowering.regions import laid, spare
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
 from offcut.backends.accelerator.spec import Spec
-from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.core.intervals import Interval, interval
-from offcut.core.program import Program
+from offcut.core.program import Alloc, Program
+from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
 from offcut.polyhedral import maximum, try_isl
 
@@ -25,15 +25,36 @@ _ANY = -(2**40), 2**40
 """The range of what nothing is known of: more than any memory has."""
 
 Loops = tuple[tuple[str, Expr, Expr], ...]
-Operand = tuple[Side, str, str | None]
-"""An operand on the chip, its region, and the loop whose virtual threads have one each; None: there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlace:
+    """The place of a window on the chip.
+
+    slots  the number of windows that iterations take in turn
+    slot   the one that an iteration takes, over the loops around
+    alloc  the statement that says so; None: it is a whole array
+    """
+
+    region: str
+    slots: int
+    slot: Expr
+    alloc: Alloc | None
+
+
+def slots_of(leaves: Iterable[Iterable[tuple[Side, WindowPlace]]]) -> dict[str, int]:
+    """Return the number of windows in each region, from the operands of all leaves."""
+    most: dict[str, int] = {}
+    for place in (place for operands in leaves for _, place in operands):
+        most[place.region] = max(most.get(place.region, 1), place.slots)
+    return most
 
 
 def check_fits(
     program: Program,
     spec: Spec,
     nodes: Sequence[Node],
-    chip: Sequence[Sequence[Operand]],
+    chip: Sequence[Sequence[tuple[Side, WindowPlace]]],
     place_of: Mapping[str, Place],
     stored: frozenset[str],
     constant: int | None,
@@ -48,18 +69,28 @@ def check_fits(
     """
     words = _Windows(program, chip)
     words.visit(nodes, _Around())
-    room: dict[Region, int] = {}
-    for region, (most, threads) in words.most.items():
-        room |= {(region, thread): most for thread in range(threads)}
-    if (total := sum(n for (name, _), n in room.items() if name in stored)) > (
+    slots = slots_of(chip)
+    room = {region: most * slots[region] for region, (most, _) in words.most.items()}
+
+    def too_many(what: str, memory: str, because: str, regions: Sequence[str]) -> TargetError:
+        _, alloc = words.most[max(regions, key=lambda region: room[region])]
+        several = any(slots[region] > 1 for region in regions)
+        help = ("smaller tiles", *(("windows of less depth",) if several else ()))
+        at = "" if alloc is None else format_head(alloc)
+        return TargetError(
+            "compile",
+            f"cannot keep the {what} of {program.name} in {memory}",
+            at=at,
+            because=because,
+            help=help,
+        )
+
+    results = [region for region in room if region in stored]
+    if (total := sum(room[region] for region in results)) > (
         depth := spec.words[Place.OUTPUTS].depth
     ):
-        raise TargetError(
-            "compile",
-            f"cannot keep the results of {program.name} in {spec.words[Place.OUTPUTS].memory}",
-            because=f"they take up to {total:,} words, and stores read {depth:,}",
-            help=("smaller tiles",),
-        )
+        because = f"they take up to {total:,} words, and stores read {depth:,}"
+        raise too_many("results", spec.words[Place.OUTPUTS].memory, because, results)
     _, ends = laid(room, place_of, stored, spec)
     held = spec.words[Place.ACCUMULATORS]
     if constant is not None:
@@ -67,20 +98,16 @@ def check_fits(
     for memory, total in ends.items():
         if total <= spec.memories[memory]:
             continue
+        regions = [name for name in room if spec.words[place_of[name]].memory == memory]
         shown = [
-            f"{name} {words.most[name][0] * words.most[name][1] * of.bytes:,}"
-            for name in words.most
-            if (of := spec.words[place_of[name]]).memory == memory
+            f"{name} {turns}{words.most[name][0] * spec.words[place_of[name]].bytes:,}"
+            for name in regions
+            for turns in [f"{slots[name]} x " if slots[name] > 1 else ""]
         ]
         if constant is not None and memory == held.memory:
             shown.append(f"the constant {constant} {held.bytes:,}")
-        raise TargetError(
-            "compile",
-            f"cannot keep the windows of {program.name} in {memory}",
-            because=f"they take up to {total:,} bytes ({', '.join(shown)}), and there are "
-            f"{spec.memories[memory]:,}",
-            help=("smaller tiles",),
-        )
+        because = f"they take up to {total:,} bytes ({', '.join(shown)}), and there are {spec.memories[memory]:,}"
+        raise too_many("windows", memory, because, regions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +120,11 @@ class _Around:
 
 @dataclass
 class _Windows:
-    """Words of each region: of the largest window in it, and how many virtual threads have one."""
+    """Words of the largest window in each region, and the statement that it is of."""
 
     program: Program
-    chip: Sequence[Sequence[Operand]]
-    most: dict[str, tuple[int, int]] = field(default_factory=dict)
+    chip: Sequence[Sequence[tuple[Side, WindowPlace]]]
+    most: dict[str, tuple[int, Alloc | None]] = field(default_factory=dict)
     known: dict[tuple[Expr, _Around], int] = field(default_factory=dict)
 
     def visit(self, nodes: Sequence[Node], around: _Around) -> None:
@@ -110,17 +137,16 @@ class _Windows:
                     conditions = (*around.conditions, condition)
                     self.visit(body, replace(around, conditions=conditions))
                 case Leaf():
-                    for side, region, thread in self.chip[node.number]:
-                        self.note(side, region, thread, around)
+                    for side, place in self.chip[node.number]:
+                        self.note(side, place, around)
 
-    def note(self, side: Side, region: str, thread: str | None, around: _Around) -> None:
+    def note(self, side: Side, place: WindowPlace, around: _Around) -> None:
         """Note what one operand takes."""
-        threads = 1 if thread is None else self.greatest(ix.add(Var(thread), 1), around)
         words = 1
         for axis, extent in enumerate(side.extents):
             words *= -(-max(self.greatest(extent, around), 0) // side.lanes.lanes_of(axis))
-        known = self.most.get(region, (0, 0))
-        self.most[region] = max(known[0], words), max(known[1], threads)
+        if words > self.most.get(place.region, (-1, None))[0]:
+            self.most[place.region] = words, place.alloc
 
     def greatest(self, extent: Expr, around: _Around) -> int:
         """The greatest value of an extent, or a bound of it; at most more than any memory has."""

@@ -182,7 +182,7 @@ class Covers:
         read = {load.buffer for load, _ in loads(store.value)} & self.scoped.keys()
         for name in sorted(read if store.reduce is None else {*read, store.buffer}):
             window = leaf.windows.get(name)
-            if window is None or len(leaf.around) > window.depth:
+            if window is None or len(leaf.around) > window.level:
                 before = [one for one in leaves if one is not leaf]
             else:
                 before = [one for one in leaves if one.number < leaf.number]

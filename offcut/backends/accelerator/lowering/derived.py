@@ -31,6 +31,7 @@ from offcut.core.expr import (
     substitute,
     variables,
 )
+from offcut.core.expr import walk as expressions
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import (
     For,
@@ -128,6 +129,7 @@ class _Derivation:
         of_sizes = isinstance(stmt, Let) and variables(stmt.value) <= self.sizes.keys()
         if not isinstance(stmt, Let) or not of_sizes or reads_memory(stmt.value):
             return (map_blocks(stmt, lambda body: self.block(body, runs)),)
+        runs = runs or self.always(stmt)
         name, body = stmt.name, stmt.body
         if self.bindings[name] > 1 or not runs:
             name = self.fresh(name)
@@ -137,6 +139,21 @@ class _Derivation:
             return self.block(body)
         self.lazy.add(name)
         return (replace(stmt, value=Var(name), body=self.block(body, runs)),)
+
+    def always(self, let: Let) -> bool:
+        """Return whether a value is in its promised range wherever it is computed, and is computed at all sizes."""
+        if variables(let.value) & self.lazy:
+            return False
+        divisors = (n.b for n in expressions(let.value) if isinstance(n, Binary) and n.op in "//%")
+        free = replace(let, lo=-MAX_SIZE, hi=MAX_SIZE)
+        known = all(
+            interval(one, lambda node: self.bounds_of(node, (0, MAX_SIZE)))[0] > 0
+            for one in divisors
+        )
+        if not known:
+            return False
+        low, high = self.range_of(free)
+        return let.lo <= low and high < let.hi
 
     def derive(self, let: Let) -> None:
         """Add a size that has the value of a `let`."""

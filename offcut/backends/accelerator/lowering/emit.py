@@ -27,7 +27,7 @@ from offcut.backends.accelerator.lowering.constants import immediate_bits, is_im
 from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
 from offcut.backends.accelerator.lowering.python import Shape, evaluated
-from offcut.backends.accelerator.lowering.regions import Region, laid, spare
+from offcut.backends.accelerator.lowering.regions import laid, spare
 from offcut.backends.accelerator.lowering.steps import Limits, Steps, parts
 from offcut.backends.accelerator.lowering.transfers import Reach, Rows, moved
 from offcut.backends.accelerator.spec import Spec
@@ -61,7 +61,7 @@ class Emitter:
     def __post_init__(self) -> None:
         self.spec: Spec = self.nest.spec
         self.sizes = self.nest.derived.complete(self.sizes, self.nest.used)
-        self.room: dict[Region, int] = {}
+        self.room: dict[str, int] = {}
         self.measured: set[tuple[int, Shape]] = set()
         self.known: dict[tuple[int, Shape], tuple[int, list[Instruction]]] = {}
         self.images: dict[str, Image] = {}
@@ -132,24 +132,26 @@ class Emitter:
         """Note those of the first instance of its shape."""
         work = self.nest.work[number]
         for side, at in work.sides:
-            if side.buffer in work.regions:
+            if side.buffer in work.places:
                 _, _, held = side.words(values[at : at + len(side.asked)], work.counts_of(values))
-                key = work.regions[side.buffer], work.thread_of(side.buffer, values)
-                self.room[key] = max(self.room.get(key, 0), prod(held))
+                region = work.places[side.buffer].region
+                self.room[region] = max(self.room.get(region, 0), prod(held))
 
     def allocate(self) -> None:
-        """Give each region its words."""
+        """Give each region its words: those of its largest window for each slot."""
         nest = self.nest
-        self.base, ends = laid(self.room, nest.place_of, nest.stored, self.spec)
+        room = {region: words * nest.slots[region] for region, words in self.room.items()}
+        self.base, ends = laid(room, nest.place_of, nest.stored, self.spec)
         self.spare = spare(ends, self.spec)
 
     @property
     def taken(self) -> dict[str, int]:
         """Bytes of each memory that windows take."""
         total: dict[str, int] = {}
-        for (region, _), words in self.room.items():
+        for region, words in self.room.items():
             of = self.spec.words[self.nest.place_of[region]]
-            total[of.memory] = total.get(of.memory, 0) + words * of.bytes
+            taken = words * self.nest.slots[region] * of.bytes
+            total[of.memory] = total.get(of.memory, 0) + taken
         return total
 
     def issue(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
@@ -206,8 +208,9 @@ class Emitter:
         self.stream.extend(made)
 
     def at(self, work: Work, buffer: str, values: Sequence[int]) -> int:
-        """The first word of the region of a buffer."""
-        return self.base[work.regions[buffer], work.thread_of(buffer, values)]
+        """The first word of the window of a buffer."""
+        region, slot = work.place_of(buffer, values)
+        return self.base[region] + slot * self.room[region]
 
     def load(self, work: Work, values: Sequence[int]) -> None:
         """A copy to the chip."""

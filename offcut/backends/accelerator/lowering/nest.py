@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from offcut.backends.accelerator.isa import Place, Tokens, Unit
 from offcut.backends.accelerator.lowering.blocks import lanes_along
-from offcut.backends.accelerator.lowering.capacity import Operand, check_fits
+from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
 from offcut.backends.accelerator.lowering.constants import wide
 from offcut.backends.accelerator.lowering.covers import (
     Copy,
@@ -26,11 +26,11 @@ from offcut.backends.accelerator.lowering.places import Side, side
 from offcut.backends.accelerator.lowering.python import Issue, Values, walker
 from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
 from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tree import Leaf, Node, bounds_of, issued, leaves
+from offcut.backends.accelerator.lowering.tree import Leaf, Node, Window, bounds_of, issued, leaves
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Const, Expr, Load, Var
+from offcut.core.expr import Const, Expr, Load
 from offcut.core.program import Alloc, Program, Stmt
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
@@ -56,8 +56,8 @@ class Work:
     sides   its operands, each with the position of its first value: the chip's first for a copy, else the result first
     counts  of each axis, the position of its number of iterations, and the iterations in a word
     bounds  of each axis of a copy, the positions of its lower and of its upper ends, which count from the first iteration
-    threads by buffer, the position of the number of its virtual thread
-    regions by buffer on the chip, the region that its window lies in
+    places  by buffer on the chip, the place of its window
+    slots   by buffer whose windows take turns, the position of the slot
     image   of a copy, the name of its array in `Lowered.images`
     unit    the unit that runs it
     tokens  the position of the first of four conditions on tokens
@@ -68,8 +68,8 @@ class Work:
     sides: tuple[tuple[Side, int], ...]
     counts: tuple[tuple[int, int], ...]
     bounds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-    threads: Mapping[str, int]
-    regions: Mapping[str, str]
+    places: Mapping[str, WindowPlace]
+    slots: Mapping[str, int]
     image: str
     unit: Unit
     tokens: int
@@ -86,34 +86,29 @@ class Work:
         return self.sides[:1] if self.moves else self.sides
 
     @property
-    def operands(self) -> list[Operand]:
-        """Its operands on the chip, each with its region and the loop of its virtual threads."""
-        windows, regions = self.leaf.windows, self.regions
-        return [
-            (side_, regions[name], windows[name].thread if name in windows else None)
-            for side_, _ in self.chip
-            for name in [side_.buffer]
-        ]
+    def operands(self) -> list[tuple[Side, WindowPlace]]:
+        """Its operands on the chip, each with the place of its window."""
+        return [(side_, self.places[side_.buffer]) for side_, _ in self.chip]
 
     @property
     def touches(self) -> list[Touch]:
         """The regions on the chip that it accesses, the one that it writes first."""
         writes = not isinstance(self.does, Result)
         return [
-            Touch(region, thread, writes and at == 0)
-            for at, (_, region, thread) in enumerate(self.operands)
+            Touch(place.region, place.slots, place.slot, writes and at == 0)
+            for at, (_, place) in enumerate(self.operands)
         ]
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        """The expressions by which instances run differently: extents, the part of them in main memory, virtual threads,
+        """The expressions by which instances run differently: extents, the part of them in main memory, slots,
         the place in the windows, and tokens. Instances with equal values differ in the words of main memory alone.
         """
         exprs = [self.asked[at] for at, _ in self.counts]
         for (low, high), (at, _) in zip(self.bounds, self.counts, strict=True):
             exprs += [ix.maximum(self.asked[end], 0) for end in low]
             exprs += [ix.minimum(self.asked[end], self.asked[at]) for end in high]
-        exprs += [self.asked[at] for at in self.threads.values()]
+        exprs += [self.asked[at] for at in self.slots.values()]
         for one, _ in self.chip:
             rank = len(one.lanes.order)
             first, rest = one.asked[:rank], one.asked[rank:]
@@ -126,10 +121,10 @@ class Work:
         """Return the trip count of each axis, in words if it runs along lanes; `values` are those of `asked`."""
         return [-(-values[at] // lanes) if values[at] > 0 else 0 for at, lanes in self.counts]
 
-    def thread_of(self, buffer: str, values: Sequence[int]) -> int:
-        """Return the number of the virtual thread whose window of a buffer is used."""
-        at = self.threads.get(buffer)
-        return 0 if at is None else values[at]
+    def place_of(self, buffer: str, values: Sequence[int]) -> tuple[str, int]:
+        """Return the region of a buffer's window, and the slot."""
+        at = self.slots.get(buffer)
+        return self.places[buffer].region, 0 if at is None else values[at]
 
     def tokens_of(self, values: Sequence[int]) -> Tokens:
         """Return the tokens of an instance."""
@@ -152,6 +147,7 @@ class Lowered:
     """A nest that is ready to be issued at any size.
 
     place_of  the memory space of each region
+    slots     the number of windows in each region
     stored    the regions that stores read
     images    the arrays in main memory, by name
     end       the conditions under which the end of the stream pops and pushes
@@ -166,6 +162,7 @@ class Lowered:
     nodes: tuple[Node, ...]
     work: tuple[Work, ...]
     place_of: Mapping[str, Place]
+    slots: Mapping[str, int]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
     end: Conditions
@@ -185,11 +182,6 @@ class Lowered:
         """The buffer that it stores last."""
         return self.work[-1].leaf.store.buffer
 
-    @property
-    def dealt(self) -> bool:
-        """Whether virtual threads take turns."""
-        return any(work.threads for work in self.work)
-
     def walk(self, issue: Issue, sizes: Values) -> None:
         """Call `issue` for each instance of a leaf, in order."""
         self._walk(issue, sizes)
@@ -199,25 +191,22 @@ def lowered(
     program: Program,
     body: Sequence[Stmt],
     spec: Spec,
-    turns: bool = True,
     told: bool = True,
     derived: DerivedSizes | None = None,
 ) -> Lowered:
     """Return a nest of `program`, lowered.
 
     body     its statements, after those that the host runs for it
-    turns    whether virtual threads take turns; else they run one after the other, in the same windows
     told     whether leaves have tokens; a nest whose instructions are only counted needs none
     derived  those of its sizes that are derived from others; None: there is none
 
-    Raises TargetError for a statement that no instruction runs, TokensError if virtual threads could come to a
-    standstill.
+    Raises TargetError for a statement that no instruction runs, TokensError if units could come to a standstill.
     """
     before = tuple(takewhile(partial(is_host, program), body))
     for stmt in before:
         check_copy(program, stmt, spec)
     covers = Covers(program, spec)
-    nodes = issued(body[len(before) :], covers.unit, turns)
+    nodes = issued(body[len(before) :])
     in_text_order = leaves(nodes)
     covers.of(in_text_order, Ranges(program, nodes))
     images: dict[str, ImageOf] = {}
@@ -244,6 +233,7 @@ def lowered(
         nodes=nodes,
         work=tuple(work),
         place_of=_places_of(work, covers.places),
+        slots=slots_of(one.operands for one in work),
         stored=_stored_regions(work),
         images=images,
         end=tokens[len(work)],
@@ -304,19 +294,14 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
                 ends[which].append(len(asked))
                 asked.append(ix.sub(end, first))
         bounds.append((tuple(ends["lo"]), tuple(ends["hi"])))
-    threads: dict[str, int] = {}
-    for buffer, window in leaf.windows.items():
-        if window.thread is not None:
-            threads[buffer] = len(asked)
-            asked.append(Var(window.thread))
     return Work(
         leaf=leaf,
         does=does,
         sides=tuple(operands),
         counts=tuple(counts),
         bounds=tuple(bounds),
-        threads=threads,
-        regions={},
+        places={},
+        slots={},
         image=image,
         unit=covers.unit(leaf),
         tokens=len(asked),
@@ -382,11 +367,13 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
     for one in works:
         for side_, _ in one.chip:
             uses.setdefault(_key(one, side_.buffer), []).append(one)
-    region: dict[_Key, str] = {}
+    places: dict[_Key, WindowPlace] = {}
+    names: set[str] = set()
     below: dict[_Key, str] = {}
-    for key in uses:
-        shared = key[0] in region.values()
-        region[key] = f"{key[0]}.{key[1]}" if apart and shared else key[0]
+    for key, users in uses.items():
+        name = f"{key[0]}.{key[1]}" if apart and key[0] in names else key[0]
+        names.add(name)
+        places[key] = _own_place(name, users[0].leaf.windows.get(key[0]))
     for one in works:
         base = _dying_operand(one)
         if base is None:
@@ -395,39 +382,56 @@ def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
         # In a region for each buffer, a window that outlived the one below it would lie where the next window of that buffer does.
         inside = apart or (under[1] or 0) < (over[1] or 0)
         if inside and uses[under][-1] is one and uses[over][0] is one:
-            region[over] = region[under]
+            places[over] = places[under]
             below[over] = base
     for one in works:
         for window in one.leaf.windows.values():
             alloc = window.alloc
             if alloc.inplace not in (None, below.get((alloc.buffer, window.number))):
-                raise _not_inplace(alloc)
+                raise _not_inplace(alloc, one.leaf.windows.get(alloc.inplace))
     return [
-        replace(one, regions={s.buffer: region[_key(one, s.buffer)] for s, _ in one.chip})
-        for one in works
+        _placed(one, {s.buffer: places[_key(one, s.buffer)] for s, _ in one.chip}) for one in works
     ]
 
 
-def _not_inplace(alloc: Alloc) -> TargetError:
+def _own_place(region: str, window: Window | None) -> WindowPlace:
+    """Return the place of a window in a region of its own; None: of a whole array."""
+    if window is None:
+        return WindowPlace(region, 1, ix.const(0), None)
+    return WindowPlace(region, window.slots, window.slot, window.alloc)
+
+
+def _placed(work: Work, places: Mapping[str, WindowPlace]) -> Work:
+    """Return a leaf whose operands have places, and which asks for their slots."""
+    taken = {buffer: place.slot for buffer, place in places.items() if place.slots > 1}
+    asked = (*work.asked, *dict.fromkeys(taken.values()))
+    slots = {buffer: asked.index(slot, len(work.asked)) for buffer, slot in taken.items()}
+    return replace(work, places=places, slots=slots, asked=asked)
+
+
+def _not_inplace(alloc: Alloc, base: Window | None) -> TargetError:
     result, operand = alloc.buffer, alloc.inplace
+    because = f"no statement computes {result} first and reads {operand} last, element by element, in windows alike of one iteration"
+    if base is not None and alloc.depth not in (1, base.alloc.depth):
+        because = f"the depth of {operand} is {base.alloc.depth}, that of {result} {alloc.depth}"
     return TargetError(
         "compile",
         f"cannot lay {result} over {operand}",
         at=format_head(alloc),
-        because=f"no statement computes {result} first and reads {operand} last, element by element, in windows alike of one iteration",
+        because=because,
         help=(f"alloc {result} without inplace {operand}",),
     )
 
 
 def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:
     """Return the memory space of each region."""
-    return {region: places[name] for one in works for name, region in one.regions.items()}
+    return {place.region: places[name] for one in works for name, place in one.places.items()}
 
 
 def _stored_regions(works: Sequence[Work]) -> frozenset[str]:
     """Return the regions that stores read."""
     results = (one for one in works if isinstance(one.does, Result))
-    return frozenset(region for one in results for region in one.regions.values())
+    return frozenset(place.region for one in results for place in one.places.values())
 
 
 _Key = tuple[str, int | None]
@@ -456,5 +460,5 @@ def _dying_operand(work: Work) -> str | None:
     under, over = (work.leaf.windows.get(name) for name in (base.buffer, store.buffer))
     if under is None or over is None:
         return None
-    alike = under.axes == over.axes and under.depth == over.depth == len(work.leaf.around)
-    return base.buffer if alike else None
+    alike = under.axes == over.axes and under.level == over.level == len(work.leaf.around)
+    return base.buffer if alike and over.slots in (1, under.slots) else None

@@ -1,27 +1,26 @@
 """The conditions under which leaves push and pop tokens.
 
 The order of a nest is a program of its own, of tiles that read and write regions, each region as one word for each
-virtual thread; `polyhedral.sync` puts arrivals and waits into it::
+of its slots; `polyhedral.sync` puts arrivals and waits into it::
 
     for i in 0:n
-      for v in 0:2
-        wait compute_to_load where i >= 1
-        tile at in 0 +: 1 @by(load)
-          A_in[v] = 0
-        arrive load_to_compute
+      wait compute_to_load where i >= 2
+      tile at in 0 +: 1 @by(load)
+        A_in[i % 2] = 0
+      arrive load_to_compute
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from offcut.backends.accelerator.isa import Unit
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat, leaves
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
-from offcut.core.expr import Binary, Const, Expr, Load, Var
+from offcut.core.expr import Binary, Const, Expr, Load
 from offcut.core.program import (
     Action,
     Buffer,
@@ -37,33 +36,32 @@ from offcut.core.program import (
     Token,
     walk,
 )
-from offcut.errors import TargetError
+from offcut.errors import PartitionError, TargetError
 from offcut.polyhedral import sync
 
 _UNITS = tuple(Unit)
 _MEMORY = "main_memory"
 """The region that stores write, and that the end of a stream reads."""
-_MANY = 2**30
-"""The number of virtual threads if it is not known."""
-
 
 NEVER = Const(0, "bool")
 ALWAYS = Const(1, "bool")
 
 
 class TokensError(TargetError):
-    """An error for virtual threads whose tokens have no room."""
+    """An error for windows in turn whose tokens have no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Touch:
     """A region that a leaf reads or writes.
 
-    thread  the loop whose iteration is the number of the part; None: all of the region
+    slots  the number of windows that iterations take in turn
+    slot   the one that is accessed
     """
 
     region: str
-    thread: str | None
+    slots: int
+    slot: Expr
     writes: bool
 
 
@@ -104,17 +102,19 @@ def token_conditions(
 
     touches  the regions on the chip that a leaf accesses
 
-    Raises TokensError if a stream could come to a standstill.
+    Raises TokensError if a stream could come to a standstill, or nothing shows that it does not.
     """
     order = _Order(program, nodes, unit, touches)
     try:
         synchronized = sync.synchronized(order.program, agents(spec))
-    except sync.StandstillError as refused:
+    except PartitionError as refused:
+        room = f": token_depth is {spec.token_depth}"
+        stands = isinstance(refused, sync.StandstillError)
         raise TokensError(
             "compile",
             f"cannot run {program.name} on {spec.name} without a standstill",
-            because=f"{refused.because}: token_depth is {spec.token_depth}",
-            help=("without virtual threads",),
+            because=f"{refused.because}{room if stands else ''}",
+            help=("windows of less depth",),
         ) from None
     tokens = {token.name: token for token in synchronized.tokens}
     numbers = [*(leaf.number for leaf in order.leaves), len(order.leaves)]
@@ -150,36 +150,22 @@ class _Order:
     nodes: Sequence[Node]
     unit: Callable[[Leaf], Unit]
     touches: Callable[[Leaf], Sequence[Touch]]
-    parts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.leaves = leaves(self.nodes)
-        self.names: dict[str, str] = {}
-        self.iterators: set[str] = set()
-        self.count(self.nodes, {})
+        touches = [touch for leaf in self.leaves for touch in self.touches(leaf)]
+        self.names = {one.region: one.region.replace(".", "_window") for one in touches}
+        self.slots: dict[str, int] = {}
+        for touch in touches:
+            self.slots[touch.region] = max(self.slots.get(touch.region, 1), touch.slots)
+        self.iterators = set(_iterators(self.nodes))
         self.one = TileAxis(self.fresh("at"), ix.const(0), ix.const(1))
         end = Tile((self.one,), (Store("end", (), Load(_MEMORY, (), "int8")),), unit=_COMPUTE)
         body = (*self.block(self.nodes), end)
-        buffers = [_buffer(self.names[region], parts) for region, parts in self.parts.items()]
-        buffers += [_buffer(_MEMORY, 0), _buffer("end", 0)]
+        buffers = [_buffer(self.names[region], slots) for region, slots in self.slots.items()]
+        buffers += [_buffer(_MEMORY, 1), _buffer("end", 1)]
         source = self.source
         self.program = Program(source.name, source.sizes, source.assumptions, tuple(buffers), body)
-
-    def count(self, nodes: Sequence[Node], loops: Mapping[str, int]) -> None:
-        """Note the number of virtual threads that have a part of each region; 0 if it is not in parts."""
-        for node in nodes:
-            match node:
-                case Repeat(name, lo, hi, body):
-                    self.iterators.add(name)
-                    end = _upper_bound(hi) if lo == ix.const(0) else _MANY
-                    self.count(body, {**loops, name: end})
-                case Guard(_, body):
-                    self.count(body, loops)
-                case Leaf():
-                    for touch in self.touches(node):
-                        self.names.setdefault(touch.region, touch.region.replace(".", "_window"))
-                        parts = 0 if touch.thread is None else loops[touch.thread]
-                        self.parts[touch.region] = max(self.parts.get(touch.region, 0), parts)
 
     def fresh(self, name: str) -> str:
         """Return a name for an iterator that no loop of the nest has."""
@@ -201,20 +187,13 @@ class _Order:
                 return self.tile(node)
 
     def tile(self, leaf: Leaf) -> Tile:
-        """Return a leaf as a tile that reads and writes parts of regions."""
+        """Return a leaf as a tile that reads and writes slots of regions."""
         unit = self.unit(leaf)
-        axes = [self.one]
         stored: list[tuple[str, tuple[Expr, ...]]] = []
         value: Expr = Const(0, "int8")
         for touch in self.touches(leaf):
-            name, parts = self.names[touch.region], self.parts[touch.region]
-            index: tuple[Expr, ...] = ()
-            if parts and touch.thread is not None:
-                index = (Var(touch.thread),)
-            elif parts:
-                axis = self.fresh(f"all{len(axes)}")
-                axes.append(TileAxis(axis, ix.const(0), ix.const(parts)))
-                index = (Var(axis),)
+            name = self.names[touch.region]
+            index = (touch.slot,) if self.slots[touch.region] > 1 else ()
             if touch.writes:
                 stored.append((name, index))
             else:
@@ -222,20 +201,21 @@ class _Order:
         if unit is Unit.STORE:
             stored.append((_MEMORY, ()))
         body = tuple(Store(name, index, value) for name, index in stored)
-        return Tile(tuple(axes), body, unit=unit.value)
+        return Tile((self.one,), body, unit=unit.value)
 
 
 _COMPUTE = Unit.COMPUTE.value
 
 
-def _buffer(name: str, parts: int) -> Buffer:
-    shape = (ix.const(parts),) if parts else ()
+def _buffer(name: str, slots: int) -> Buffer:
+    shape = (ix.const(slots),) if slots > 1 else ()
     return Buffer(name, "int8", shape, Kind.LOCAL)
 
 
-def _upper_bound(end: Expr) -> int:
-    """Return a literal that the end of a loop does not exceed."""
-    if isinstance(end, Binary) and end.op == "min":
-        return min(_upper_bound(end.a), _upper_bound(end.b))
-    known = ix.literal_value(end)
-    return _MANY if known is None else known
+def _iterators(nodes: Sequence[Node]) -> Iterator[str]:
+    """Return the iterators of all loops."""
+    for node in nodes:
+        if isinstance(node, Repeat):
+            yield node.name
+        if not isinstance(node, Leaf):
+            yield from _iterators(node.body)

@@ -77,7 +77,7 @@ class Ranges:
         """How often, at most, a leaf adds to an element while its window lasts."""
         moved = frozenset().union(*map(variables, leaf.store.index))
         window = leaf.windows.get(leaf.store.buffer)
-        own = loops if window is None else loops[window.depth :]
+        own = loops if window is None else loops[window.level :]
         extents = [(name, ix.sub(hi, lo)) for name, lo, hi in own]
         extents += [(name, count) for name, _, count in leaf.axes]
         count = 1

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.spec import Spec
 
-Region = tuple[str, int]
-"""Its name, and the virtual thread that has it."""
-
 
 def laid(
-    room: Mapping[Region, int],
+    room: Mapping[str, int],
     place_of: Mapping[str, Place],
     stored: frozenset[str],
     spec: Spec,
-) -> tuple[dict[Region, int], dict[str, int]]:
+) -> tuple[dict[str, int], dict[str, int]]:
     """The first word of each region, and the bytes that are taken by memory.
 
     room    words of each region
@@ -25,13 +22,13 @@ def laid(
     Regions of fewer words begin no later: what fits at its greatest extents fits at all.
     """
 
-    def order(region: Region) -> tuple[bool, str, Region]:
-        return region[0] not in stored, place_of[region[0]].value, region
+    def order(region: str) -> tuple[bool, str, str]:
+        return region not in stored, place_of[region].value, region
 
-    first: dict[Region, int] = {}
+    first: dict[str, int] = {}
     ends: dict[str, int] = {}
     for region in sorted(room, key=order):
-        of = spec.words[place_of[region[0]]]
+        of = spec.words[place_of[region]]
         first[region] = -(-ends.get(of.memory, 0) // of.bytes)
         ends[of.memory] = (first[region] + room[region]) * of.bytes
     return first, ends

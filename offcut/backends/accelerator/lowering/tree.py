@@ -1,31 +1,22 @@
 """The order in which instructions are issued: loops around nests that are run as whole words.
 
-A *leaf* is a nest of one statement over a box, which one or a few instructions run. Virtual threads take turns:
-a loop over them goes inwards, past every loop that does not depend on the thread, down to leaves that stand side
-by side on one unit::
-
-    for v in 0:2  @virtual              for k in 0:n
-      for k in 0:n                        for v in 0:2
-        load, load, multiply       ->       load, load
-                                          for v in 0:2
-                                            multiply
+A *leaf* is a nest of one statement over a box, which one or a few instructions run. Instructions are issued in the order
+of the text. The windows of an ``alloc`` of depth N are N slots, which iterations take in turn: while one is read, the
+next one is filled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TypeAlias
 
-from offcut.backends.accelerator.isa import Unit
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var, loads, substitute, variables, walk
 from offcut.core.program import (
     LANE,
     THREAD,
     UNROLL,
-    VIRTUAL,
     Alloc,
     For,
     If,
@@ -37,6 +28,7 @@ from offcut.core.program import (
 )
 from offcut.core.text.printer import format_head
 from offcut.errors import TargetError
+from offcut.polyhedral.sync import slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +37,17 @@ class Window:
 
     number  of the `alloc` among those of the nest
     axes    (start, count) of each axis of the buffer, in elements
-    thread  the loop whose virtual threads have one window each; None: there is one
-    depth   the number of loops around it
+    level   the number of loops around it
+    slots   the number of windows that iterations take in turn
+    slot    the one that an iteration takes, over the loops around
     alloc   the statement
     """
 
     number: int
     axes: tuple[tuple[Expr, Expr], ...]
-    thread: str | None
-    depth: int
+    level: int
+    slots: int
+    slot: Expr
     alloc: Alloc = field(compare=False)
 
 
@@ -116,18 +110,14 @@ class Guard:
 
 
 Node: TypeAlias = Leaf | Repeat | Guard
-UnitOf: TypeAlias = Callable[[Leaf], Unit]
 
 
-def issued(body: Sequence[Stmt], unit: UnitOf, turns: bool = True) -> tuple[Node, ...]:
+def issued(body: Sequence[Stmt]) -> tuple[Node, ...]:
     """Return the nodes of a nest.
-
-    unit   the unit that runs a leaf: virtual threads take turns where it changes
-    turns  whether virtual threads take turns; else they run one after the other
 
     Raises TargetError for a statement that no instructions run.
     """
-    return _Reader(unit, turns).block(body, _Around({}, (), None))
+    return _Reader().block(body, _Around({}, (), ()))
 
 
 def leaves(nodes: Sequence[Node]) -> list[Leaf]:
@@ -148,20 +138,22 @@ def bounds_of(nodes: Iterable[Node]) -> Iterator[Expr]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The windows and loops around a statement; fields as those of `Leaf` and `Window`."""
+    """The windows and loops around a statement; fields as those of `Leaf` and `Window`.
+
+    ranges  (name, lo, hi) of the loops without those of a `let`
+    """
 
     windows: Mapping[str, Window]
     loops: tuple[str, ...]
-    thread: str | None
+    ranges: tuple[tuple[str, Expr, Expr], ...]
 
     def inside(self, loop: str) -> _Around:
-        """Return the same inside a loop."""
+        """Return the same inside a `let`."""
         return replace(self, loops=(*self.loops, loop))
 
 
 class _Reader:
-    def __init__(self, unit: UnitOf, turns: bool) -> None:
-        self.unit, self.turns = unit, turns
+    def __init__(self) -> None:
         self.count = self.allocs = 0
 
     def block(self, body: Sequence[Stmt], at: _Around) -> tuple[Node, ...]:
@@ -172,17 +164,13 @@ class _Reader:
             case Sync():
                 return ()  # units keep the order of the text: their tokens are derived from it
             case Alloc(buffer, axes, body):
-                if stmt.depth != 1 or stmt.layout is not None:
-                    what = "layout" if stmt.layout is not None else "depth"
-                    raise _refused(stmt, *_NO_WORDS[what])
+                if stmt.layout is not None:
+                    raise _refused(stmt, *_NO_WORDS["layout"])
                 self.allocs += 1
-                window = Window(self.allocs, axes, at.thread, len(at.loops), stmt)
+                slots = stmt.depth if at.ranges else 1
+                slot = slot_of(at.ranges, slots)
+                window = Window(self.allocs, axes, len(at.loops), slots, slot, stmt)
                 return self.block(body, replace(at, windows={**at.windows, buffer: window}))
-            case For(name, lo, hi, body, unit=unit) if unit == VIRTUAL and self.turns:
-                if at.thread is not None:
-                    raise _refused(stmt, f"it stands in the virtual threads of {at.thread}")
-                nodes = self.block(body, replace(at.inside(name), thread=name))
-                return self.distribute(name, lo, hi, nodes)
             case Let(name, lo, hi, value, body):
                 if not is_affine(value, {*at.loops}):
                     raise _refused(
@@ -202,46 +190,21 @@ class _Reader:
             self.count += 1
             return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
         if isinstance(stmt, For):
-            nodes = self.block(stmt.body, at.inside(stmt.iter))
+            ranges = (*at.ranges, (stmt.iter, stmt.lo, stmt.hi))
+            nodes = self.block(stmt.body, replace(at.inside(stmt.iter), ranges=ranges))
             return (Repeat(stmt.iter, stmt.lo, stmt.hi, nodes),)
         raise _refused(
             stmt, "it is no loop, tile, window or condition around copies and operations"
         )
 
-    def distribute(self, name: str, lo: Expr, hi: Expr, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """Return `nodes` for each virtual thread ``name in lo:hi``, in turns."""
-        result: list[Node] = []
-
-        def kind(node: Node) -> object:
-            return self.unit(node) if isinstance(node, Leaf) else id(node)
-
-        for _, group in groupby(nodes, key=kind):
-            same = tuple(group)
-            node = same[0]
-            if len(same) > 1 or isinstance(node, Leaf) or _depends(node, name):
-                result.append(Repeat(name, lo, hi, same))
-            else:
-                result.append(replace(node, body=self.distribute(name, lo, hi, node.body)))
-        return tuple(result)
-
-
-def _depends(node: Repeat | Guard, name: str) -> bool:
-    """Return whether the bounds of a loop, or a condition, depend on an iterator."""
-    exprs = (node.condition,) if isinstance(node, Guard) else (node.lo, node.hi)
-    return any(name in variables(expr) for expr in exprs)
-
 
 _NO_WORDS = {
-    "depth": (
-        "windows that iterations take in turn are those of virtual threads",
-        "for t in 0:2  @virtual around it",
-    ),
     "layout": ("what reads it says how it lies in words", "alloc without layout"),
     "multicast": ("there is one of each unit", "a copy by each"),
 }
 """The words of the language that these machines have no instruction for, each with the reason and the help of the error."""
 
-_HOST_UNITS = (THREAD, LANE, UNROLL, VIRTUAL)
+_HOST_UNITS = (THREAD, LANE, UNROLL)
 """The units of loops that are one after the other in a leaf."""
 
 Box: TypeAlias = tuple[tuple[tuple[str, Expr, Expr], ...], Store]

@@ -1,4 +1,4 @@
-"""What can be decided of nests on a machine of queues: tiles of each axis, the order of loops, virtual threads."""
+"""What can be decided of nests on a machine of queues: tiles of each axis, the order of loops, windows that take turns."""
 
 from __future__ import annotations
 
@@ -6,103 +6,98 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from offcut.backends.accelerator.planning.elementary import Operations, operations
+from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
-from offcut.backends.accelerator.planning.loops import Tiling
-from offcut.backends.accelerator.planning.policy import THREADS, typical
-from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
+from offcut.backends.accelerator.planning.planner import Deciding, groups_of, prepared
+from offcut.backends.accelerator.planning.policy import DEPTH, typical
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
-from offcut.backends.accelerator.planning.written import nests_of, roles_of, tiling_of, way_of
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
-from offcut.errors import PartitionError
-from offcut.schedule import Nest, Schedule, Way
+from offcut.schedule import Alternative, Choose, Primitive, Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
 
 
 @dataclass(frozen=True)
 class Nests:
-    """The nests of a program in the ways that a schedule has them in, and the options of each way.
+    """The nests of a program in the layouts that a schedule has them in, and the options of each.
 
-    each  of the ways, by the stage of its nest
+    each  nest, by its layouts
     """
 
     first: Schedule
-    each: tuple[tuple[str, _Way], ...]
-    spec: Spec
+    each: tuple[tuple[_Way, ...], ...]
 
     @classmethod
     def of(cls, program: Program, computation: Computation, spec: Spec, first: Schedule) -> Nests:
-        """Those of a computation.
+        """Return those of a computation.
 
-        first  the schedule that is tried first: its ways lie in words as all others' do
+        first  the schedule of the policy, which is tried first
 
         Raises TargetError for what no instruction does.
         """
-        computation = regrouped(computation)[-1]
-        names = computation.names()
-        nests = nests_of(first, computation)
-        each = tuple(
-            (stage, _Way(program, operations(computation, group, spec, names, roles), spec, label))
-            for group in computation.groups
-            if not is_regrouping(group, computation)
-            for stage in [group[0].buffer]
-            for label, roles in [(way.label, roles_of(way)) for way in nests[stage].ways]
-        )
-        return cls(first, each, spec)
+        groups = groups_of(program, prepared(computation)[-1], spec)
+        each = (tuple(_Way(one, made, label) for label, made in ways) for one, ways in groups)
+        return cls(first, tuple(each))
 
     @property
     def space(self) -> Choices:
         """The schedules that there are."""
-        options = tuple(choice for _, one in self.each for choice in one.options)
+        options = tuple(choice for ways in self.each for one in ways for choice in one.options)
         return Choices(self.first, options, self.written, self.read)
 
     def written(self, point: Point) -> Schedule:
-        """The schedule of a point."""
-        nests: dict[str, list[Way]] = {}
-        at = 0
-        for stage, one in self.each:
-            part = point[at : at + len(one.options)]
-            made = way_of(one.made, one.tiling(part), self.spec, one.label)
-            nests.setdefault(stage, []).append(made)
-            at += len(one.options)
-        steps = (Nest(stage, tuple(ways)) for stage, ways in nests.items())
+        """Return the schedule of a point."""
+        steps, at = list[Primitive](), 0
+        for ways in self.each:
+            options = []
+            for one in ways:
+                part = point[at : at + len(one.options)]
+                options.append(
+                    Alternative(one.label, None, one.deciding.written(one.made, one.tiling(part)))
+                )
+                at += len(one.options)
+            steps += options[0].steps if len(options) == 1 else [Choose(tuple(options))]
         return Schedule(self.first.name, tuple(steps))
 
     def read(self, schedule: Schedule) -> Point | None:
-        """The point that a schedule is, if it is one."""
-        nests = [step for step in schedule.steps if isinstance(step, Nest)]
-        ways = [(nest.stage, way) for nest in nests for way in nest.ways]
-        own = [(stage, one.label) for stage, one in self.each]
-        if [(stage, way.label) for stage, way in ways] != own or len(nests) < len(schedule.steps):
-            return None
+        """Return the point that a schedule is; None if it is none."""
         point: Point = ()
-        for (_, one), (_, way) in zip(self.each, ways, strict=True):
-            try:
-                point += one.point(tiling_of(schedule, way, one.made, self.spec))
-            except PartitionError:
+        left = list(schedule.steps)
+        for ways in self.each:
+            if len(ways) == 1:
+                parts, left = [left], left
+            elif left and isinstance(left[0], Choose) and len(left[0].options) == len(ways):
+                parts, left = [list(o.steps) for o in left[0].options], left[1:]
+            else:
                 return None
-        return point
+            for one, part in zip(ways, parts, strict=True):
+                point += one.point(one.deciding.tiling(one.made, part))
+        return point if self.written(point) == schedule else None
 
 
 @dataclass(frozen=True)
 class _Way:
-    """A nest in one way: a choice for each of its axes, one for the order, one for the threads."""
+    """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns."""
 
-    program: Program
+    deciding: Deciding
     made: Operations
-    spec: Spec
     label: str
+
+    @property
+    def spec(self) -> Spec:
+        """The machine."""
+        return self.deciding.spec
 
     @lazy_property
     def axes(self) -> tuple[str, ...]:
         """Those that are cut, or could be: results first."""
         words = lanes(self.made, self.spec)
-        extents = typical(self.program, self.made)
+        extents = typical(self.deciding.program, self.made)
         found = [axis.name for axis in self.made.axes if extents[axis.name] > 1]
         return (*found, *(a.name for a in self.made.terms if a.name in words))
 
@@ -114,24 +109,23 @@ class _Way:
 
     @lazy_property
     def options(self) -> tuple[Point, ...]:
-        """Tiles of each axis, 0 where it is not cut; orders; the axis of virtual threads."""
+        """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
-        words, likely = lanes(self.made, self.spec), typical(self.program, self.made)
+        words, likely = lanes(self.made, self.spec), typical(self.deciding.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
         orders = tuple(permutations(self.outer))[:MOST_ORDERS]
-        threads: Point = (None, *self.outer) if self.spec.tokens else (None,)
-        return (*tiles, orders, threads)
+        return (*tiles, orders, (None, *self.outer))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """The tiling of a part of a point."""
-        *tiles, order, thread = part
+        *tiles, order, axis = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
         assert isinstance(order, tuple)
         loops = tuple(axis for axis in (*order, *terms) if known[axis])
         cut = tuple((axis, int(str(known[axis]))) for axis in loops)
-        virtual = (str(thread), THREADS) if thread in loops else None
-        return Tiling(cut, loops, virtual)
+        depth = (str(axis), DEPTH) if axis in loops else None
+        return Tiling(cut, loops, depth)
 
     def point(self, tiling: Tiling) -> Point:
         """The part of a point that a tiling is."""
@@ -139,8 +133,8 @@ class _Way:
         orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)
         order = next((one for one in orders if isinstance(one, tuple) and _within(own, one)), None)
-        thread = None if tiling.virtual is None else tiling.virtual[0]
-        return (*(tiles.get(axis, 0) for axis in self.axes), order, thread)
+        deep = None if tiling.depth is None else tiling.depth[0]
+        return (*(tiles.get(axis, 0) for axis in self.axes), order, deep)
 
 
 def _within(some: Sequence[str], order: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ accumulators of its own, which the lowering lays over those that are read no mor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.planning.refusals import (
@@ -37,6 +37,7 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    rewrite,
 )
 from offcut.core.memo import lazy_property
 from offcut.core.program import Buffer, Kind, Store
@@ -360,6 +361,20 @@ def _bare(expr: Expr) -> Expr:
         case Select(condition, Cast(Load() as load, "int32"), Cast(Const(value, _), "int32")):
             return Select(condition, load, Const(value, load.dtype))
     return expr
+
+
+def narrowed(computation: Computation) -> Computation:
+    """Return `computation` whose elements are widened where they are used, not where they are padded: a load moves bytes."""
+
+    def rule(node: Expr) -> Expr | None:
+        narrow = _bare(node) if isinstance(node, Select) else node
+        return None if narrow is node else Cast(narrow, dtype_of(node))
+
+    groups = tuple(
+        tuple(replace(stage, body=rewrite(stage.body, rule)) for stage in group)
+        for group in computation.groups
+    )
+    return replace(computation, groups=groups)
 
 
 def _fits(value: int, dtype: str) -> bool:

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import Moving, Part
 from offcut.backends.accelerator.planning.queues import cycles_behind, multiplies
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
@@ -31,7 +31,7 @@ MOST = 1 << 16
 MOST_ORDERS = 24
 """Orders of the loops over tiles of results, at most: all of four."""
 KEPT = 12
-"""Of each order and threads."""
+"""Of each order and depth."""
 
 Counts: TypeAlias = NDArray[np.float64]
 Truths: TypeAlias = NDArray[np.bool_]
@@ -91,18 +91,18 @@ class Grid:
         return np.array(of, float)[self.at[axis]]
 
     def fit(
-        self, at: Mapping[str, NDArray[np.int64]], depths: Mapping[str, Truths], threads: int
+        self, at: Mapping[str, NDArray[np.int64]], deep: Mapping[str, Truths], windows: int
     ) -> Truths:
-        """Whether windows fit; `depths` says of which copies each thread has its own."""
+        """Whether windows fit, of results as many as `windows` says, and of the copies that are `deep`."""
         spec = self.spec
-        results = self.held(self.result, at) * threads
+        results = self.held(self.result, at) * windows
         fits = results <= spec.words[Place.OUTPUTS].depth
         taken: dict[str, Counts] = {}
         of = spec.words[Place.ACCUMULATORS]
         taken[of.memory] = (results * self.kept + 1) * of.bytes
         for copy in self.copies:
             of = spec.words[copy.place]
-            own = np.where(depths[copy.name], threads, 1) if depths else 1
+            own = np.where(deep[copy.name], windows, 1) if deep else 1
             words = (self.held(copy, at) * own + 1) * of.bytes
             taken[of.memory] = taken.get(of.memory, 0) + words
         for memory, bytes_ in taken.items():
@@ -201,10 +201,10 @@ class Grid:
         beat = -(-of.bytes // spec.beat) * spec.beat
         return own, rows * spec.row_cycles + moved * beat / spec.bus_bytes, count
 
-    def best(self, threads: int | None) -> Iterator[tuple[float, Tiling]]:
-        """The first few of each order and axis of virtual threads, with about their cycles.
+    def best(self, windows: int) -> Iterator[tuple[float, Tiling]]:
+        """The first few of each order and axis in whose loop windows take turns, with about their cycles.
 
-        threads  None: no virtual ones
+        windows  the number that take turns; 1: none do
         """
         if not next(iter(self.at.values()), np.ones(1)).size:
             return
@@ -216,13 +216,6 @@ class Grid:
         count = {axis: self.count(axis) for axis in self.axes}
         tiles = _product([count[axis] for axis in results])
         compute, end = self.computed(tiles, tiles * _product([count[axis] for axis in terms]))
-        stored, ended = (store + on_bus) / tiles, end / tiles
-        apart = _any([self.cut(axis) for axis in terms])
-        wait = np.where(
-            apart,  # both threads' sums, then their ends, then their stores, which the next sums wait for
-            tiles / 2 * (stored + np.maximum(stored - ended, 0.0)),
-            tiles * np.maximum(stored - compute / tiles, 0.0),
-        )
         for order in list(permutations(results))[:MOST_ORDERS]:
             loops = [*order, *terms]
             depths = [self.depth(copy, loops) for copy in self.copies]
@@ -245,7 +238,7 @@ class Grid:
             last = (end + store + on_bus) / tiles
             busy = sum((bus for _, bus, _ in moved), on_bus)
             yield from self.few(load + compute + store + on_bus, loops, None)
-            for axis in order if threads is not None else ():
+            for axis in order if windows > 1 else ():
                 at = loops.index(axis)
                 own = {c.name: d > at for c, d in zip(self.copies, depths, strict=True)}
                 again = sum(
@@ -256,12 +249,11 @@ class Grid:
                     np.zeros(1),
                 )
                 most = np.maximum.reduce(
-                    np.broadcast_arrays(load, compute + again + wait, store + on_bus, busy)
+                    np.broadcast_arrays(load, compute + again, store + on_bus, busy)
                 )
-                assert threads is not None
-                there = self.cut(axis) & self.fit(self.at, own, threads)
+                there = self.cut(axis) & self.fit(self.at, own, windows)
                 yield from self.few(
-                    np.where(there, most + first + last, np.inf), loops, (axis, threads)
+                    np.where(there, most + first + last, np.inf), loops, (axis, windows)
                 )
 
     @lazy_property
@@ -292,7 +284,7 @@ class Grid:
         return found
 
     def few(
-        self, cycles: Counts, loops: Sequence[str], virtual: tuple[str, int] | None
+        self, cycles: Counts, loops: Sequence[str], depth: tuple[str, int] | None
     ) -> Iterator[tuple[float, Tiling]]:
         """Those with the fewest cycles."""
         size = next((one.size for one in self.at.values()), 1)
@@ -301,7 +293,7 @@ class Grid:
             if np.isfinite(every[number]):
                 tiles = {a: self.options[a][self.at[a][number]] for a in loops}
                 cut = tuple((axis, size) for axis, size in tiles.items() if size)
-                yield float(every[number]), Tiling(cut, tuple(axis for axis, _ in cut), virtual)
+                yield float(every[number]), Tiling(cut, tuple(axis for axis, _ in cut), depth)
 
 
 def sizes_of(

@@ -1,19 +1,20 @@
-"""The pieces of a call: each nest of a schedule, with its tiles and its share of what its stream is predicted to take."""
+"""The pieces of a call: the tiles of the text that compute results, each with its share of what its stream is predicted to take."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from math import prod
 
-from offcut.backends.accelerator.instances.visited import Ran, fastest
-from offcut.backends.accelerator.lowering.covers import Product, Result
+from offcut.backends.accelerator.instances.visited import Ran, run_of
+from offcut.backends.accelerator.lowering.covers import Result
+from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
-from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
+from offcut.backends.accelerator.spec import Spec
 from offcut.backends.plan import Considered, PlannedPiece
+from offcut.core.accesses import stored_arrays
 from offcut.core.interpret.values import evaluate
-from offcut.describe.computation import Computation, Stage
-from offcut.schedule import Nest, Way
+from offcut.core.program import Alloc, Choose, For, If, Let, Program, Stmt, Tile, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
     found: list[Stream] = []
     for at in phases.nests:
         costs = [evaluate(cost, sizes) for cost in phases.costs(at)]
-        ran = [fastest([orders], sizes) for orders in phases.orders(at)]
+        ran = [run_of(nest, sizes) for nest in phases.options(at)]
         best = min(range(len(ran)), key=lambda k: (costs[k], ran[k].timed.cycles))
         options = (
             Considered(
@@ -63,45 +64,90 @@ def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
 
 
 def pieces_of(
-    computation: Computation,
-    nests: Sequence[Nest],
-    streams: Sequence[Stream],
-    sizes: Mapping[str, int],
+    program: Program, streams: Sequence[Stream], spec: Spec, sizes: Mapping[str, int]
 ) -> list[PlannedPiece]:
-    """A piece for each nest that has an instance.
+    """Return a piece for each tile that computes results and has an instance: of products, and of what no product makes.
 
-    nests  of the schedule: one for each group of stages that runs on the chip
+    sizes  by the program's names
     """
-    computation = regrouped(computation)[-1]
-    groups = (group for group in computation.groups if not is_regrouping(group, computation))
-    of: list[tuple[Stream, PlannedPiece]] = []
-    for group, nest in zip(groups, nests, strict=True):
-        own = {stage.buffer for stage in group}
-        stream = next(one for one in streams if own & one.stored)
-        ways = {way.label: way for way in nest.ways}
-        way = ways.get(stream.taken.label, nest.ways[0])
-        of.append((stream, _piece(group, way, stream.ran, sizes)))
-    whole = {id(one): sum(p.instances for s, p in of if s is one) for one in streams}
-    return [
-        replace(piece, seconds=stream.taken.seconds * piece.instances / whole[id(stream)])
-        for stream, piece in of
-        if piece.instances
-    ]
+    found: list[PlannedPiece] = []
+    products = {one.name for one in microkernels(spec) if one.reduce_axes}
+    for top in program.body:
+        stored = stored_arrays((top,))
+        stream = next((one for one in streams if one.stored & stored), None)
+        if stream is None:
+            continue
+        body: tuple[Stmt, ...] = (top,)
+        if isinstance(top, Choose):
+            label = stream.taken.label
+            body = next((o.body for o in top.options if o.label == label), top.options[0].body)
+        tiles = [stmt for stmt in walk(body) if isinstance(stmt, Tile)]
+        of = [tile for tile in tiles if tile.microkernel in products] or [
+            tile for tile in tiles if stored_arrays((tile,)) & stream.stored
+        ]
+        runs: dict[int, _Run] = {id(tile): _Run() for tile in of}
+        _visit(body, dict(sizes), runs)
+        total = sum(run.instances for run in runs.values())
+        for tile in of:
+            run = runs[id(tile)]
+            if run.instances:
+                found.append(
+                    PlannedPiece(
+                        stage="".join(sorted(stream.stored)[:1]),
+                        role=tile.role.value,
+                        roles={},
+                        ranges=dict(run.ranges),
+                        tile=dict(run.tile),
+                        microkernel=tile.microkernel or "vector unit",
+                        instances=run.instances,
+                        seconds=stream.taken.seconds * run.instances / total,
+                    )
+                )
+    return found
 
 
-def _piece(group: Sequence[Stage], way: Way, ran: Ran, sizes: Mapping[str, int]) -> PlannedPiece:
-    """The piece of a nest, whose time is not known yet."""
-    axes = (*group[0].axes, *group[0].reduce_axes)
-    extents = {axis.name: max(int(evaluate(axis.extent, sizes)), 0) for axis in axes}
-    labels = {axis.name: axis.label for axis in axes}
-    products = (one.leaf.microkernel for one in ran.nest.work if isinstance(one.does, Product))
-    return PlannedPiece(
-        stage=group[-1].label,
-        role="whole",
-        roles={},
-        ranges={labels[name]: (0, extent) for name, extent in extents.items()},
-        tile={labels[cut.axis]: min(cut.tile, extents[cut.axis]) for cut in way.splits},
-        microkernel=next(filter(None, products), "vector unit"),
-        instances=prod(extents.values()),
-        seconds=0.0,
-    )
+@dataclass
+class _Run:
+    """What a tile of the text is at the sizes of a call: instances, extents at most, and the coordinates that it covers."""
+
+    instances: int = 0
+    tile: dict[str, int] = field(default_factory=dict)
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, axes: Sequence[tuple[str, int, int]], terms: int) -> None:
+        """Count a tile of these (axis, start, extent), with so many terms each."""
+        count = prod(extent for _, _, extent in axes) * terms
+        if not count:
+            return
+        self.instances += count
+        for axis, start, extent in axes:
+            lo, hi = self.ranges.get(axis, (start, start + extent))
+            self.ranges[axis] = min(lo, start), max(hi, start + extent)
+            self.tile[axis] = max(extent, self.tile.get(axis, 0))
+
+
+def _visit(body: Sequence[Stmt], at: dict[str, int], runs: Mapping[int, _Run]) -> None:
+    """Count the tiles of `runs` in statements, with these values of sizes and iterators."""
+    for stmt in body:
+        match stmt:
+            case Tile() if id(stmt) in runs:
+                axes = [(a.iter, evaluate(a.start, at), evaluate(a.extent, at)) for a in stmt.axes]
+                extents = (
+                    max(int(evaluate(s.hi, at)) - int(evaluate(s.lo, at)), 0)
+                    for s in walk(stmt.body)
+                    if isinstance(s, For)
+                )
+                runs[id(stmt)].add(
+                    [(n, int(lo), max(int(w), 0)) for n, lo, w in axes], prod(extents)
+                )
+            case For(name, lo, hi, inner) if any(id(s) in runs for s in walk(inner)):
+                for value in range(int(evaluate(lo, at)), int(evaluate(hi, at))):
+                    _visit(inner, {**at, name: value}, runs)
+            case Let(name, _, _, value, inner):
+                _visit(inner, {**at, name: int(evaluate(value, at))}, runs)
+            case If(condition, then, other):
+                _visit(then if evaluate(condition, at) else other, at, runs)
+            case Alloc(_, _, inner):
+                _visit(inner, at, runs)
+            case _:
+                pass

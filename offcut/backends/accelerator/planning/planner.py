@@ -1,40 +1,106 @@
-"""From a computation to the program of a machine of queues, and to the schedule that says what was decided.
+"""From a program to the one of a machine of queues, and to the schedule that says what was decided.
 
-Where words may lie along one axis or another, and sizes say which is better, a nest has a way for each layout: options of a choice
-that cost nothing in the text, because a call counts what each takes.
+The program is read as a computation, whose grouped axes are made axes of their own; then decisions are applied, those
+of a schedule, or of the policy for the nests that it says nothing of. Where words may lie along one axis or another, and
+sizes say which is better, the policy has an option for each layout; options cost nothing in the text, because a call
+counts what each takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.microkernels import name_of, product_name
-from offcut.backends.accelerator.planning.elementary import Operations, layouts_of, operations
-from offcut.backends.accelerator.planning.loops import CoverOf, Level, Loops, Tiling, over
+from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.planning.decide import decisions, tiling_of
+from offcut.backends.accelerator.planning.elementary import (
+    Operations,
+    layouts_of,
+    narrowed,
+    operations,
+)
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
-from offcut.backends.accelerator.planning.written import (
-    labels,
-    nests_of,
-    roles_of,
-    tiling_of,
-    way_of,
-)
+from offcut.backends.accelerator.planning.roles import Roles
+from offcut.backends.accelerator.planning.tiling import Tiling
+from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
-from offcut.backends.target import Planned
-from offcut.core.accesses import stored_arrays
-from offcut.core.expr import Var, real
-from offcut.core.program import Buffer, Choose, Cover, Kind, Option, Program, Stmt, Store
+from offcut.backends.target import Planned, Strategies
+from offcut.core import index as ix
+from offcut.core.expr import variables
+from offcut.core.program import Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
-from offcut.schedule import Nest, Schedule, Way
+from offcut.errors import PartitionError
+from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
+from offcut.schedule import (
+    Alternative,
+    Choose,
+    Nest,
+    Primitive,
+    Schedule,
+    at_line,
+    create_schedule,
+    stages_in,
+)
 
 COMBINATIONS = 16
-"""Of the ways of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
-without ways. Nests behind those that have several have one.
+"""Of the options of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
+without options. Nests behind those that have several have one.
 """
+LABEL = "chip"
+"""What the policy calls its way of a nest."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of the policy.
+
+    tails  strategies by (stage that leads a group, axis)
+    tiles  iterations of a tile by the same
+    turns  whether windows may take turns
+    """
+
+    tails: Mapping[tuple[str, str], Strategy]
+    tiles: Mapping[tuple[str, str], int]
+    turns: bool = True
+
+    def in_smaller_tiles(self) -> Iterator[Wanted]:
+        """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
+        for size in SMALLER if self.tails and not self.tiles else ():
+            yield replace(self, tiles=dict.fromkeys(self.tails, size))
+
+
+SMALLER = (32, 16)
+"""Iterations of tiles that are tried where those that the policy likes best are not proved: multiples of a word's lanes."""
+FREE = Wanted({}, {})
+
+
+def wanted_of(computation: Computation, strategy: Strategies) -> Wanted:
+    """Return what strategies ask of the policy: one for the rows, axes of results whose extents sizes give, or some by axis.
+
+    Raises PartitionError for an axis that there is not.
+    """
+    if strategy == "auto":
+        return FREE
+    if isinstance(strategy, Strategy):
+        axes = [
+            (group[0].buffer, axis.name)
+            for group in computation.groups
+            for axis in group[0].axes
+            if variables(axis.extent)
+        ]
+        return Wanted(dict.fromkeys(axes, strategy), {})
+    tails = {}
+    for name, tail in dict(strategy).items():
+        home, axis = axis_named(computation, name)
+        tails[lead_of(computation, home), axis] = tail
+    return Wanted(tails, {})
+
+
+def lead_of(computation: Computation, home: int) -> str:
+    """Return the stage that a group of a computation begins with."""
+    return computation.groups[home][0].buffer
 
 
 def planned(
@@ -42,118 +108,188 @@ def planned(
     computation: Computation,
     spec: Spec,
     schedule: Schedule | None,
-    virtual: bool = True,
+    wanted: Wanted = FREE,
 ) -> Planned:
     """The program on the chip; `schedule` decides where there is one, else the policy.
 
-    virtual  whether the policy may take virtual threads
-
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
-    steps = regrouped(computation)
-    computation = steps[-1]
+    steps = prepared(computation)
+    said = () if schedule is None else migrated(schedule, program, steps[-1], spec)
+    rest = policy_of(program, steps[-1], spec, wanted, said)
+    whole = Schedule(program.name, (*said, *rest))
+    by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
+    *forms, last = by_hand.apply(whole).forms()
+    through = (*map(apart, steps), *forms)
+    return Planned(last, whole, through=through, tiles=by_hand.tiles())
+
+
+def migrated(
+    schedule: Schedule, program: Program, computation: Computation, spec: Spec
+) -> tuple[Primitive, ...]:
+    """Return the decisions of a schedule, those of nests in ways of versions before 0.3 as decisions of today.
+
+    Raises PartitionError, with the line, for a nest that is none of the computation, or a decision of another target.
+    """
+    found: list[Primitive] = []
+    groups = {one.group[0].buffer: one for one, _ in groups_of(program, computation, spec)}
     names = computation.names()
-    scopes = scopes_of(spec)
-    written: dict[Level, tuple[list[Buffer], list[Stmt]]] = {level: ([], []) for level in Level}
-    nests: list[Nest] = []
-    inner = _missing(list(computation.buffers), list(program.buffers))
-    known = replace(program, buffers=(*program.buffers, *inner))
-    decided = {} if schedule is None else nests_of(schedule, computation)
-    left = COMBINATIONS
+    for step in schedule.steps:
+        with at_line(schedule, step):
+            if isinstance(step, Primitive):
+                found.append(step)
+                continue
+            if not isinstance(step, Nest) or step.stage not in groups:
+                raise PartitionError(
+                    "schedule",
+                    "cannot apply this to a machine of queues",
+                    because=f"its stages are {', '.join(groups)}, and a processor alone has such decisions",
+                    help=("kernel.schedule has the decisions of its policy",),
+                )
+            one, options = groups[step.stage], []
+            for way in step.ways:
+                cover = way.cover or way.words
+                depth = None if way.cover is None else way.cover.depth
+                roles = Roles(cover.rows, cover.columns, depth) if cover is not None else None
+                made = operations(computation, one.group, spec, names, roles)
+                tiles = {cut.axis: cut.tile for cut in way.splits}
+                order = ((axis, tiles.get(axis, 1)) for axis in way.loops)
+                tiling = Tiling(tuple(order), way.loops, way.depth)
+                options.append(Alternative(way.label, None, one.written(made, tiling)))
+            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+    return tuple(found)
+
+
+def prepared(computation: Computation) -> tuple[Computation, ...]:
+    """Return steps from a computation to the one whose nests are decided: grouped axes apart, elements widened late."""
+    steps = regrouped(computation)
+    last = narrowed(steps[-1])
+    return steps if last == steps[-1] else (*steps, last)
+
+
+def policy_of(
+    program: Program,
+    computation: Computation,
+    spec: Spec,
+    wanted: Wanted = FREE,
+    said: Sequence[object] = (),
+) -> tuple[Primitive, ...]:
+    """Return what the policy decides of the nests of a computation that `said` says nothing of."""
+    known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
+    found: list[Primitive] = []
+    for one, ways in groups_of(program, computation, spec, wanted):
+        if not known & {stage.buffer for stage in one.group}:
+            options = [
+                Alternative("_".join((label, *called)), None, by.decisions(made))
+                for label, made in ways
+                for called, by in one.by_strategy(made)
+            ]
+            found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
+    return tuple(found)
+
+
+def groups_of(
+    program: Program, computation: Computation, spec: Spec, wanted: Wanted = FREE
+) -> Iterator[tuple[Deciding, list[tuple[str, Operations]]]]:
+    """Yield each group of stages that runs on the chip, with the layouts in words that are worth it."""
+    inner = [b for b in computation.buffers if b.name not in {one.name for one in program.buffers}]
+    program = replace(program, buffers=(*program.buffers, *inner))
+    names, left = computation.names(), COMBINATIONS
     for group in computation.groups:
         if is_regrouping(group, computation):
-            for _, body in written.values():
-                body += copied_by_host(group[0])
             continue
-        nest = decided.get(group[0].buffer)
-        ways: list[tuple[Way, Operations, Tiling]] = []
-        if schedule is None or nest is None:
-            laid = layouts_of(computation, group, spec)
-            laid = laid if len(laid) <= left else laid[:1]
-            for label, roles in zip(labels(laid), laid, strict=True):
-                made = operations(computation, group, spec, names, roles)
-                tiling = chosen(known, made, spec, virtual=virtual)
-                ways.append((way_of(made, tiling, spec, label), made, tiling))
-        else:
-            for way in nest.ways:
-                made = operations(computation, group, spec, names, roles_of(way))
-                tiling = tiling_of(schedule, way, made, spec)
-                ways.append((way_of(made, tiling, spec, way.label), made, tiling))
-        left //= len(ways)
-        nests.append(Nest(group[0].buffer, tuple(way for way, _, _ in ways)))
-        options = {
-            way.label: Loops(made, tiling, scopes, covering(made, spec), names)
-            for way, made, tiling in ways
-        }
-        for level, (buffers, body) in written.items():
-            for loops in options.values():
-                buffers += _missing(list(loops.buffers(level)), buffers)
-            body += chosen_of({label: one.statements(level) for label, one in options.items()})
-    local = {name for buffers, _ in written.values() for name in (b.name for b in buffers)}
-    local |= {stage.buffer for group in computation.groups for stage in group}
-    crossing = [b for b in program.buffers if b.kind not in (Kind.LOCAL, Kind.PRIVATE)]
-    between = [
-        replace(b, kind=Kind.LOCAL)
-        for b in computation.buffers
-        if b.kind is Kind.LOCAL and any(_stores(body, b.name) for _, body in written.values())
+        laid = layouts_of(computation, group, spec)
+        laid = laid if len(laid) <= left else laid[:1]
+        left //= len(laid)
+        made = (operations(computation, group, spec, names, roles) for roles in laid)
+        ways = list(zip(labels(laid), made, strict=True))
+        yield Deciding(program, computation, group, spec, wanted), ways
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """What is decided of one group of stages."""
+
+    program: Program
+    computation: Computation
+    group: tuple[Stage, ...]
+    spec: Spec
+    wanted: Wanted
+
+    def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], Deciding]]:
+        """Yield the same with one strategy of those that a choice is among, and its name; of no choice the same."""
+        among = {at: tail.among for at, tail in self.wanted.tails.items() if tail.among}
+        if not among:
+            yield (), self
+            return
+        options = []
+        for one in next(iter(among.values())):
+            tails = {at: one if at in among else tail for at, tail in self.wanted.tails.items()}
+            by = replace(self, wanted=replace(self.wanted, tails=tails))
+            try:
+                by.decisions(made)
+            except PartitionError as error:  # it would begin tiles inside of words
+                refused = error
+            else:
+                options.append(((one.name,), by))
+        if not options:
+            raise refused
+        yield from options
+
+    def decisions(self, made: Operations) -> tuple[Primitive, ...]:
+        """Return the decisions of the policy for a layout in words."""
+        lead = self.group[0].buffer
+        tiles = {axis: size for (stage, axis), size in self.wanted.tiles.items() if stage == lead}
+        return self.written(made, chosen(self.program, made, self.spec, self.wanted.turns, tiles))
+
+    def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
+        """Return the decisions that a tiling is."""
+        lead = self.group[0].buffer
+        check_words(made, tiling, self.spec, self.wanted, lead)
+        tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
+        return decisions(self.computation, self.group, made, tiling, self.spec, tails)
+
+    def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
+        """Return the tiling that decisions are."""
+        return tiling_of(self.group, made, steps)
+
+
+def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: str) -> None:
+    """Check that tiles along the lanes of words begin where words do.
+
+    Raises PartitionError.
+    """
+    extents = {axis.name: axis.extent for axis in (*made.axes, *made.terms)}
+    tiles = dict(tiling.tiles)
+    for axis, count in lanes(made, spec).items():
+        tail, tile = wanted.tails.get((lead, axis)), tiles.get(axis)
+        if count == 1 or tile is None:
+            continue
+        tail = LADDER if tail == CUT else tail or GUARD  # a tile may have any height
+        apart = [
+            one
+            for one in segments(tail, extents[axis], tile)
+            if ix.known_divisor(one.start) % count
+        ]
+        if tile % count or apart:
+            raise PartitionError(
+                "schedule",
+                f"cannot cut {lead}.{axis} by {tile}, {tail}",
+                at=f"axis {lead}.{axis}",
+                because=f"it runs along words of {count}, and a tile would begin inside of one",
+                help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
+            )
+
+
+def labels(ways: Sequence[Roles]) -> list[str]:
+    """What the policy calls the options of a nest: of several, by the axes along which their words lie."""
+    if len(ways) == 1:
+        return [LABEL]
+    lanes = ((roles.rows, roles.columns, roles.depth) for roles in ways)
+    found = ["_".join((LABEL, *(axis for axis in one if axis is not None))) for one in lanes]
+    return [
+        one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
     ]
-    forms = {
-        level: replace(
-            program,
-            buffers=(*crossing, *_missing(between, buffers), *buffers),
-            body=tuple(body),
-        )
-        for level, (buffers, body) in written.items()
-    }
-    *through, last = forms.values()
-    return Planned(
-        last,
-        Schedule(program.name, tuple(nests)),
-        through=(*map(apart, steps), *through),
-    )
-
-
-def covering(made: Operations, spec: Spec) -> CoverOf:
-    """What says which microkernel runs a statement of a nest on the chip, on the axes that its words lie along."""
-    on_chip = {buffer.name for buffer in made.buffers}
-    lanes = zip("ijp", (made.roles.rows, made.roles.columns, made.roles.depth), strict=True)
-    axes = tuple((name, axis) for name, axis in lanes if axis is not None)
-
-    def cover(store: Store) -> Cover | None:
-        if store.buffer not in on_chip:
-            return None
-        name = name_of(store, spec)
-        within = axes if name == product_name(spec) else (one for one in axes if one[0] != "p")
-        return Cover(name, tuple(within))
-
-    return cover
-
-
-def chosen_of(options: Mapping[str, tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
-    """One option as it is; of several a choice that is left to the call."""
-    if len(options) == 1:
-        return next(iter(options.values()))
-    return (Choose(tuple(Option(label, real(0.0), body) for label, body in options.items())),)
-
-
-def copied_by_host(stage: Stage) -> tuple[Stmt, ...]:
-    """The loops of a copy from main memory to main memory."""
-    point = tuple(Var(axis.name) for axis in stage.axes)
-    return over(stage.axes, (Store(stage.buffer, point, stage.body),))
-
-
-def scopes_of(spec: Spec) -> Mapping[Place, str]:
-    """The memory that keeps each place."""
-    return {place: words.memory for place, words in spec.words.items()}
-
-
-def _missing(buffers: list[Buffer], known: list[Buffer]) -> list[Buffer]:
-    names = {buffer.name for buffer in known}
-    return [buffer for buffer in buffers if buffer.name not in names]
-
-
-def _stores(body: list[Stmt], name: str) -> bool:
-    return name in stored_arrays(tuple(body))
 
 
 def apart(computation: Computation) -> Program:

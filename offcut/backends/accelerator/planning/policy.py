@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from math import inf
 
@@ -9,9 +10,9 @@ from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import Grid, sizes_of
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import moving, storing
 from offcut.backends.accelerator.planning.queues import Queues
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.typical import typical_extents, typical_of
 from offcut.backends.accelerator.planning.windows import Windows, lanes
 from offcut.backends.accelerator.spec import Spec
@@ -19,8 +20,8 @@ from offcut.core import index as ix
 from offcut.core.expr import Load, walk
 from offcut.core.program import Program
 
-THREADS = 2
-"""Virtual threads: as many as the tokens between units tell apart (VTA)."""
+DEPTH = 2
+"""Windows that iterations take in turn: one is filled while the other one is read."""
 
 TRIED = 100
 """Tilings that are looked at tile by tile."""
@@ -30,20 +31,28 @@ LONGEST = 4096
 """Instances of the innermost loop that are looked at; of more, what the units do is near what they take."""
 
 
-def chosen(program: Program, made: Operations, spec: Spec, virtual: bool = True) -> Tiling:
+def chosen(
+    program: Program,
+    made: Operations,
+    spec: Spec,
+    turns: bool = True,
+    tiles: Mapping[str, int] | None = None,
+) -> Tiling:
     """The tiling that takes the fewest cycles, of the first few by what units do.
 
-    virtual  whether it may have virtual threads
+    turns  whether windows may take turns
+    tiles  iterations of the tiles of some axes; of the others it is chosen
     """
     extents, at = typical(program, made), typical_of(program)
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
     copies = [moving(copy, made, spec, at, shapes) for copy in made.copies]
     result = storing(made, spec, extents)
     kept = _windows_of_results(made, spec)
-    grid = Grid(made, spec, extents, copies, result, sizes_of(made, spec, extents), kept)
+    sizes = sizes_of(made, spec, extents) | {a: (size,) for a, size in (tiles or {}).items()}
+    grid = Grid(made, spec, extents, copies, result, sizes, kept)
     found: dict[object, tuple[float, Tiling]] = {}  # of orders that make no difference, one
-    for cycles, tiling in grid.best(THREADS if virtual else None):
-        found.setdefault((frozenset(tiling.tiles), tiling.virtual, cycles), (cycles, tiling))
+    for cycles, tiling in grid.best(DEPTH if turns else 1):
+        found.setdefault((frozenset(tiling.tiles), tiling.depth, cycles), (cycles, tiling))
     ranked = sorted(found.values(), key=lambda one: one[0])
     first = (one for one in ranked if fits(made, one[1], spec))
     about: list[tuple[float, Queues]] = []
@@ -88,15 +97,14 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     kept = _windows_of_results(made, spec)
     taken: dict[str, int] = {}
 
-    def take(place: Place, words: int, depth: int) -> None:
+    def take(place: Place, words: int, level: int) -> None:
         of = spec.words[place]
-        inside = tiling.virtual is not None and tiling.virtual[0] in tiling.order[:depth]
-        threads = tiling.virtual[1] if inside and tiling.virtual else 1
-        taken[of.memory] = taken.get(of.memory, 0) + (words * threads + 1) * of.bytes
+        total = words * tiling.windows(level) + 1
+        taken[of.memory] = taken.get(of.memory, 0) + total * of.bytes
 
     terms = {axis.name for axis in made.terms}
     outer = sum(axis not in terms for axis in tiling.order)
-    if at.results * (tiling.virtual[1] if tiling.virtual else 1) > spec.words[Place.OUTPUTS].depth:
+    if at.results * tiling.windows(outer) > spec.words[Place.OUTPUTS].depth:
         return False
     take(Place.ACCUMULATORS, at.results * kept, outer)
     for copy in made.copies:

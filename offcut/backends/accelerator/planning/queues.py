@@ -1,6 +1,6 @@
 """Cycles of a nest at a tiling, tile by tile: three queues, each in its order, and a bus that load and store share.
 
-What is issued stands in the order of the stream: virtual threads take turns at what stands side by side on one unit.
+What is issued stands in the order of the stream; windows of some depth are taken in turn.
 So tails of tiles take what they take, and wait for what they wait for.
 
 Of a loop with many turns, those in its middle take as long as one another once units wait for each other as they did a
@@ -16,8 +16,8 @@ from math import prod
 from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.moved import Moving, Tile
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Load, walk
@@ -57,19 +57,16 @@ class Queues:
         self.cut = frozenset(self.tiles)
         terms = {axis.name for axis in self.made.terms}
         self.outer = sum(axis not in terms for axis in self.tiling.order)
-        virtual = self.tiling.virtual
-        self.dealt = None if virtual is None else virtual[0]
-        self.threads = 1 if virtual is None else virtual[1]
         order = self.tiling.order
-        self.depths = {
+        self.levels = {
             copy.name: max(
                 (at + 1 for at, axis in enumerate(order) if axis in copy.loops), default=0
             )
             for copy in self.copies
         }
-        self.of_threads = {
-            name for name, depth in self.depths.items() if self.dealt in order[:depth]
-        }
+        self.windows = {name: self.tiling.windows(level) for name, level in self.levels.items()}
+        self.windows[RESULTS] = self.tiling.windows(self.outer)
+        self.filled = dict.fromkeys(self.windows, -1)
         self.line = Line(self.spec)
         self.words = lanes(self.made, self.spec)
         own = {buffer.name for buffer in self.made.buffers}
@@ -90,8 +87,7 @@ class Queues:
 
     def turns(self, axis: str) -> int:
         """Turns of the loop over an axis."""
-        each = self.threads if axis == self.dealt else 1
-        return -(-self.extents[axis] // (self.tiles[axis] * each))
+        return -(-self.extents[axis] // self.tiles[axis])
 
     @property
     def longest(self) -> str | None:
@@ -112,99 +108,81 @@ class Queues:
 
     def cycles(self) -> float:
         """Until the last unit is free."""
-        whole = {axis: (0, extent) for axis, extent in self.extents.items()}
-        self.level(0, [whole])
+        self.level(0, {axis: (0, extent) for axis, extent in self.extents.items()})
         return self.line.timed().cycles
 
-    def level(self, at: int, threads: Sequence[Tiles]) -> None:
-        """What stands in the first `at` loops: `threads` has the tiles of each of those that take turns."""
-        self.loads(at, threads)
+    def level(self, at: int, tiles: Tiles) -> None:
+        """What stands in the first `at` loops, at the tiles of these."""
+        self.loads(at, tiles)
         if at == self.outer:
-            self.tile(threads)
+            self.tile(tiles)
             return
-        for inside in self.loop(at, threads):
+        for inside in self.loop(at, tiles):
             self.level(at + 1, inside)
 
-    def loop(self, at: int, threads: Sequence[Tiles]) -> Iterator[list[Tiles]]:
+    def loop(self, at: int, tiles: Tiles) -> Iterator[Tiles]:
         """The turns of a loop."""
         axis = self.tiling.order[at]
         extent, size = self.extents[axis], self.tiles[axis]
-        each = self.threads if axis == self.dealt else 1
-        turns = range(0, extent, size * each)
+        turns = range(0, extent, size)
         kept = self.most.get(axis, len(turns))
-        for first in (*turns[: kept - 1], *turns[-1:]):
-            starts = [one for one in range(first, first + size * each, size) if one < extent]
-            yield [
-                {**tiles, axis: (start, min(size, extent - start))}
-                for tiles in threads
-                for start in starts
-            ]
+        for start in (*turns[: kept - 1], *turns[-1:]):
+            yield {**tiles, axis: (start, min(size, extent - start))}
 
-    def tile(self, threads: Sequence[Tiles]) -> None:
-        """Tiles of results, one of each thread."""
-        together = self.outer == len(self.tiling.order)
-        if not together:
-            for thread, tiles in enumerate(threads):
-                self.start(thread, tiles)
-            self.sums(self.outer, threads)
-        for thread, tiles in enumerate(threads):
-            if together:
-                self.start(thread, tiles)
-                self.sum(thread, tiles)
-            self.end(thread, tiles)
-        for thread, tiles in enumerate(threads):
-            for _ in range(self.stores):
-                self.line.instance([self.moved(self.result, tiles)], [(RESULTS, thread)])
+    def tile(self, tiles: Tiles) -> None:
+        """A tile of results."""
+        self.filled[RESULTS] += 1
+        self.start(tiles)
+        self.sums(self.outer, tiles)
+        self.end(tiles)
+        for _ in range(self.stores):
+            self.line.instance([self.moved(self.result, tiles)], [self.window(RESULTS)])
 
-    def sums(self, at: int, threads: Sequence[Tiles]) -> None:
+    def sums(self, at: int, tiles: Tiles) -> None:
         """The loops over terms."""
         if at == len(self.tiling.order):
-            for thread, tiles in enumerate(threads):
-                self.sum(thread, tiles)
+            self.sum(tiles)
             return
-        for inside in self.loop(at, threads):
+        for inside in self.loop(at, tiles):
             self.loads(at + 1, inside)
             self.sums(at + 1, inside)
 
-    def loads(self, at: int, threads: Sequence[Tiles]) -> None:
+    def loads(self, at: int, tiles: Tiles) -> None:
         """Fill the windows of the copies that stand in the first `at` loops."""
-        for thread, tiles in enumerate(threads):
-            for copy in self.copies:
-                if self.depths[copy.name] == at:
-                    self.line.instance([self.moved(copy, tiles)], (), [(copy.name, thread)])
+        for copy in self.copies:
+            if self.levels[copy.name] == at:
+                self.filled[copy.name] += 1
+                self.line.instance([self.moved(copy, tiles)], (), [self.window(copy.name)])
 
     def moved(self, what: Moving, tiles: Tiles) -> Part:
         """What a tile of a copy takes, or of results."""
         return Part(what.unit, *what.cycles(tiles, self.cut))
 
-    def start(self, thread: int, tiles: Tiles) -> None:
+    def start(self, tiles: Tiles) -> None:
         """Set accumulators to 0."""
         if self.made.lead is not None:
-            self.compute(thread, 1, self.results(tiles) * self.spec.gemm_cycles)
+            self.compute(1, self.results(tiles) * self.spec.gemm_cycles)
 
-    def sum(self, thread: int, tiles: Tiles) -> None:
+    def sum(self, tiles: Tiles) -> None:
         """Add up what a tile of terms has."""
         if self.made.lead is not None:
             each = self.spec.gemm_cycles if multiplies(self.made) else self.spec.operand_cycles
             terms = prod(self.along(axis.name, tiles) for axis in self.made.terms)
-            self.compute(thread, 1, self.results(tiles) * terms * each, self.summed)
+            self.compute(1, self.results(tiles) * terms * each, self.summed)
 
-    def end(self, thread: int, tiles: Tiles) -> None:
+    def end(self, tiles: Tiles) -> None:
         """The operations behind the sum."""
-        self.compute(thread, len(self.ends), self.results(tiles) * self.each_end, self.others)
+        self.compute(len(self.ends), self.results(tiles) * self.each_end, self.others)
 
-    def compute(
-        self, thread: int, instructions: int, cycles: float, copies: Sequence[str] = ()
-    ) -> None:
+    def compute(self, instructions: int, cycles: float, copies: Sequence[str] = ()) -> None:
         """Note what the compute unit does, reading windows of copies."""
-        reads = [self.window_of(copy, thread) for copy in copies]
         own = instructions * self.spec.instruction_cycles[Unit.COMPUTE] + cycles
         part = Part(Unit.COMPUTE, own, 0.0, instructions)
-        self.line.instance([part], reads, [(RESULTS, thread)])
+        self.line.instance([part], [*map(self.window, copies)], [self.window(RESULTS)])
 
-    def window_of(self, copy: str, thread: int) -> tuple[str, int]:
-        """The window that a thread reads: its own, or the one of all."""
-        return copy, thread if copy in self.of_threads else 0
+    def window(self, name: str) -> tuple[str, int]:
+        """The window of a copy, or of results, that is in use."""
+        return name, self.filled[name] % self.windows[name]
 
     def results(self, tiles: Tiles) -> int:
         """Words of a tile of results."""

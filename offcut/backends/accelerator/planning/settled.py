@@ -1,70 +1,51 @@
-"""The plan of a program whose tokens have room: the policy does without virtual threads where they have none."""
+"""The plan of a program whose tokens have room: the policy lets no windows take turns where they have none."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from offcut.backends.accelerator.lowering.annotations import with_memories
 from offcut.backends.accelerator.lowering.queues import TokensError
 from offcut.backends.accelerator.phases import Phases
-from offcut.backends.accelerator.planning.planner import planned
+from offcut.backends.accelerator.planning.planner import FREE, Wanted, planned
+from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
-from offcut.errors import PartitionError
-from offcut.schedule import Nest, Schedule
-from offcut.schedule.refusing import at_line
+from offcut.schedule import Schedule
 
 
 def settled(
-    program: Program, computation: Computation, spec: Spec, schedule: Schedule | None
+    program: Program,
+    computation: Computation,
+    spec: Spec,
+    schedule: Schedule | None,
+    wanted: Wanted = FREE,
 ) -> Planned:
-    """The program on the chip; `schedule` decides where there is one, else the policy.
+    """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what the machine does not do, PartitionError for a schedule that is none of the program, or
-    whose virtual threads could come to a standstill.
+    whose windows in turn could come to a standstill.
     """
-    made = planned(program, computation, spec, schedule)
-    refused = standstill(made.program, spec)
+
+    def made(wanted: Wanted) -> Planned:
+        found = planned(program, computation, spec, schedule, wanted)
+        return replace(found, program=single(with_memories(found.program), spec))
+
+    first = made(wanted)
+    refused = standstill(first.program, spec)
     if refused is None:
-        return made
+        return first
     if schedule is None:
-        return planned(program, computation, spec, None, virtual=False)
-    dealt = [
-        (step, way.virtual)
-        for step in schedule.steps
-        if isinstance(step, Nest)
-        for way in step.ways
-        if way.virtual is not None
-    ]
-    for nest, virtual in dealt:
-        alone = planned(program, computation, spec, _with_threads_of(schedule, nest))
-        if len(dealt) == 1 or standstill(alone.program, spec) is not None:
-            with at_line(schedule, virtual):
-                raise PartitionError(
-                    "schedule",
-                    "cannot cut a nest so",
-                    because=refused.because,
-                    help=refused.help,
-                )
+        return made(replace(wanted, turns=False))
     raise refused
 
 
 def standstill(program: Program, spec: Spec) -> TokensError | None:
-    """The refusal of a program whose tokens have no room."""
+    """Return the refusal of a program whose tokens have no room."""
     try:
         Phases(program, spec).each  # noqa: B018
     except TokensError as refused:
         return refused
     return None
-
-
-def _with_threads_of(schedule: Schedule, nest: Nest) -> Schedule:
-    """`schedule` without the virtual threads of other nests."""
-    steps = tuple(
-        replace(step, ways=tuple(replace(way, virtual=None) for way in step.ways))
-        if isinstance(step, Nest) and step is not nest
-        else step
-        for step in schedule.steps
-    )
-    return replace(schedule, steps=steps)

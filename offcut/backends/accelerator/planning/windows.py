@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import prod
 
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.loops import Tiling
 from offcut.backends.accelerator.planning.staging import Staged
+from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Var, variables

@@ -1,6 +1,6 @@
 """Words of a text about the machine, as a processor reads them: what it has not is refused, what it does not use is said.
 
-@thread @lane @unroll @virtual     run so
+@thread @lane @unroll              run so
 @warp, @bind(blockIdx.x), …        one iteration after the other, and a line of the plan says so
 @bind(other), @by(load)            refused: no machine's word, or a unit of a machine of queues or a GPU
 alloc L[…] in L1                   a line: a cache holds what the hardware puts there
@@ -19,7 +19,6 @@ from offcut.core.program import (
     THREAD,
     UNITS,
     UNROLL,
-    VIRTUAL,
     Alloc,
     For,
     Program,
@@ -30,7 +29,7 @@ from offcut.costmodel import Machine
 from offcut.describe.microkernel import CORE
 from offcut.errors import TargetError
 
-_LOOPS = (THREAD, LANE, UNROLL, VIRTUAL)
+_LOOPS = (THREAD, LANE, UNROLL)
 _ELSEWHERE = r"(block|thread)Idx\.[xyz]|vthread(\.[xyz])?"
 """Units that schedules bind loops to for a GPU, beside `UNITS`."""
 _SERIAL = "one iteration after the other"

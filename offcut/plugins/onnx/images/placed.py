@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from offcut.core.integers import MOST_PARTS
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, known, said
 from offcut.plugins.onnx.rules.elementwise import number, scalar
 

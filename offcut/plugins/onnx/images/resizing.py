@@ -15,8 +15,9 @@ from onnx import helper
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
+from offcut.graph.sizes.numbers import arithmetic, extent, product
 from offcut.plugins.onnx.images.placed import placed
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import (
     Call,

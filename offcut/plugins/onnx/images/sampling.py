@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from offcut.core.dtypes import numpy_dtype
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import (
     Call,
     Element,

@@ -11,7 +11,8 @@ import numpy as np
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.graph.sizes.extents import places
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
+from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import (
     Call,
     Element,

@@ -14,6 +14,7 @@ from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.errors import OffcutError
 from offcut.graph import Builder, Ref, extents
 from offcut.graph.composed import of_size, required
+from offcut.graph.sizes.numbers import plain
 from offcut.graph.views import VIEWS
 from offcut.plugins.onnx.making.dtypes import not_ours
 from offcut.plugins.onnx.making.facts import Wanted
@@ -310,30 +311,6 @@ class Context:
         if isinstance(argument, list | tuple):
             return tuple(map(self._argument, argument))
         return argument
-
-
-def plain(value: Element) -> Element:
-    """An extent in the form of all extents, a number where it is one."""
-    found = extents.normal(value)
-    return int(found.value) if isinstance(found, Const) else found
-
-
-def extent(*parts: Element) -> Element:
-    """The sum of extents."""
-    total: Expr = Const(0, "index")
-    for part in parts:
-        total = Binary("+", total, extents.normal(part))
-    return plain(total)
-
-
-def arithmetic(op: str, a: Element, b: Element) -> Element:
-    """``a op b`` of extents: one of ``+ - * // % min max``."""
-    return plain(Binary(op, extents.normal(a), extents.normal(b)))
-
-
-def product(values: Sequence[Element]) -> Element:
-    """Of extents."""
-    return plain(extents.product(map(extents.normal, values)))
 
 
 def _scalar(operand: Operand, rank: int) -> Any:

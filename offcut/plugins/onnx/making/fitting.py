@@ -20,7 +20,8 @@ import numpy as np
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Var, variables, walk
 from offcut.graph import extents
-from offcut.plugins.onnx.making.context import Context, plain
+from offcut.graph.sizes.numbers import plain
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.facts import INT_MAX, Wanted
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import Element, Known, Operand, known

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from offcut.plugins.onnx.making.context import Context, arithmetic
+from offcut.graph.sizes.numbers import arithmetic
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator
 

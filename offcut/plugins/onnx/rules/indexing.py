@@ -8,7 +8,8 @@ import numpy as np
 
 from offcut.core.dtypes import UNSIGNED
 from offcut.core.expr import Expr
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
+from offcut.graph.sizes.numbers import arithmetic, extent, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import (
     Call,

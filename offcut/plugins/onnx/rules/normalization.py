@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.core.dtypes import HALVES
-from offcut.plugins.onnx.making.context import Context, product
+from offcut.graph.sizes.numbers import product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar
 from offcut.plugins.onnx.rules.reductions import reduced

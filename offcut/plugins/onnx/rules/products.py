@@ -7,7 +7,8 @@ from string import ascii_letters
 
 from offcut.graph import Ref
 from offcut.graph.composed import MOST_ROWS, determinant
-from offcut.plugins.onnx.making.context import Context, product
+from offcut.graph.sizes.numbers import product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Operand, Refused, Results
 from offcut.plugins.onnx.rules.elementwise import Operator, scalar
 from offcut.plugins.onnx.rules.reductions import reduced

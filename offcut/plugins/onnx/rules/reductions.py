@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from offcut.core.expr import Expr
 from offcut.graph.composed import accumulated, first_in_order
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, product
+from offcut.graph.sizes.numbers import arithmetic, extent, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.negative import raise_sizes, refuse_negative
 from offcut.plugins.onnx.making.operands import Call, Operand, Refused, Results, known, said
 from offcut.plugins.onnx.rules.elementwise import Operator, number

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent
+from offcut.graph.sizes.numbers import arithmetic, extent
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.operands import (
     Call,
     Known,

@@ -11,7 +11,8 @@ import numpy as np
 from offcut.core.expr import Expr
 from offcut.core.integers import MOST_PARTS, binary_fraction
 from offcut.graph.composed import least_around, surrounded
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
+from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.ones import is_one, require_one

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from offcut.graph.sizes.numbers import arithmetic
 from offcut.plugins.onnx.images.windows import convolved, window_sizes, windows_of
-from offcut.plugins.onnx.making.context import Context, arithmetic
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import dtype_of
 from offcut.plugins.onnx.making.operands import Call, Known, Operand, Refused, Results, said
 from offcut.plugins.onnx.rules.elementwise import Operator, number, scalar

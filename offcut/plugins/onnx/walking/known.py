@@ -17,7 +17,8 @@ from onnx import helper
 
 from offcut.core.expr import Expr
 from offcut.graph import extents
-from offcut.plugins.onnx.making.context import Context, arithmetic, extent, plain, product
+from offcut.graph.sizes.numbers import arithmetic, extent, plain, product
+from offcut.plugins.onnx.making.context import Context
 from offcut.plugins.onnx.making.dtypes import name_of
 from offcut.plugins.onnx.making.negative import raise_sizes
 from offcut.plugins.onnx.making.operands import Call, Element, Known, Refused, known, said

@@ -1,0 +1,25 @@
+"""What is decided of the loops of a nest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """What is decided of the loops of a nest.
+
+    tiles  (axis, iterations) of those that are cut
+    order  of the loops over tiles, outermost first
+    depth  (axis, windows): so many windows, which iterations take in turn, of all that lies in the loop over the tiles of
+           an axis; None: of everything one
+    """
+
+    tiles: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+    depth: tuple[str, int] | None = None
+
+    def windows(self, level: int) -> int:
+        """Return how many windows there are of what lies in the first `level` loops."""
+        axis, count = self.depth or ("", 1)
+        return count if axis in self.order[:level] else 1
