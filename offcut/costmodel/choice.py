@@ -13,7 +13,6 @@ T(h) is ``K*N*c(h) + N*u(h)``. How far it is off, and what a call takes longer f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -64,9 +63,10 @@ def blocks_of(kernel: Microkernel, columns: AxisCut | None, extent: int | None) 
     step, startup = [0.0], [0.0]
     for height in range(1, taken.tallest + 1):
         term, start = taken.by_column(height)
-        if columns is not None and extent:
+        widths = [] if columns is None or not extent else _widths(columns, extent, height)
+        if widths and extent:
             term = start = 0.0
-            for count, width in _widths(columns, extent, height):
+            for count, width in widths:
                 widest, each, once = taken.of(height, width)
                 count *= -(-width // widest) if widest else 0
                 term, start = term + count * each / extent, start + count * once / extent
@@ -75,8 +75,8 @@ def blocks_of(kernel: Microkernel, columns: AxisCut | None, extent: int | None) 
     return Blocks(tuple(step), tuple(startup))
 
 
-def _widths(cut: AxisCut, extent: int, height: int) -> Iterator[tuple[int, int]]:
-    """How many tiles of which width there are along so many columns, in tiles of a height."""
+def _widths(cut: AxisCut, extent: int, height: int) -> list[tuple[int, int]]:
+    """How many tiles of which width there are along so many columns, in tiles of a height; none of a height that there is not."""
     tile, heights = cut.tile, cut.heights
     for (low, high), wide, narrower in cut.by_height:
         if low <= height <= high:
@@ -84,9 +84,13 @@ def _widths(cut: AxisCut, extent: int, height: int) -> Iterator[tuple[int, int]]
     groups = [(1, extent)]
     if cut.group is not None:
         groups = [(extent // cut.group, cut.group), (1, extent % cut.group)]
-    for times, part in groups:
-        for count, width in runs(cut.strategy.stepped(heights), ix.const(part), tile):
-            yield times * int(evaluate(count, {})), int(evaluate(width, {}))
+    return [
+        (times * int(evaluate(count, {})), int(evaluate(width, {})))
+        for times, part in groups
+        for count, width in (
+            runs(cut.strategy.stepped(heights), ix.const(part), tile) if tile else ()
+        )
+    ]
 
 
 def choice_seconds(
