@@ -33,6 +33,7 @@ from offcut.schedule import (
     Split,
     Staging,
 )
+from offcut.schedule.apply import hand_schedule, staging
 from offcut.schedule.decisions import Cover
 from tests.agree import agree, computed, of_peer
 
