@@ -33,7 +33,7 @@ from offcut.schedule import (
     Split,
     Staging,
 )
-from offcut.schedule.by_hand import graph, writer
+from offcut.schedule.apply import hand_schedule, staging
 from offcut.schedule.decisions import Cover
 from tests.agree import agree, computed, of_peer
 
@@ -567,7 +567,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
     a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
     mutants = list(corrupted(s.lower(), kind))
     for broken in mutants[:: max(1, len(mutants) // 3)]:
-        monkeypatch.setattr(writer, "lower", lambda _, broken=broken: broken)
+        monkeypatch.setattr(hand_schedule, "lower", lambda _, broken=broken: broken)
         again = oc.create_schedule(given).apply(s.schedule)
         try:
             found = again.lower().run({"A": a, "B": b})
@@ -579,7 +579,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
 def test_a_fault_in_a_stage_that_primitives_make_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = graph._copy
+    right = staging._copy
 
     def elsewhere(to: str, original: Any, source: str, names: Any) -> Any:
         made = right(to, original, source, names)
@@ -591,7 +591,7 @@ def test_a_fault_in_a_stage_that_primitives_make_is_refused(
         return None
 
     n_ = Var("n")
-    monkeypatch.setattr(graph, "_copy", elsewhere)
+    monkeypatch.setattr(staging, "_copy", elsewhere)
     for change in (
         lambda s: s.cache_write("D", "near"),
         lambda s: s.cache_read("A", "far", ["C"]),

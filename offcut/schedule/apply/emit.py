@@ -47,11 +47,11 @@ from offcut.partition import (
 )
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
-from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.by_hand.offsets import At
-from offcut.schedule.by_hand.read import loads_of
-from offcut.schedule.by_hand.tiles import Open, Tiles
+from offcut.schedule.apply.bounds import footprint
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
+from offcut.schedule.apply.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
 
 
