@@ -4,7 +4,7 @@
     python bench/accelerator.py --quick            # three layers, few designs: a minute
     python bench/accelerator.py --only hiding      # one part: hiding, search, sizes, tails, designs
 
-*hiding* runs each layer by the policy's tiles without and with virtual threads: on the machine as it
+*hiding* runs each layer by the policy's tiles, with one window of everything and with two: on the machine as it
 is described, and calibrated. Then one number of the bus, its bytes a cycle or the cycles of a row,
 is such that the best layer without is used as published, by the same programs, and the runs with
 them are predicted. *search* tunes the tiles of each layer. *sizes* runs batches and images that fit
@@ -142,7 +142,7 @@ def told(
 
 
 def alone(schedule: Schedule) -> Schedule:
-    """The same tiles, no virtual threads."""
+    """The same tiles, one window of everything."""
     steps = []
     for step in schedule.steps:
         assert isinstance(step, Nest)
@@ -193,7 +193,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Programs:
-    """A layer by the same tiles without and with virtual threads, ready to be timed on any bus.
+    """A layer by the same tiles, with one window and with two, ready to be timed on any bus.
 
     alone  the streams without: the same on each
     """
@@ -211,7 +211,7 @@ class Programs:
 
 
 def programs(target: Accelerator, layer: Layer) -> Programs:
-    """Those that the policy makes for a machine, its virtual threads left out or not."""
+    """Those that the policy makes for a machine, its depths left out or not."""
     request = layer.request
     hidden = next(iter(target.space(request.program, request.users, DEFAULT)))
     assert hidden.schedule is not None
@@ -385,7 +385,7 @@ def sizes(layers: Sequence[Layer], trials: int) -> list[str]:
 
 TAIL = (
     "schedule Y\nnest S\n  way chip\n    cover gemm_1x16x16 columns j depth k\n    loops i j k\n"
-    "    virtual j 2\n    split i ladder {cut}\n    split j pad 64\n    split k pad 128\n"
+    "    depth j 2\n    split i ladder {cut}\n    split j pad 64\n    split k pad 128\n"
 )
 
 

@@ -15,6 +15,7 @@ from itertools import product
 from math import prod
 from random import Random
 
+from offcut.core import index as ix
 from offcut.core.expr import Expr, all_loads
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import (
@@ -58,6 +59,17 @@ class Step:
     shared: object = None
 
 
+def count_of(loops) -> int:
+    """The iterations of the innermost loop before this one: of all its runs, as far as loops inside are as long each time."""
+    count, each = 0, 1
+    for at, extent in reversed(loops):
+        count += each * at
+        if extent is None:
+            break
+        each *= extent
+    return count
+
+
 class Streams:
     """The steps of each agent at some sizes."""
 
@@ -89,7 +101,7 @@ class Streams:
                         more = (*bound, (unit, name, self.rng.randrange(THREADS) if free else k))
                         self.block(body, {**env, name: k}, more, loops, (*at, 0))
                     else:
-                        now = (*loops, k - first)
+                        now = (*loops, (k - first, ix.literal_value(ix.sub(hi, lo))))
                         self.block(body, {**env, name: k}, bound, now, (*at, k - first))
             case If(condition, then, other):
                 self.block(then if value(condition, env) else other, env, bound, loops, at)
@@ -109,7 +121,7 @@ class Streams:
         if stmt.inplace is not None and stmt.inplace in self.windows:
             name = self.windows[stmt.inplace][0]
         else:
-            slot = loops[-1] % stmt.depth if loops and stmt.depth > 1 else 0
+            slot = count_of(loops) % stmt.depth
             name = (id(stmt), tuple(k for _, _, k in bound), slot)
         outer = self.windows.get(stmt.buffer)
         self.windows[stmt.buffer] = (name, starts, counts)

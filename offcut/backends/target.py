@@ -41,8 +41,11 @@ from offcut.costmodel import (
     cost,
     formulas,
     processor,
+    sampled,
     stage_seconds,
 )
+from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.regret import choice_errors
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
@@ -331,9 +334,11 @@ class Target(ABC):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        request, planned, said = self._planned(output, inputs, constants, options or DEFAULT)
-        made = self.plan_of(planned, request, options or DEFAULT, sizes)
-        return replace(made, notes=(*said, *made.notes))
+        options = options or DEFAULT
+        request, planned, said = self._planned(output, inputs, constants, options)
+        made = self.plan_of(planned, request, options, sizes)
+        chooses = self.choice_notes(planned, request, options)
+        return replace(made, notes=(*said, *made.notes, *chooses))
 
     def source(
         self,
@@ -505,6 +510,21 @@ class Target(ABC):
         given = {names[user]: n for user, n in made.sizes.items()}
         notes = answer(self, "notes", self.notes(planned, given, options))
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
+
+    def choice_notes(self, planned: Planned, request: Request, options: Options) -> tuple[str, ...]:
+        """How far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
+        competes = planned.applied is not None and any(
+            len(ways) > 1 for ways in planned.applied.choices
+        )
+        if not competes or planned.schedule is None or not isinstance(self.machine, Machine):
+            return ()
+        computation = self.computation(request, options)
+        if computation is None:
+            return ()
+        calls = sampled(request.program.sizes, request.program.assumptions)
+        resolving = self.resolving(computation, options)
+        prices = SchedulePrices(self.hardware(options), calls, resolving)
+        return tuple(map(str, choice_errors(planned.schedule, prices)))
 
     def shown(
         self,

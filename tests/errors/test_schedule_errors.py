@@ -269,6 +269,12 @@ def a_stage_of_two_readers_is_not_in_one() -> None:
     s["B"].compute_at("D", "i")
 
 
+def a_stage_has_a_window() -> None:
+    s = product()
+    CL = s.cache_write("C", "acc")
+    CL.compute_at("C", "y", depth=0)
+
+
 def a_nest_is_not_inside_itself() -> None:
     text(JACOBI)["B"].compute_at("A", "i")
 
@@ -612,6 +618,11 @@ compute_at: cannot compute B at E.i
 compute_at: cannot compute B at D.i
   at       stage B
   because  E reads it too, outside of D""",
+    a_stage_has_a_window: """\
+compute_at: cannot compute CL at C.y
+  at       stage CL
+  because  a depth is a number of windows, at least 1, not 0
+  help     depth=2""",
     a_nest_is_not_inside_itself: """\
 compute_at: cannot compute B at A.i_
   at       stage B

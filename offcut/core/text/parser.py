@@ -28,12 +28,13 @@ from offcut.core.program import (
     Sync,
     Tile,
     TileAxis,
+    map_blocks,
     substitute_coordinates,
 )
 from offcut.core.text.declarations import Declarations
 from offcut.core.text.expressions import Reader
 from offcut.core.text.layouts import read_layout
-from offcut.core.text.marks import read_loop_marks, read_sync, read_tile_marks
+from offcut.core.text.marks import VIRTUAL, read_loop_marks, read_sync, read_tile_marks
 from offcut.core.text.printer import shown
 from offcut.core.text.tokens import UNNAMEABLE, Line, Token, read_lines
 from offcut.errors import ParseError, trim_traceback
@@ -43,6 +44,12 @@ _READ_ONLY = (Kind.INPUT, Kind.CONSTANT)
 
 # Deeper text is refused, long before Python's own stack would overflow.
 _MAX_BLOCKS = 50
+
+
+def _in_turn(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Return a block with two of each window in it, as virtual threads had one each."""
+    deep = (replace(s, depth=max(s.depth, 2)) if isinstance(s, Alloc) else s for s in body)
+    return tuple(map_blocks(stmt, _in_turn) for stmt in deep)
 
 
 class _Statements(Declarations):
@@ -193,6 +200,8 @@ class _Statements(Declarations):
             step = self.step(reader)
         role, unit = read_loop_marks(reader)
         body = self.block(names | {name})
+        if unit == VIRTUAL:
+            unit, body = None, _in_turn(body)
         if step != 1:
             count = ix.ceildiv(ix.sub(hi, lo), step)
             at = ix.add(lo, ix.mul(step, Var(name)))

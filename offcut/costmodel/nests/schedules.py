@@ -5,7 +5,7 @@ The seconds of a schedule are the sum over its nests, in the way that is taken a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -124,6 +124,18 @@ class SchedulePrices:
         Raises PartitionError for a schedule that is not legal.
         """
         return tuple(nest.ways for nest in self.taken_in(schedule))
+
+    def competing(self, schedule: Schedule) -> Mapping[str, tuple[WayCost, ...]]:
+        """The ways of each nest of which a call takes the cheapest, by its first stage; none of which it is said what they cost.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
+        nests = [placed.nest for placed in _placed(schedule.steps)]
+        return {
+            nest.stage: ways
+            for nest, ways in zip(nests, self.nests(schedule), strict=True)
+            if len(ways) > 1 and all(way.cost is None for way in nest.ways)
+        }
 
     def taken_in(self, schedule: Schedule) -> list[Taken]:
         """Its nests, in order; what is the same in two schedules is the same object.

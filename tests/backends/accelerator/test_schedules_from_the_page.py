@@ -70,7 +70,9 @@ def convolution() -> Made:
     n = oc.dim("n", min=1, max=64)
     x = oc.placeholder((n, 6, 20), "int8", name="X")
     k = oc.placeholder((3, 3, 20, 24), "int8", name="K")
-    r, s, c = (oc.reduce_axis(extent, name=name) for name, extent in (("r", 3), ("s", 3), ("c", 20)))
+    r, s, c = (
+        oc.reduce_axis(extent, name=name) for name, extent in (("r", 3), ("s", 3), ("c", 20))
+    )
 
     def terms(y: oc.Expr, v: oc.Expr, o: oc.Expr) -> oc.Expr:
         inside = (y + r >= 1) & (y + r < n + 1) & (v + s >= 1) & (v + s < 7)
@@ -81,7 +83,9 @@ def convolution() -> Made:
 
     def expected(x: Array, k: Array) -> Array:
         ends = np.pad(wide(x), ((1, 1), (1, 1), (0, 0)))
-        parts = (ends[r : r + len(x), s : s + 6] @ wide(k)[r, s] for r in range(3) for s in range(3))
+        parts = (
+            ends[r : r + len(x), s : s + 6] @ wide(k)[r, s] for r in range(3) for s in range(3)
+        )
         return clipped(sum(parts), 9)
 
     return [x, k], requantised(total, 9), expected
@@ -231,10 +235,7 @@ FAST = {*zip(SCHEDULES, TAILS, ("vta", "gemmini", "vta", "gemmini", "vta"), stri
 
 @pytest.mark.parametrize(
     ("name", "tail", "machine"),
-    [
-        one if one in FAST else slow(*one)
-        for one in product(SCHEDULES, TAILS, ("vta", "gemmini"))
-    ],
+    [one if one in FAST else slow(*one) for one in product(SCHEDULES, TAILS, ("vta", "gemmini"))],
 )
 def test_a_schedule_of_the_page_runs_at_every_size(name: str, tail: str, machine: str) -> None:
     made, text = SCHEDULES[name]

@@ -195,13 +195,19 @@ def test_a_window_in_no_loop_is_one() -> None:
     assert on("vta", deep).source("listing", n=40) == on("vta", text).source("listing", n=40)
 
 
-def test_virtual_threads_of_an_older_text_are_a_plain_loop() -> None:
-    text = one_body(2)
-    older = oc.parse(text.replace("in 0:(n + 7)//8", "in 0:(n + 7)//8  @virtual"))
-    assert older == oc.parse(text)
+def test_virtual_threads_of_an_older_text_are_windows_in_turn() -> None:
+    text = one_body(1).replace(" depth 1", "")
+    older = text.replace("in 0:(n + 7)//8", "in 0:(n + 7)//8  @virtual")
+    deep = one_body(2).replace(
+        "T[8*i +: min(8, n - 8*i), 0 +: 64] in accumulators",
+        "T[8*i +: min(8, n - 8*i), 0 +: 64] in accumulators depth 2",
+    )
+    assert oc.parse(older) == oc.parse(deep)
     schedule = (
         "schedule Y\nnest Y\n  way chip\n    words\n    loops i\n    {} i 2\n    split i ladder 1"
     )
     old, new = (oc.Schedule.parse(schedule.format(word)) for word in ("virtual", "depth"))
     assert old == new
     assert "depth i 2" in str(old)
+    by_hand = oc.Schedule.parse("schedule C\nvirtual C i")
+    assert str(by_hand) == "schedule C\nserial C i"

@@ -36,7 +36,7 @@ from offcut.core.program import (
     Token,
     walk,
 )
-from offcut.errors import TargetError
+from offcut.errors import PartitionError, TargetError
 from offcut.polyhedral import sync
 
 _UNITS = tuple(Unit)
@@ -102,16 +102,18 @@ def token_conditions(
 
     touches  the regions on the chip that a leaf accesses
 
-    Raises TokensError if a stream could come to a standstill.
+    Raises TokensError if a stream could come to a standstill, or nothing shows that it does not.
     """
     order = _Order(program, nodes, unit, touches)
     try:
         synchronized = sync.synchronized(order.program, agents(spec))
-    except sync.StandstillError as refused:
+    except PartitionError as refused:
+        room = f": token_depth is {spec.token_depth}"
+        stands = isinstance(refused, sync.StandstillError)
         raise TokensError(
             "compile",
             f"cannot run {program.name} on {spec.name} without a standstill",
-            because=f"{refused.because}: token_depth is {spec.token_depth}",
+            because=f"{refused.because}{room if stands else ''}",
             help=("windows of less depth",),
         ) from None
     tokens = {token.name: token for token in synchronized.tokens}

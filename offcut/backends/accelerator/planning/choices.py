@@ -82,7 +82,7 @@ class Nests:
 
 @dataclass(frozen=True)
 class _Way:
-    """A nest in one way: a choice for each of its axes, one for the order, one for the threads."""
+    """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns."""
 
     deciding: Deciding
     made: Operations

@@ -122,23 +122,17 @@ def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPr
             if stages not in known:
                 known[stages] = reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
             return known[stages]
-        rows, packed = _along_rows(found, way), way.pack is not None
-        match = found.microkernel.name, found.rows, found.columns, found.depth
-        key = group[0], match, packed, rows, laid, computation.buffers
+        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
+        key = group[0], match, packed, way.splits, laid, computation.buffers
         if key not in known:
             how = "panels" if found.by_columns.buffer in laid else "direct"
             operand = Operand(found, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
-            seconds = tiles.seconds(group[0], operand, rows)
+            seconds = tiles.seconds(group[0], operand, way)
             known[key] = shortened(seconds) if legible else seconds
         return known[key]
 
     return price
-
-
-def _along_rows(found: Match, way: Way) -> AxisCut | None:
-    """How a way cuts its rows; None where there is one row."""
-    return next((cut for cut in way.splits if cut.axis == found.rows), None)
 
 
 def _plain_seconds(stage: Stage, isa: Isa) -> Expr:
@@ -324,7 +318,7 @@ class _Planner:
             also = operand.found.rows if operand.found.rows != operands[0].found.rows else None
             for way in self.matched(position, lead, operand, reduced, candidates, shared):
                 ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
-                costs.append(self.tiles.seconds(lead, operand, _along_rows(operand.found, way)))
+                costs.append(self.tiles.seconds(lead, operand, way))
         if self.every:
             return ways
         given = self.given

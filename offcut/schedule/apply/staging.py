@@ -33,10 +33,10 @@ from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import ParseError, PartitionError
-from offcut.schedule.by_hand.axes import Target, check_new, stage_named
-from offcut.schedule.by_hand.nests import Nest, Nests, Rewrite, Root, point_of
-from offcut.schedule.by_hand.place import reads
-from offcut.schedule.by_hand.read import loads_of, read_nest
+from offcut.schedule.apply.axes import Target, check_new, stage_named
+from offcut.schedule.apply.placing import reads
+from offcut.schedule.apply.reading import loads_of, read_nest
+from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.decisions import RFactor, SplitPair, Staging
 
 

@@ -24,9 +24,9 @@ from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
-from offcut.schedule.by_hand.axes import Target
-from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
-from offcut.schedule.by_hand.read import loads_of
+from offcut.schedule.apply.axes import Target
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part
 from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
 
 # (because, *help) -> the refusal

@@ -13,7 +13,8 @@ from itertools import groupby
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import Expr, Logic, Var, substitute, variables
+from offcut.core.expr import Binary, Expr, Logic, Var, substitute, variables
+from offcut.core.expr import walk as expressions_in
 from offcut.core.program import (
     Alloc,
     Choose,
@@ -46,11 +47,11 @@ from offcut.partition import (
 )
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
-from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.by_hand.offsets import At
-from offcut.schedule.by_hand.read import loads_of
-from offcut.schedule.by_hand.tiles import Open, Tiles
+from offcut.schedule.apply.bounds import footprint
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
+from offcut.schedule.apply.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
 
 
@@ -167,7 +168,10 @@ class _Nest(Tiles):
 
     def __init__(self, lowering: _Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names)
-        self.staged = any(one.at is not None for one in lowering.nests.nests)
+        self.staged = any(
+            one.at is not None or (one.covered is not None and one.covered.wanted is not None)
+            for one in lowering.nests.nests
+        )
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -381,7 +385,8 @@ class _Nest(Tiles):
             inner = replace(inner, segments={**at.segments, origins[0]: segment})
         if segment.predicate:
             inner = replace(inner, limits={**at.limits, split.axis: segment.owned[1]})
-        opaque = self.staged and not segment.predicate and ix.literal_value(height) is None
+        sets = not segment.lets and _is_affine(start) and _is_affine(height)
+        opaque = self.staged and not segment.predicate and not sets
         if segment.count is None or ix.literal_value(segment.count) == 1:
             begin = _started(start, ix.const(0))
             value = ix.floordiv(begin, split.factor)
@@ -420,6 +425,17 @@ def _alike(found: Sequence[Segment]) -> list[Segment]:
         return replace(segment, lets=tuple(lets))
 
     return list(map(changed, found))
+
+
+def _is_affine(expr: Expr) -> bool:
+    """Return whether an expression has no product and no quotient of two parts that sizes change: whether it is in sets."""
+    return not any(
+        isinstance(node, Binary)
+        and node.op in ("*", "//", "%")
+        and variables(node.b)
+        and (node.op != "*" or variables(node.a))
+        for node in expressions_in(expr)
+    )
 
 
 def _started(start: Expr, tile: Expr) -> Expr:
