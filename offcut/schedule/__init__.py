@@ -28,7 +28,7 @@ from offcut.schedule.decisions import (
 )
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_line, check_once
+from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
 from offcut.schedule.restaging import position_of, restaged
 from offcut.schedule.ways import (
@@ -88,6 +88,7 @@ __all__ = [
     "Within",
     "Words",
     "apply",
+    "at_decision",
     "at_line",
     "beside",
     "check_once",

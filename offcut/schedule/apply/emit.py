@@ -168,7 +168,10 @@ class _Nest(Tiles):
 
     def __init__(self, lowering: _Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names)
-        self.staged = any(one.at is not None for one in lowering.nests.nests)
+        self.staged = any(
+            one.at is not None or (one.covered is not None and one.covered.wanted is not None)
+            for one in lowering.nests.nests
+        )
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:

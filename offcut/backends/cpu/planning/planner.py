@@ -93,7 +93,9 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         return _proved(program, users, host, asked)
     with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
-        primitives, lowered = replayed(program, schedule, asked.microkernels, asked.reassociate)
+        own = [family.microkernel for family in families(host)]
+        given = asked.microkernels, asked.reassociate, own
+        primitives, lowered = replayed(program, schedule, *given)
         lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:
