@@ -113,12 +113,12 @@ def cascade_lake() -> Target:
 @pytest.mark.parametrize(
     ("make", "compute", "far"),
     [
-        (dense, 0.001, 0.2),
-        (convolution, 0.02, 0.3),
-        (half_convolution, 0.03, 0.3),
-        (attention, 0.25, 0.3),
-        (softmax, 0.15, 0.35),
-        (stencil, 0.1, 0.1),
+        (dense, 0.001, 0.02),
+        (convolution, 0.02, 0.02),
+        (half_convolution, 0.02, 0.02),
+        (attention, 0.02, 0.25),
+        (softmax, 0.001, 0.25),
+        (stencil, 0.02, 0.02),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

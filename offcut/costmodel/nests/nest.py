@@ -7,7 +7,7 @@ tile. The resources of a nest are those of a stage, and so are its cycles (`offc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from offcut.costmodel.nests.parametric import (
     group_of,
     height_of,
 )
-from offcut.costmodel.nests.reuse import Earlier, Reuse
+from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
 from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut
@@ -92,12 +92,18 @@ class Nests:
         self.rates = np.array([[rate] for rate in rates])
 
     def cost(
-        self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier = ()
+        self,
+        computation: Computation,
+        cut: GroupCut,
+        rows: bool,
+        earlier: Earlier = (),
+        behind: Loops = (),
     ) -> NestCost:
         """Of a nest.
 
         rows    whether sums over rows of memory may run as lanes of themselves
         earlier  the nests that run before it
+        behind  loops that it shares with the nest before it
         """
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         every = tiles_of_nest(cut.cuts, extents, self.calls)
@@ -120,7 +126,7 @@ class Nests:
             tails = tails + each[0][~every.body[here]].sum(axis=0)
         cycles, issued, flop = total
         return NestCost(
-            cycles / THOUSANDTHS,
+            cycles / THOUSANDTHS + self.waits(cut, behind),
             tails / THOUSANDTHS,
             issued / THOUSANDTHS / self.hardware.machine.core.issue,
             self.bytes(computation, cut, rows, earlier),
@@ -266,11 +272,8 @@ class Nests:
             self.filled[id(computation)] = found
         return self.filled[id(computation)]
 
-    def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:
-        """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed.
-
-        behind  axes of those loops, and how many iterations of each run at once
-        """
+    def waits(self, cut: GroupCut, behind: Loops) -> Array:
+        """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed."""
         extents = {axis.name: self.calls.of(axis.extent) for axis in cut.group[0].axes}
         times = self.calls.constant(1 if behind else 0)
         for name, block in behind:

@@ -161,7 +161,7 @@ class Parametric:
     def around(self, axis: StageAxis, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """The loop of a sum, along lanes where it is over rows of memory."""
         loop, (inside, *_) = plain_loop(axis, body), body
-        lanes = self.rows and isinstance(inside, Store) and beside(inside, loop.iter)
+        lanes = self.rows and isinstance(inside, Store) and over_rows(inside, loop.iter)
         return (replace(loop, unit=LANE) if lanes else loop,)
 
     def one_by_one(
@@ -232,7 +232,7 @@ def _loop(name: str, extent: Expr, body: tuple[Stmt, ...]) -> For:
 
 
 @lru_cache(1 << 10)
-def beside(store: Store, axis: str) -> bool:
+def over_rows(store: Store, axis: str) -> bool:
     """Whether what a sum reads along an axis lies side by side."""
     read = [node for node in walk(store.value) if isinstance(node, Load)]
     steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]

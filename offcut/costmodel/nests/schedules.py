@@ -186,10 +186,8 @@ class SchedulePrices:
         for one in way.before:
             parts.append(self._nests.copy(computation, one, rows, before))
             before = (*before, (one.group[0].buffer, key.around))
-        parts.append(self._nests.cost(computation, way.cut, rows, before))
-        cycles = self._nests.waits(way.cut, key.behind)
-        for part in parts:
-            cycles = cycles + part.cycles
+        parts.append(self._nests.cost(computation, way.cut, rows, before, key.behind))
+        cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
 

@@ -22,10 +22,11 @@ from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Expr, loads, real, variables
+from offcut.core.expr import Binary, Expr, Var, loads, real, variables
+from offcut.core.program import For, Store
 from offcut.core.text.printer import format_expr
-from offcut.costmodel import shortened, worth
-from offcut.costmodel.nests import Instances, lane_of
+from offcut.costmodel import Inside, StatementPrices, shortened, worth
+from offcut.costmodel.nests import over_rows
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -137,9 +138,15 @@ def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPr
 
 def _plain_seconds(stage: Stage, isa: Isa) -> Expr:
     """Predicted seconds of a stage whose instances run as vectors, all lanes of them."""
-    machine, width = isa.machine, isa.lanes("float32")
-    one = Instances.of(stage, lane_of(stage), machine, width)
-    return Binary("*", real(stage.instances), real(one.each / one.width / machine.hertz))
+    axes, width = [axis.name for axis in stage.axes], isa.lanes("float32")
+    store = Store(stage.buffer, tuple(map(Var, axes)), stage.value, stage.reducer)
+    inner = stage.reduce_axes[-1].name if stage.reduce_axes else ""
+    lane = inner if inner and over_rows(store, inner) else axes[-1] if axes else None
+    width = 1 if lane is None else width
+    inside = Inside(lane, inner, frozenset((stage.buffer,)))
+    around = For(inner, ix.const(0), ix.const(1), (store,))
+    each = StatementPrices(isa.machine, width).each(store, inside, around)
+    return Binary("*", real(stage.instances), real(each / width / isa.machine.hertz))
 
 
 def _plus(a: Expr, b: Expr) -> Expr:
