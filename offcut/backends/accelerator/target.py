@@ -78,6 +78,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    applies_schedules = True
     judges = True
     simulates = True
 

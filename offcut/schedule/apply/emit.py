@@ -269,13 +269,6 @@ class _Nest(Tiles):
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
         found: Sequence[Segment] = segments(strategy, extent, split.factor)
-        sizes = {size.name for size in self.nests.sizes}
-        if (
-            self.staged
-            and variables(extent) <= sizes
-            and self.lowering.facts.holds(ix.compare(">=", extent, 1))
-        ):
-            found = _alike(found)
         for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
@@ -409,22 +402,6 @@ class _Nest(Tiles):
     def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
         """Yield the parts of a condition that are not known to hold."""
         return (part for part in conjuncts(condition) if not self.always(part, at))
-
-
-def _alike(found: Sequence[Segment]) -> list[Segment]:
-    """Return segments whose values of one definition have one range: where each is computed at all sizes, so is what it says."""
-    ranges: dict[Expr, tuple[int, int]] = {}
-    for let in (let for segment in found for let in segment.lets):
-        lo, hi = ranges.get(let.value, (let.lo, let.hi))
-        ranges[let.value] = min(lo, let.lo), max(hi, let.hi)
-
-    def changed(segment: Segment) -> Segment:
-        lets = (
-            replace(let, lo=ranges[let.value][0], hi=ranges[let.value][1]) for let in segment.lets
-        )
-        return replace(segment, lets=tuple(lets))
-
-    return list(map(changed, found))
 
 
 def _is_affine(expr: Expr) -> bool:

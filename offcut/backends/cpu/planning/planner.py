@@ -231,6 +231,9 @@ def _scheduled(
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         check_loops(schedule)
         cut, notes = cut_loops(program, users, host, schedule)
+        # Covers of tiles that are cut here are nobody's wish: one that does not run, packed as nothing is, is left out.
+        kept = without_covers(cut, covers_of(cut, host, asked.reassociate).refused)
+        cut, notes = kept.program, (*notes, *kept.notes)
         made = _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
         return replace(made, notes=(*notes, *made.notes))
     computation, why = computation_of(program, users, asked.reassociate)
