@@ -302,7 +302,7 @@ def test_copies_and_products_of_a_gpu_are_covers_of_their_units() -> None:
         ("n >= 0", "n % 8", False),  # 0 rows, too
         ("n < 9", "n", False),
         ("n > 0 and n < 9", "n", True),
-        ("n % 8 > 0", "n % 8 + 1 - n % 2 + n // 40", False),  # 9 rows
+        ("n % 8 > 0", "n % 8 + 1 + n // 40", False),  # 9 rows
     ],
 )
 def test_extents_are_those_where_the_conditions_around_hold(
