@@ -73,6 +73,11 @@ class KernelCode:
         """What the target decides."""
         return self.target.policy(self.request, self.options)
 
+    @lazy_property
+    def choice_notes(self) -> tuple[str, ...]:
+        """What a plan of any sizes says of the choice between ways."""
+        return self.target.choice_notes(self.planned, self.request, self.options)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
 
@@ -147,7 +152,7 @@ class Kernel:
         made = self.code.target.plan_of(
             self.code.planned, self.code.request, self.code.options, sizes
         )
-        return replace(made, notes=(*self.code.notes, *made.notes))
+        return replace(made, notes=(*self.code.notes, *made.notes, *self.code.choice_notes))
 
     @overload
     def cost(self, /) -> Cost | Formulas: ...

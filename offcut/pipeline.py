@@ -379,7 +379,7 @@ def _tuned(
     if found.schedule is None:
         return kernel_of(request, options, target, notes)
     try:
-        schedule = _checked_schedule(found.schedule, "auto", ())
+        schedule = _checked_schedule(found.schedule, "auto", target.microkernels())
         return kernel_of(request, replace(options, schedule=schedule), target, notes)
     except (OffcutError, InternalError) as refused:
         notes = (*notes[:-1], left_aside(found.source, refused))

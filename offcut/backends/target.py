@@ -22,7 +22,7 @@ from offcut.backends.base import Exported, Signature
 from offcut.backends.covers import judged_covers, no_microkernel, unknown_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
-from offcut.backends.proving import check_compiled
+from offcut.backends.proving import check_compiled, check_step
 from offcut.backends.requested import Request, requested, stand_ins
 from offcut.backends.signature import signature_of
 from offcut.core.dtypes import ITEM_BYTES
@@ -41,8 +41,11 @@ from offcut.costmodel import (
     cost,
     formulas,
     processor,
+    sampled,
     stage_seconds,
 )
+from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.regret import choice_errors
 from offcut.describe.computation import Computation
 from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
@@ -50,7 +53,16 @@ from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts
 from offcut.polyhedral.sync import Agents, check
-from offcut.schedule import Applied, Nest, Primitive, Resolving, Schedule, Together
+from offcut.schedule import (
+    Applied,
+    Nest,
+    Primitive,
+    Resolving,
+    Schedule,
+    Together,
+    create_schedule,
+    replayed,
+)
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
 
@@ -152,6 +164,7 @@ class Target(ABC):
     machine    the one that it plans for: of the class, or of each target
     forms      what `show` can show of a plan, beside its loops
     any_cover  whether tiles may name microkernels that nobody knows, since it runs them by their meaning
+    applies_schedules  whether `space` applies the schedule of its options; else its plans are of what decisions by hand make
     judges     whether its lowering asks the judge of its own microkernels, with what it knows of them
     simulates  whether its machine is simulated: `simulated` says what a call takes, and nothing is timed
     agents     the units for which it checks a program's own synchronization; None: it runs that as it stands
@@ -161,6 +174,7 @@ class Target(ABC):
     machine: Device
     forms: tuple[str, ...] = ()
     any_cover: bool = False
+    applies_schedules: bool = False
     judges: bool = False
     simulates: bool = False
     agents: Agents | None = None
@@ -275,10 +289,11 @@ class Target(ABC):
 
         Raises TargetError for what the target does not do.
         """
+        steps = () if schedule is None else schedule.steps
         asked_for = {
             "strategy": strategy != "auto",
             "microkernels": microkernels,
-            "schedule": schedule is not None,
+            "schedule": not all(isinstance(step, Primitive) for step in steps),
         }
         for option, given in asked_for.items():
             if given:
@@ -287,7 +302,7 @@ class Target(ABC):
                     f"cannot take {option}= for target={self.name!r}",
                     because="it has one way to run a program",
                 )
-        return Options(reassociate=reassociate)
+        return Options(reassociate=reassociate, schedule=schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
         """All that code depends on beside the program and its signature: what the cache knows it by.
@@ -331,9 +346,11 @@ class Target(ABC):
 
         Raises CallError for a size that is missing or not allowed.
         """
-        request, planned, said = self._planned(output, inputs, constants, options or DEFAULT)
-        made = self.plan_of(planned, request, options or DEFAULT, sizes)
-        return replace(made, notes=(*said, *made.notes))
+        options = options or DEFAULT
+        request, planned, said = self._planned(output, inputs, constants, options)
+        made = self.plan_of(planned, request, options, sizes)
+        chooses = self.choice_notes(planned, request, options)
+        return replace(made, notes=(*said, *made.notes, *chooses))
 
     def source(
         self,
@@ -464,10 +481,18 @@ class Target(ABC):
         """
         forget()
         refused: PartitionError | None = None
-        for found in answer(self, "space", self.space(request.program, request.users, options)):
+        program, by_hand, left = request.program, None, options
+        if options.schedule is not None and not self.applies_schedules:
+            check_step(program, create_schedule(program).source, options.reassociate)
+            own, given = self.microkernels(options), (options.microkernels, options.reassociate)
+            _, by_hand = replayed(program, options.schedule, *given, own)
+            program, left = by_hand, replace(options, schedule=None)
+        for found in answer(self, "space", self.space(program, request.users, left)):
             plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
             steps = () if options.schedule is None else options.schedule.steps
             asked = any(isinstance(step, Primitive) for step in steps)
+            if by_hand is not None:
+                plan = replace(plan, schedule=options.schedule, by_hand=by_hand)
             source = plan.by_hand if asked and plan.by_hand is not None else request.program
             try:
                 check_compiled((source, *plan.through, plan.program), options.reassociate)
@@ -505,6 +530,21 @@ class Target(ABC):
         given = {names[user]: n for user, n in made.sizes.items()}
         notes = answer(self, "notes", self.notes(planned, given, options))
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
+
+    def choice_notes(self, planned: Planned, request: Request, options: Options) -> tuple[str, ...]:
+        """How far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
+        competes = planned.applied is not None and any(
+            len(ways) > 1 for ways in planned.applied.choices
+        )
+        if not competes or planned.schedule is None or not isinstance(self.machine, Machine):
+            return ()
+        computation = self.computation(request, options)
+        if computation is None:
+            return ()
+        calls = sampled(request.program.sizes, request.program.assumptions)
+        resolving = self.resolving(computation, options)
+        prices = SchedulePrices(self.hardware(options), calls, resolving)
+        return tuple(map(str, choice_errors(planned.schedule, prices)))
 
     def shown(
         self,

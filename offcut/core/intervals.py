@@ -39,6 +39,10 @@ def interval(
     match expr:
         case Const(value, _):
             bounds = int(value), int(value)
+        case Binary("-", a, Binary("*", Const(c), Binary("//", b, Const(d)))) if (
+            a == b and c == d and c > 0
+        ):  # a % c
+            bounds = 0, int(c) - 1
         case Binary(op, a, b) if op in _CORNERS or (op in ("//", "%") and _is_positive(b)):
             bounds = combined(op, interval(a, known, within), interval(b, known, within))
         case Unary("neg" | "abs" as op, a):

@@ -1,6 +1,13 @@
 """What a cut costs: machine descriptions as data, and formulas in the sizes."""
 
 from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.choice import (
+    SumExtents,
+    blocks_of,
+    choice_seconds,
+    pack_seconds,
+    unpacked_factor,
+)
 from offcut.costmodel.closed import (
     Cost,
     Exactness,
@@ -15,13 +22,6 @@ from offcut.costmodel.closed import (
     stage_seconds,
     table,
 )
-from offcut.costmodel.closed_form import (
-    Blocks,
-    Work,
-    pack_seconds,
-    rows_seconds,
-    unpacked_factor,
-)
 from offcut.costmodel.description import features_of, load, of_plain, plain, shipped
 from offcut.costmodel.device import Device, Energy, MainMemory, Memory, Unit
 from offcut.costmodel.machine import Loops, Machine, Threads, TileUnit, processor
@@ -30,11 +30,10 @@ from offcut.costmodel.shortened import shortened
 from offcut.costmodel.statements import Inside, StatementPrices
 from offcut.costmodel.tile_cycles import tile_cycles
 from offcut.costmodel.tiles import copies_worth, tile_price
-from offcut.costmodel.worth import worth
+from offcut.costmodel.worth import sampled, worth
 
 __all__ = [
     "Accelerator",
-    "Blocks",
     "Cost",
     "Device",
     "Energy",
@@ -51,10 +50,12 @@ __all__ = [
     "Roofline",
     "StageSeconds",
     "StatementPrices",
+    "SumExtents",
     "Threads",
     "TileUnit",
     "Unit",
-    "Work",
+    "blocks_of",
+    "choice_seconds",
     "copies_worth",
     "cost",
     "features_of",
@@ -66,7 +67,7 @@ __all__ = [
     "processor",
     "quantity",
     "roofline",
-    "rows_seconds",
+    "sampled",
     "shipped",
     "shortened",
     "stage_seconds",

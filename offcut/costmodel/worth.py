@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from offcut.core.expr import Expr
 from offcut.core.interpret.values import evaluate_all
 from offcut.core.program import Size
+from offcut.costmodel.arrays import Calls
 from offcut.costmodel.machine import Call
 
 _POINTS = 512  # calls that are looked at
@@ -35,7 +37,9 @@ def worth(
     stay = tuple(range(len(costs)))
     if len(stay) == 1:
         return stay
-    seconds = _sampled(costs, sizes, assumptions)
+    calls = sampled(sizes, assumptions)
+    seconds = np.stack([calls.of(cost) for cost in costs])
+    seconds = seconds[:, (seconds > 0).all(axis=0) & np.isfinite(seconds).all(axis=0)]
     if not seconds.size:
         return stay
 
@@ -59,22 +63,19 @@ def worth(
     return stay
 
 
-def _sampled(
-    costs: Sequence[Expr], sizes: Sequence[Size], assumptions: Sequence[Expr]
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """The seconds of each way in each call."""
+def sampled(sizes: Sequence[Size], assumptions: Sequence[Expr]) -> Calls:
+    """Some hundred calls that are allowed: half of them small, others of any size, drawn by logarithms; always the same."""
     draw = np.random.default_rng(0)
-    values = {}
+    values: dict[str, npt.NDArray[np.int64]] = {}
     for size in sizes:
         low, step = max(size.min, 1), size.multiple_of
         first, last = -(-low // step), size.max // step
         if first > last:
-            return np.empty((len(costs), 0))
+            return Calls({one.name: np.zeros(0, np.int64) for one in sizes}, 0)
         near = draw.integers(first, min(last, first + _SMALL) + 1, _POINTS)
         far = np.exp(draw.uniform(np.log(first), np.log(last + 1), _POINTS)).astype(np.int64)
         values[size.name] = step * np.where(draw.random(_POINTS) < 0.5, near, np.minimum(far, last))
     allowed = np.ones(_POINTS, bool)
     for condition in assumptions:
         allowed &= evaluate_all(condition, values, _POINTS)
-    seconds = np.stack([evaluate_all(cost, values, _POINTS) for cost in costs])
-    return seconds[:, allowed & (seconds > 0).all(axis=0) & np.isfinite(seconds).all(axis=0)]
+    return Calls({name: each[allowed] for name, each in values.items()}, int(allowed.sum()))

@@ -1,10 +1,10 @@
 """Schedules: decisions as data and their text, what applies them, and the primitives by hand."""
 
 from offcut.schedule.applied import Applied, Choice
-from offcut.schedule.apply import ResolvedWay, WayPrice, apply
-from offcut.schedule.by_hand.axes import Axis
-from offcut.schedule.by_hand.tensorize import intrinsic_named
-from offcut.schedule.by_hand.writer import HandSchedule, Stage, create_schedule, replayed
+from offcut.schedule.apply.axes import Axis
+from offcut.schedule.apply.covering import intrinsic_named
+from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replayed
+from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (
     Alternative,
     At,
@@ -28,7 +28,7 @@ from offcut.schedule.decisions import (
 )
 from offcut.schedule.packing import beside, pack_of
 from offcut.schedule.priced import OwnPrice, priced
-from offcut.schedule.refusing import at_line, check_once
+from offcut.schedule.refusing import at_decision, at_line, check_once
 from offcut.schedule.resolving import Resolving, Within
 from offcut.schedule.restaging import position_of, restaged
 from offcut.schedule.ways import (
@@ -88,6 +88,7 @@ __all__ = [
     "Within",
     "Words",
     "apply",
+    "at_decision",
     "at_line",
     "beside",
     "check_once",

@@ -1,6 +1,6 @@
 """A schedule as data: decisions about a program, in the order in which they are applied.
 
-Each decision is a frozen record: a function from the staged form to itself, with a theorem (`by_hand`).
+Each decision is a frozen record: a function from the staged form to itself, with a theorem (`apply`).
 A stage is named by the buffer that it computes, a loop by its stage and its name, ``C.i``: a loop of the
 source, or one that a decision before made. `text` prints a schedule and reads it back.
 

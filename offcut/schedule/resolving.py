@@ -9,7 +9,7 @@ from offcut.describe.computation import Computation, Stage
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import GroupCut, Match, with_shared
-from offcut.schedule.apply import Applying, ResolvedWay, WayPrice
+from offcut.schedule.apply_ways import Applying, ResolvedWay, WayPrice
 from offcut.schedule.decisions import Schedule
 from offcut.schedule.ways import Cover, Nest, Pack, Together, Way
 

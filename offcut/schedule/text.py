@@ -123,8 +123,8 @@ def format_decision(step: Primitive) -> str:
         case Bind(stage, axis, unit):
             return f"bind {stage}.{axis} {unit or 'serial'}"
         case Cover(stage, axis, microkernel, axes, operands):
-            parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands) if pairs]
-            shown = f"({'; '.join(parts)})" if parts else ""
+            parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands)]
+            shown = f"({'; '.join(parts if operands else parts[:1])})" if axes or operands else ""
             return f"cover {stage} at {axis} {microkernel}{shown}"
         case Choose():
             raise AssertionError("it has several lines")

@@ -7,7 +7,7 @@ of a program that stands as it is are cut, how far conditions are separated, and
 
     space  =  stages  x  steps  x  shared loops  x  nest 1  x  nest 2  x …
 
-Every point looks legal; `offcut.schedule.apply` decides whether it is, and a price whether it is worth a trial.
+Every point looks legal; `offcut.schedule.apply_ways` decides whether it is, and a price whether it is worth a trial.
 
 Of a program that stands as it is, a loop that carries dependences keeps its instances in order: tiles that run theirs together, or twice, are none of its cuts.
 Loops inside each other are cut together where the proof says that single tiles of them are legal: a cut of two loops moves

@@ -95,11 +95,26 @@ def values(dtype: str, shape: list[int]) -> Any:
     return rng.normal(size=shape).astype(dtype)
 
 
-def expect_a_fault(request: pytest.FixtureRequest, target: Target) -> None:
+def skip_the_toy(target: Target) -> None:
     if target.name == "toy":
         pytest.skip("the toy target has no words for what a partition makes")
-    if target.name in OF_QUEUES:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="issue: one language"))
+
+
+IN_WORDS = ("balance", "even", "residue", "shift")
+"""Strategies by which a tile along the lanes of words would begin inside of one."""
+
+
+def is_refused_for_words(target: Target, program: str, strategy: str) -> bool:
+    """Whether a machine of queues refuses a strategy along the lanes of its words, in these words."""
+    if target.name not in OF_QUEUES or strategy not in IN_WORDS:
+        return False
+    with pytest.raises(oc.PartitionError) as refused:
+        cut(target, program, strategy)
+    assert (
+        refused.value.because == "it runs along words of 16, and a tile would begin inside of one"
+    )
+    assert refused.value.at == f"axis {'S' if program == 'product' else 'C'}.j"
+    return True
 
 
 GRID = pytest.mark.parametrize(
@@ -110,9 +125,11 @@ GRID = pytest.mark.parametrize(
 @pytest.mark.every(16)
 @GRID
 def test_the_loops_of_a_partition_run_on_its_target(
-    target: Target, program: str, strategy: str, request: pytest.FixtureRequest
+    target: Target, program: str, strategy: str
 ) -> None:
-    expect_a_fault(request, target)
+    skip_the_toy(target)
+    if is_refused_for_words(target, program, strategy):
+        return
     _, inputs, made = cut(target, program, strategy)
     assert_runs_as_it_says(oc.compile(made.loops, target=target), inputs, made)
 
@@ -120,9 +137,11 @@ def test_the_loops_of_a_partition_run_on_its_target(
 @pytest.mark.every(16)
 @GRID
 def test_the_schedule_of_a_partition_is_taken_by_its_target(
-    target: Target, program: str, strategy: str, request: pytest.FixtureRequest
+    target: Target, program: str, strategy: str
 ) -> None:
-    expect_a_fault(request, target)
+    skip_the_toy(target)
+    if is_refused_for_words(target, program, strategy):
+        return
     result, inputs, made = cut(target, program, strategy)
     if target.name == "interpret":  # it runs what it is given
         with pytest.raises(oc.TargetError, match="cannot take schedule="):

@@ -33,7 +33,7 @@ from offcut.schedule import (
     Split,
     Staging,
 )
-from offcut.schedule.by_hand import graph, writer
+from offcut.schedule.apply import hand_schedule, staging
 from offcut.schedule.decisions import Cover
 from tests.agree import agree, computed, of_peer
 
@@ -567,7 +567,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
     a, b = (rng.integers(-4, 5, shape).astype("float32") for shape in ((9, 12), (12, 10)))
     mutants = list(corrupted(s.lower(), kind))
     for broken in mutants[:: max(1, len(mutants) // 3)]:
-        monkeypatch.setattr(writer, "lower", lambda _, broken=broken: broken)
+        monkeypatch.setattr(hand_schedule, "lower", lambda _, broken=broken: broken)
         again = oc.create_schedule(given).apply(s.schedule)
         try:
             found = again.lower().run({"A": a, "B": b})
@@ -579,7 +579,7 @@ def test_a_fault_in_the_loops_that_primitives_make_is_refused(
 def test_a_fault_in_a_stage_that_primitives_make_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = graph._copy
+    right = staging._copy
 
     def elsewhere(to: str, original: Any, source: str, names: Any) -> Any:
         made = right(to, original, source, names)
@@ -591,7 +591,7 @@ def test_a_fault_in_a_stage_that_primitives_make_is_refused(
         return None
 
     n_ = Var("n")
-    monkeypatch.setattr(graph, "_copy", elsewhere)
+    monkeypatch.setattr(staging, "_copy", elsewhere)
     for change in (
         lambda s: s.cache_write("D", "near"),
         lambda s: s.cache_read("A", "far", ["C"]),
@@ -635,3 +635,68 @@ for i in 1:n - 1
     for n in (0, 1, 2, 3, 9):
         a, c = np.arange(n, dtype="float32"), np.zeros(n, "float32")
         np.testing.assert_array_equal(s.lower().run({"A": a, "C": c}), inside.run({"A": a, "C": c}))
+
+
+COVERED = {
+    "tiles of two heights": """\
+split C.i balance 14 as i_tile ii
+split C.j mask 32 as j_tile jj
+order C i_tile j_tile ii jj k
+bind C.i_tile thread
+cover C at ii fma_float32_avx512""",
+    "in a window of what reads it": """\
+split D.i balance 14 as i_tile ii
+split D.j mask 32 as j_tile jj
+order D i_tile j_tile ii jj
+at C D.j_tile
+cover C at i fma_float32_avx512""",
+    "a window of what it reads": """\
+stage read W for C as W_near in near
+split C.i ladder 14 as i_tile ii
+split C.j mask 32 as j_tile jj
+order C j_tile i_tile ii jj k
+at W_near C.j_tile
+cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)""",
+}
+
+
+def covered(text: str) -> oc.Kernel:
+    n, k = oc.dim("n", min=1, max=512), oc.reduce_axis(64, name="k")
+    a, w = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 96), name="W")
+    total = oc.compute((n, 96), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C")
+    made = oc.compute((n, 96), lambda i, j: oc.maximum(total[i, j], 0.0), name="D")
+    schedule = oc.Schedule.parse(f"schedule D\n{text}")
+    assert oc.Schedule.parse(str(schedule)) == schedule
+    return oc.compile(
+        made, inputs=[a, w], schedule=schedule, target=oc.target("cpu", machine="zen4")
+    )
+
+
+@pytest.mark.parametrize("what", COVERED)
+def test_a_tile_by_hand_is_run_by_a_microkernel_of_the_machine(what: str) -> None:
+    kernel = covered(COVERED[what])
+    text = kernel.source("loops")
+    assert "@cover(fma_float32_avx512" in text
+    assert str(oc.parse(text)) == text.rstrip()
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((64, 96), dtype=np.float32)
+    for n in (1, 13, 14, 15, 47):
+        a = rng.standard_normal((n, 64), dtype=np.float32)
+        agree(
+            kernel.loops.run({"A": a, "W": w}, n=n),
+            computed(lambda a, w: np.maximum(a @ w, 0), a, w),
+        )
+
+
+def test_a_microkernel_that_does_not_run_the_tile_is_refused_with_the_reason() -> None:
+    text = COVERED["a window of what it reads"].replace("i=ii, j=jj, p=k", "i=jj, j=ii")
+    with pytest.raises(oc.PartitionError) as refused:
+        covered(text)
+    assert (
+        str(refused.value)
+        == """\
+compile: cannot cover a tile by fma_float32_avx512
+  at       tile i, j
+  because  moves: A[i, k] does not move as A[i, p] with i=j, j=i
+  help     without @cover(…) it runs as vectors"""
+    )

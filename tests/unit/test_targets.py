@@ -266,3 +266,43 @@ def test_a_machine_with_caches_of_a_line_is_planned_for(tmp_path: Path) -> None:
     A, B = oc.placeholder((n, 64), name="A"), oc.placeholder((64, 48), name="B")
     plan = oc.target("cpu", machine=described).plan(oc.ops.matmul(A, B), n=33)
     assert "1×32  fma_float32_avx512" in str(plan)
+
+
+BY_HAND = """\
+schedule D
+stage read W for C as W_near in near
+split D.i balance 4 as i_tile ii
+split D.j mask 8 as j_tile jj
+order D i_tile j_tile ii jj
+at C D.j_tile
+at W_near D"""
+
+
+def in_order() -> tuple[list[oc.Tensor], oc.Tensor]:
+    n, k = oc.dim("n", min=1, max=64), oc.reduce_axis(16, name="k")
+    a, w = oc.placeholder((n, 16), name="A"), oc.placeholder((16, 12), name="W")
+    total = oc.compute((n, 12), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C")
+    return [a, w], oc.compute((n, 12), lambda i, j: oc.maximum(total[i, j], 0.0), name="D")
+
+
+def test_a_target_of_ones_own_takes_decisions_by_hand_for_nothing() -> None:
+    inputs, result = in_order()
+    target, rng = oc.target("interpret"), np.random.default_rng(0)
+    schedule = oc.Schedule.parse(BY_HAND)
+    kernel = oc.compile(result, inputs=inputs, schedule=schedule, target=target)
+    assert kernel.schedule == schedule
+    text = kernel.source("loops")
+    assert "let q in 1:5 = n//((n + 3)//4)" in text
+    assert "alloc W_near[0 +: 16, 0 +: 12]" in text
+    w = rng.standard_normal((16, 12), dtype=np.float32)
+    for n in (1, 3, 4, 5, 17):
+        a = rng.standard_normal((n, 16), dtype=np.float32)
+        exact = exact_matmul(a, w)
+        agree(kernel(a, w), replace(exact, value=np.maximum(exact.value, 0)))
+
+
+def test_decisions_of_a_processor_alone_are_refused_by_a_target_of_ones_own() -> None:
+    inputs, result = in_order()
+    schedule = oc.Schedule.parse("schedule D\nmark lanes")
+    with pytest.raises(oc.TargetError, match="cannot take schedule= for target='interpret'"):
+        oc.compile(result, inputs=inputs, schedule=schedule, target="interpret")

@@ -20,7 +20,13 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
-from offcut.backends.accelerator.planning.planner import lead_of, planned, prepared, wanted_of
+from offcut.backends.accelerator.planning.planner import (
+    check_units,
+    lead_of,
+    planned,
+    prepared,
+    wanted_of,
+)
 from offcut.backends.accelerator.planning.settled import settled
 from offcut.backends.accelerator.planning.single import single
 from offcut.backends.accelerator.planning.typical import typical_of
@@ -53,6 +59,7 @@ from offcut.schedule import (
     RFactor,
     Schedule,
     Staging,
+    at_decision,
     each_decision,
     replayed,
     stages_in,
@@ -71,6 +78,7 @@ class Accelerator(Target):
     called_as: str
     described: Device
     any_cover = True
+    applies_schedules = True
     judges = True
     simulates = True
 
@@ -129,11 +137,14 @@ class Accelerator(Target):
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
             yield self.annotated(Planned(single(program, self.spec)))
-        elif schedule is not None and not self.applies(program, schedule):
-            _, by_hand = replayed(program, schedule, of_target=self.microkernels())
-            made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
-            yield self.annotated(made)
-        else:
+            return
+        with at_decision(schedule):
+            if schedule is not None and not self.applies(program, schedule):
+                check_units(schedule, self.spec)
+                _, by_hand = replayed(program, schedule, of_target=self.microkernels())
+                made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
+                yield self.annotated(made)
+                return
             computation = labelled(self.arrays(program), users)
             wanted = wanted_of(computation, options.strategy)
             for one in (wanted, *wanted.in_smaller_tiles()):

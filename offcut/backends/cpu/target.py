@@ -47,6 +47,7 @@ class Cpu(Target):
     described: Machine | None = None
     name = "cpu"
     forms = ("llvm", "asm")
+    applies_schedules = True
     judges = True
     agents = Agents((Unit(THREAD, fixed=False),), THREAD)
 

@@ -54,7 +54,8 @@ def cover_text(cover: Cover) -> str:
     """Return a cover as ``name; axis=iterator, …; operand=buffer, …``, or the name alone if it has neither."""
     parts = [cover.microkernel]
     if cover.axes or cover.operands:
-        parts += [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (cover.axes, cover.operands)]
+        lists = (cover.axes, cover.operands) if cover.operands else (cover.axes,)
+        parts += [", ".join(f"{a}={b}" for a, b in pairs) for pairs in lists]
     return "; ".join(parts)
 
 
@@ -159,7 +160,7 @@ def _cover(reader: Reader, text: str, column: int) -> Cover:
         for part in lists
     ]
     two = all(len(pair) == 2 and all(pair) for part in pairs for pair in part)
-    if not name or len(pairs) not in (0, 2) or not two:
+    if not name or len(pairs) > 2 or not two:
         raise reader.refuse(
             f"cannot cover a tile by `{text}`",
             "a cover is a microkernel, or it and its axes and its operands, each with what it is here",
@@ -167,7 +168,7 @@ def _cover(reader: Reader, text: str, column: int) -> Cover:
             "@cover(fma; i=ii, j=jj, p=k; A=X, B=W, C=Y)",
             column=column,
         )
-    axes, operands = pairs or ((), ())
+    axes, operands = (*pairs, (), ())[:2]
     return Cover(name, tuple((a, b) for a, b in axes), tuple((a, b) for a, b in operands))
 
 

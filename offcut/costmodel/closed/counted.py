@@ -561,6 +561,9 @@ class _Counter:
         elif scope.loop is not None and scope.loop.iter == scope.lane:
             first = ix.to_linear(scope.loop.lo).const
         work = prices.each(stmt, Inside(scope.lane, inner, scope.written, first), scope.loop)
+        if isinstance(stmt.value, Load) and self.program.buffer(stmt.buffer).layout is not None:
+            rate = self.hardware.machine.traffic.pack_bytes_per_cycle
+            work = max(work, 2 * ITEM_BYTES[dtype] * width / rate)
         if not is_even(stmt):
             self.exactness = worst(self.exactness, Exactness.BOUND)
         flop, energy = operations(stmt), self.hardware.machine.energy
@@ -616,8 +619,14 @@ class _Counter:
         height = {**lengths, **full}.get(rows, ix.const(1))
         width = lengths.get(columns, ix.const(1))
         widest = self.widest(tile, kernel, rows, width)
-        times = 1.0 if found is None else self.laid(found)
-        taken = ix.mul(cycles(kernel, height, width, depth, widest, times), again)
+        near, far = (1.0, 1.0) if found is None else self.laid(found)
+        taken = cycles(kernel, height, width, depth, widest, near)
+        if near != far and found is not None:
+            fits = ix.compare(
+                "<=", self.operand_bytes(tile, found), self.hardware.machine.nearest.bytes
+            )
+            taken = chosen(fits, taken, cycles(kernel, height, width, depth, widest, far))
+        taken = ix.mul(taken, again)
         issued = taken  # of another unit: one in a cycle, at most
         if self.hardware.on_core(kernel):
             lanes = self.hardware.lanes
@@ -640,16 +649,27 @@ class _Counter:
                     staged[scope.piece] = one
         return _Seen(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
 
-    def laid(self, found: Match) -> float:
-        """How much longer a microkernel takes on operands that lie otherwise than it likes."""
+    def operand_bytes(self, tile: Tile, found: Match) -> Expr:
+        """Bytes of the columns' operand that one sum reads."""
+        load, inner = found.by_columns, {found.columns or ""}
+        inner |= {stmt.iter for stmt in statements(tile.body) if isinstance(stmt, For)}
+        size: Expr = ix.const(ITEM_BYTES[load.dtype])
+        for part, extent in zip(load.index, self.program.buffer(load.buffer).shape, strict=True):
+            size = ix.mul(size, extent) if variables(part) & inner else size
+        return folded(substitute(size, self.fixed))
+
+    def laid(self, found: Match) -> tuple[float, float]:
+        """How much longer a microkernel takes on operands that lie otherwise than it likes: in the nearest caches, and beyond them."""
         traffic, load = self.hardware.machine.traffic, found.by_columns
         times = 1.0 if beside(found.by_rows, found.depth) else traffic.strided
         buffer = self.program.buffer(load.buffer)
         if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
-            return times
+            return times, times
         row = ix.literal_value(folded(substitute(buffer.shape[-1], self.fixed)))
         narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
-        return times if narrow else times * traffic.unpacked_near
+        if narrow:
+            return times, times
+        return times * traffic.unpacked_near, times * traffic.unpacked_far
 
     def instances(
         self, tile: Tile, body: Sequence[Stmt], lengths: Mapping[str, Expr], scope: _Scope

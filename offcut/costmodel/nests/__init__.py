@@ -2,17 +2,16 @@
 
 from offcut.costmodel.nests.as_they_stand import LoopPrices, standing
 from offcut.costmodel.nests.nest import NestCost, Nests
-from offcut.costmodel.nests.plain import Instances, lane_of
+from offcut.costmodel.nests.parametric import over_rows
 from offcut.costmodel.nests.schedules import SchedulePrices, Taken, WayCost
 
 __all__ = [
-    "Instances",
     "LoopPrices",
     "NestCost",
     "Nests",
     "SchedulePrices",
     "Taken",
     "WayCost",
-    "lane_of",
+    "over_rows",
     "standing",
 ]

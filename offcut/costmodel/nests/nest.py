@@ -7,7 +7,7 @@ tile. The resources of a nest are those of a stage, and so are its cycles (`offc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, TypeVar
@@ -32,7 +32,7 @@ from offcut.costmodel.nests.parametric import (
     group_of,
     height_of,
 )
-from offcut.costmodel.nests.reuse import Earlier, Reuse
+from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
 from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut
@@ -92,12 +92,18 @@ class Nests:
         self.rates = np.array([[rate] for rate in rates])
 
     def cost(
-        self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier = ()
+        self,
+        computation: Computation,
+        cut: GroupCut,
+        rows: bool,
+        earlier: Earlier = (),
+        behind: Loops = (),
     ) -> NestCost:
         """Of a nest.
 
         rows    whether sums over rows of memory may run as lanes of themselves
         earlier  the nests that run before it
+        behind  loops that it shares with the nest before it
         """
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         every = tiles_of_nest(cut.cuts, extents, self.calls)
@@ -120,7 +126,7 @@ class Nests:
             tails = tails + each[0][~every.body[here]].sum(axis=0)
         cycles, issued, flop = total
         return NestCost(
-            cycles / THOUSANDTHS,
+            cycles / THOUSANDTHS + self.waits(cut, behind),
             tails / THOUSANDTHS,
             issued / THOUSANDTHS / self.hardware.machine.core.issue,
             self.bytes(computation, cut, rows, earlier),
@@ -156,20 +162,22 @@ class Nests:
     def bytes(self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier) -> Array:
         """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
 
+        given, counts, shapes = self.mean(cut)
+
         def made() -> _Moved:
-            shapes = {one.axis: Shape() for one in cut.cuts}
-            program = self.program(computation, cut, rows, shapes)
+            program = self.program(computation, cut, rows, shapes, counts)
             moved = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in moved for name in level))
             zero = ix.const(0)
             each = [level.get(name, zero) for name in arrays for level in moved]
             return _Moved(Formulas(each), arrays)
 
-        found = self.remembered("bytes", computation, cut, rows, made)
+        what = "bytes", *shapes.values(), *counts.items()
+        found = self.remembered(what, computation, cut, rows, made)
         levels, count = len(self.rates), self.calls.count
         if not found.arrays:
             return np.zeros((levels, count))
-        taken = found.formulas(self.mean(cut))
+        taken = found.formulas(given)
         each = np.array([np.broadcast_to(part, count) for part in taken])
         each = each.reshape(len(found.arrays), levels, count)
         if earlier:
@@ -177,9 +185,12 @@ class Nests:
         size: Array = each.sum(axis=0) * self.refilled(computation)
         return size
 
-    def mean(self, cut: GroupCut) -> dict[str, npt.NDArray[Any]]:
-        """The parameters of a nest whose tiles all are of their mean height."""
+    def mean(
+        self, cut: GroupCut
+    ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, int], dict[str, Shape]]:
+        """The parameters of a nest whose tiles all are of their mean height; the numbers of tiles, and the shapes, that are known."""
         given: dict[str, npt.NDArray[Any]] = dict(self.calls.values)
+        counts, shapes = dict[str, int](), {one.axis: Shape() for one in cut.cuts}
         extents = {axis.name: axis.extent for axis in cut.group[0].axes}
         height = self.calls.constant(1)
         for one in cut.cuts:
@@ -195,14 +206,23 @@ class Nests:
             height = whole / np.maximum(count, 1)
             given[height_of(one.axis)] = height
             height = np.ceil(height)
-        return given
+            some = [run.shape for run in runs if run.count.any()]
+            tile, all_ = some[0].height if len(some) == 1 else None, ix.literal_value(extent)
+            if one.group is None and tile and all_ and all_ % tile == 0:
+                counts[one.axis], shapes[one.axis] = all_ // tile, Shape(height=tile)
+        return given, counts, shapes
 
     def program(
-        self, computation: Computation, cut: GroupCut, rows: bool, shapes: Mapping[str, Shape]
+        self,
+        computation: Computation,
+        cut: GroupCut,
+        rows: bool,
+        shapes: Mapping[str, Shape],
+        counts: Mapping[str, int] | None = None,
     ) -> Program:
         """A nest as a program whose tiles are parameters."""
         machine, lanes = self.hardware.machine, self.hardware.lanes
-        return Parametric(computation, cut, rows, shapes).program(machine, lanes)
+        return Parametric(computation, cut, rows, shapes, counts or {}).program(machine, lanes)
 
     def remembered(
         self,
@@ -252,11 +272,8 @@ class Nests:
             self.filled[id(computation)] = found
         return self.filled[id(computation)]
 
-    def waits(self, cut: GroupCut, behind: Sequence[tuple[str, int]]) -> Array:
-        """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed.
-
-        behind  axes of those loops, and how many iterations of each run at once
-        """
+    def waits(self, cut: GroupCut, behind: Loops) -> Array:
+        """Cycles in which a nest waits for what the nest before it, in loops that they share, has just computed."""
         extents = {axis.name: self.calls.of(axis.extent) for axis in cut.group[0].axes}
         times = self.calls.constant(1 if behind else 0)
         for name, block in behind:

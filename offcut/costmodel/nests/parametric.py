@@ -11,7 +11,7 @@ Trip counts, heights, and how many instances of a masked tile are in the domain 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from offcut.core import index as ix
@@ -79,12 +79,14 @@ class Parametric:
 
     rows    whether sums over rows of memory may run as lanes of themselves
     shapes  what is known of its tiles, by axis that is cut
+    counts  how many there are along an axis, where that is known
     """
 
     computation: Computation
     cut: GroupCut
     rows: bool
     shapes: Mapping[str, Shape]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def program(self, machine: Machine, width: int) -> Program:
         """The program.
@@ -95,8 +97,12 @@ class Parametric:
         grouped = next((one.axis for one in cut.cuts if one.group is not None), None)
         parameters, body = self.tile(axes, grouped, machine, width)
         for one in reversed(cut.cuts):
-            parameters.append(count_of(one.axis))
-            body = (_loop(f"{one.axis}.tile", Var(count_of(one.axis)), body),)
+            count: Expr = Var(count_of(one.axis))
+            if one.axis in self.counts:
+                count = ix.const(self.counts[one.axis])
+            else:
+                parameters.append(count_of(one.axis))
+            body = (_loop(f"{one.axis}.tile", count, body),)
         for name in reversed(cut.inner):
             body = (_loop(name, axes[name], body),)
         if grouped is not None:
@@ -155,7 +161,7 @@ class Parametric:
     def around(self, axis: StageAxis, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """The loop of a sum, along lanes where it is over rows of memory."""
         loop, (inside, *_) = plain_loop(axis, body), body
-        lanes = self.rows and isinstance(inside, Store) and beside(inside, loop.iter)
+        lanes = self.rows and isinstance(inside, Store) and over_rows(inside, loop.iter)
         return (replace(loop, unit=LANE) if lanes else loop,)
 
     def one_by_one(
@@ -226,7 +232,7 @@ def _loop(name: str, extent: Expr, body: tuple[Stmt, ...]) -> For:
 
 
 @lru_cache(1 << 10)
-def beside(store: Store, axis: str) -> bool:
+def over_rows(store: Store, axis: str) -> bool:
     """Whether what a sum reads along an axis lies side by side."""
     read = [node for node in walk(store.value) if isinstance(node, Load)]
     steps = [[coefficient(part, axis) for part in node.index] for node in read if node.index]

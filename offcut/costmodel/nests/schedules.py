@@ -5,7 +5,7 @@ The seconds of a schedule are the sum over its nests, in the way that is taken a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -125,6 +125,18 @@ class SchedulePrices:
         """
         return tuple(nest.ways for nest in self.taken_in(schedule))
 
+    def competing(self, schedule: Schedule) -> Mapping[str, tuple[WayCost, ...]]:
+        """The ways of each nest of which a call takes the cheapest, by its first stage; none of which it is said what they cost.
+
+        Raises PartitionError for a schedule that is not legal.
+        """
+        nests = [placed.nest for placed in _placed(schedule.steps)]
+        return {
+            nest.stage: ways
+            for nest, ways in zip(nests, self.nests(schedule), strict=True)
+            if len(ways) > 1 and all(way.cost is None for way in nest.ways)
+        }
+
     def taken_in(self, schedule: Schedule) -> list[Taken]:
         """Its nests, in order; what is the same in two schedules is the same object.
 
@@ -174,10 +186,8 @@ class SchedulePrices:
         for one in way.before:
             parts.append(self._nests.copy(computation, one, rows, before))
             before = (*before, (one.group[0].buffer, key.around))
-        parts.append(self._nests.cost(computation, way.cut, rows, before))
-        cycles = self._nests.waits(way.cut, key.behind)
-        for part in parts:
-            cycles = cycles + part.cycles
+        parts.append(self._nests.cost(computation, way.cut, rows, before, key.behind))
+        cycles = sum((part.cycles for part in parts), start=self.calls.constant(0))
         seconds = cycles / self.hardware.machine.hertz
         return WayCost(seconds, self.calls.of(way.cost), tuple(parts))
 

@@ -350,8 +350,8 @@ class _Finder:
         latest = order.by_agent(needed.coalesce().reverse()).lexmax()
         pops = latest.domain().subtract(self.covered(latest, order.more)).coalesce()
         pushes = latest.intersect_domain(pops).range().coalesce()
-        waits = relations.conditions(pops.apply(order.without_agent), self.leaves_of(target))
-        arrivals = relations.conditions(self.with_last(pushes, source), self.leaves_of(source))
+        waits = relations.conditions(pops.apply(order.without_agent), self.each_decision(target))
+        arrivals = relations.conditions(self.with_last(pushes, source), self.each_decision(source))
         name = self.token_name(source, target)
         for number, where in waits.items():
             self.put(self.before, number, Sync(Action.WAIT, name, where))
@@ -407,7 +407,7 @@ class _Finder:
         if self.agents.blocks:
             return pushes
         earlier = pushes.apply(self.relations.order(">>", self.relations.agents))
-        for leaf in self.leaves_of(source):
+        for leaf in self.each_decision(source):
             every = self.relations.of(leaf)
             mine = pushes.intersect(every)
             rest = every.subtract(pushes)
@@ -415,7 +415,7 @@ class _Finder:
                 pushes = pushes.union(rest)
         return pushes.coalesce()
 
-    def leaves_of(self, unit: str) -> list[Event]:
+    def each_decision(self, unit: str) -> list[Event]:
         """Return the leaves that a unit runs."""
         return [leaf for leaf in self.leaves if leaf.unit == unit]
 
@@ -450,7 +450,7 @@ class _Finder:
             reached = reached.apply_range(following)
             more = reached.intersect(relations.next_own.reverse()).domain()
             here = rest if pending == MOST_PENDING else rest.subtract(more)
-            waits = relations.conditions(here.coalesce(), self.leaves_of(unit))
+            waits = relations.conditions(here.coalesce(), self.each_decision(unit))
             for number, where in waits.items():
                 sync = Sync(Action.WAIT_GROUP, where=where, pending=pending, unit=issuer)
                 self.put(self.before, number, sync)

@@ -138,13 +138,12 @@ def test_lets_of_one_name_are_sizes_of_their_own() -> None:
     check(oc.compile(program(HEAD.format(least=0) + body), target="vta"), (0, 1, 2, 3, 33))
 
 
-def test_a_broken_promise_is_refused_at_the_call() -> None:
-    kernel = oc.compile(program(balanced().replace("1:17 = n//t", "1:13 = n//t")), target="vta")
-    check(kernel, (1, 12, 24))
-    with pytest.raises(oc.CallError) as refused:
-        kernel(np.zeros((16, 64), np.int8), np.zeros((64, 64), np.int8))
+def test_a_broken_promise_is_refused_with_the_size_that_breaks_it() -> None:
+    text = balanced().replace("1:17 = n//t", "1:13 = n//t")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.compile(program(text), target="vta")
     assert str(refused.value) == (
-        "call: cannot take q = 16\n  because  the program promises that it is in 1:13"
+        "prove: the value of q is not in 1:13\n  because  with n = 13, n//t leaves it"
     )
 
 

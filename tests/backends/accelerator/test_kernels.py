@@ -15,8 +15,8 @@ import offcut as oc
 from offcut import Kernel, Schedule
 from offcut.backends.accelerator.planning.planner import labels
 from offcut.backends.accelerator.planning.roles import Roles
+from offcut.schedule import Choose
 from tests.agree import nearly
-from tests.facade import Nest
 
 MACHINES = ("vta", "vta-osdi18", "gemmini")
 
@@ -71,13 +71,29 @@ def test_a_convolution_of_one_pixel_is_tiled_along_its_channels_or_not_at_all(
 
 COLUMNS = """\
 schedule Y
-nest S
-  way chip
-    cover gemm_1x16x16 columns i depth k
-    loops j i
-    depth j 2
-    split j ladder 16
-    split i pad 32
+stage read W for S as W_in in inputs
+stage read A for S as A_wgt in weights
+stage value S[i, j]//64 for Y as Y_1(i, j) in accumulators
+stage value min(Y_1[i, j], 127) for Y as Y_2(i, j) in accumulators
+stage value max(Y_2[i, j], -128) for Y as Y_3(i, j) in accumulators
+split Y.j guard 16 as j_tile j_in
+split Y.i pad 32 as i_tile i_in
+order Y j_tile i_tile j_in i_in
+at Y_3 Y.i_tile in accumulators depth 2
+at Y_2 Y.i_tile in accumulators depth 2
+at Y_1 Y.i_tile in accumulators depth 2
+at S Y.i_tile in accumulators depth 2
+at W_in Y.j_tile depth 2
+at A_wgt Y.i_tile depth 2
+order S j i k
+cover S at j gemm_1x16x16(j=i, p=k)
+order Y_1 j i
+cover Y_1 at j alu_divide(j=i)
+order Y_2 j i
+cover Y_2 at j alu_min(j=i)
+order Y_3 j i
+cover Y_3 at j alu_max(j=i)
+cover Y at j_in store_outputs
 """
 
 
@@ -85,7 +101,7 @@ def test_a_schedule_says_which_axis_words_run_along() -> None:
     inputs, result = dense(70, 45)
     schedule = oc.Schedule.parse(COLUMNS)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
-    assert kernel.schedule == schedule
+    assert str(kernel.schedule) == COLUMNS.rstrip()
     rng = np.random.default_rng(2)
     for n in (0, 1, 16, 17, 33):
         a, w = bytes_of(rng, (n, 70)), bytes_of(rng, (70, 45))
@@ -101,10 +117,10 @@ def pooled() -> Kernel:
 
 
 def in_one_way(schedule: Schedule, number: int) -> Schedule:
-    """A schedule of one nest with one of its ways alone."""
-    (nest,) = schedule.steps
-    assert isinstance(nest, Nest)
-    return replace(schedule, steps=(replace(nest, ways=(nest.ways[number],)),))
+    """A schedule that chooses among alternatives with one of them alone."""
+    (choice,) = schedule.steps
+    assert isinstance(choice, Choose)
+    return replace(schedule, steps=choice.options[number].steps)
 
 
 def maxima(images: Array) -> Array:
@@ -190,7 +206,7 @@ def test_a_plan_has_a_piece_for_each_nest_and_the_seconds_of_its_streams() -> No
     assert plan.pieces[0].ranges == {"i": (0, 20), "j": (0, 45), "k": (0, 70)}
     assert plan.pieces[0].tile["i"] <= 20
     kinds = [one.microkernel for one in plan.pieces]
-    assert kinds == ["gemm_1x16x16", "gemm_1x16x16", "vector unit"]
+    assert kinds == ["gemm_1x16x16", "gemm_1x16x16", "store_outputs"]
     assert plan.seconds == nearly(cost.seconds)
     assert sum(one.seconds for one in plan.pieces) == nearly(cost.seconds)
     assert kernel.plan(n=0).pieces == ()
@@ -223,14 +239,56 @@ def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
     assert labels(ways[:1]) == ["chip"]
 
 
-@pytest.mark.parametrize("words", ["words columns y", "words"])
-def test_words_lie_as_a_schedule_says(words: str) -> None:
-    text = f"schedule Y\nnest Y\n  way mine\n    {words}\n    loops n_\n    split n_ ladder 1"
+LAID_BY_HOST = """\
+schedule Y
+stage write Y as Y_acc in accumulators
+stage value where(2*y + r - 1 >= 0 and 2*y + r - 1 < 7 and 2*x + s - 1 >= 0 and 2*x + s - 1 < 7, X[n_, 2*y + r - 1, \
+2*x + s - 1, c], -128) for Y_acc as X_acc_laid(n_, y, x, c, r, s)
+stage read X_acc_laid for Y_acc as X_acc in accumulators
+order Y n_ x c y
+at Y_acc Y.n_ in accumulators
+at X_acc Y.n_
+order Y_acc n_ x c y r s
+cover Y_acc at n_ alu_max(j=y)
+cover Y at x store_outputs"""
+WITH_A_HALO = """\
+schedule Y
+stage write Y as Y_acc in accumulators
+stage value where(y_ - 1 >= 0 and y_ - 1 < 7 and x_ - 1 >= 0 and x_ - 1 < 7, X[n_, y_ - 1, x_ - 1, c], -128) for Y_acc \
+as X_acc(n_, y_ = 2*y + r, x_ = 2*x + s, c) in accumulators
+order Y n_ y x c
+at Y_acc Y.n_ in accumulators
+at X_acc Y.n_
+order Y_acc n_ y x c r s
+cover Y_acc at n_ alu_max
+cover Y at y store_outputs"""
+
+
+@pytest.mark.parametrize(
+    ("text", "older", "lane"),
+    [(LAID_BY_HOST, "words columns y", "y"), slow(WITH_A_HALO, "words", "c")],
+)
+def test_words_lie_as_a_schedule_says(text: str, older: str, lane: str) -> None:
     inputs, result = pooling(64)
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
+    assert f"alu_max; j={lane};" in str(kernel.loops)
     images = bytes_of(np.random.default_rng(4), (3, 7, 7, 24))
     np.testing.assert_array_equal(kernel(images), maxima(images))
+    older = f"schedule Y\nnest Y\n  way mine\n    {older}\n    loops n_\n    split n_ ladder 1"
+    again = oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(older))
+    assert again.schedule == kernel.schedule
+
+
+def test_words_along_an_axis_that_a_copy_steps_over_are_refused_by_their_line() -> None:
+    inputs, result = pooling(64)
+    text = WITH_A_HALO.replace("alu_max", "alu_max(j=x)").replace("n_ y x c r s", "n_ y c x r s")
+    with pytest.raises(oc.TargetError) as refused:
+        oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
+    assert refused.value.at == "line 8: cover Y_acc at n_ alu_max(j=x)"
+    assert refused.value.because == (
+        "X_acc[n__, 2*y + r, 2*x + s, c] does not move by itself along x"
+    )
 
 
 def test_a_formula_is_that_of_the_way_that_is_taken() -> None:
@@ -274,7 +332,7 @@ def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
     images, weights = bytes_of(rng, (9, 20, 5, 5)), bytes_of(rng, (24, 20, 3, 3))
     result = requantised(oc.ops.conv2d(x, k, padding=1), 9)
     kernel = oc.compile(result, inputs=[x, k], constants={"K": weights}, target=target)
-    assert len(kernel.schedule.steps[0].ways) == 2
+    assert len(kernel.schedule.steps[0].options) == 2
     for many in (1, 4, 9):
         wide = convolved(images[:many], weights, 1, 1)
         np.testing.assert_array_equal(kernel(images[:many]), clipped(wide, 9))

@@ -131,7 +131,7 @@ def test_what_lies_in_no_memory_of_the_machine_is_refused() -> None:
         str(refused.value)
         == """\
 compile: cannot keep AL in shared
-  at       buffer AL
+  at       line 3: stage read A for SL as AL in shared
   because  vta has no memory of that name
   help     micro-ops, inputs, weights, accumulators, outputs"""
     )

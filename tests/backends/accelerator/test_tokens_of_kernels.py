@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -28,25 +29,42 @@ PROGRAMS = {
     "residual": lambda: residual(40, 45, most=8),
 }
 # Each axis in tiles of its own, so that every window has several turns.
-CUTS = {
-    "dense": "loops i j\n    {}split i ladder 1\n    split j pad 16",
-    "convolution": "loops n_ y\n    {}split n_ ladder 1\n    split y ladder 2",
-    "residual": "loops i j\n    {}split i ladder 1\n    split j pad 16",
-    "pooling": "loops y c\n    {}split y ladder 1\n    split c pad 16",
+TILES = {
+    "dense": {"i": 1, "j": 16},
+    "convolution": {"n_": 1, "y": 2},
+    "residual": {"i": 1, "j": 16},
+    "pooling": {"y": 1, "c": 16},
 }
-AXES = {"dense": "i", "convolution": "n_", "residual": "j", "pooling": "y"}
 Pair = tuple[tuple[int, str], tuple[int, str]]
 
 
 @cache
 def compiled(name: str, depth: int) -> Chip:
     inputs, result = PROGRAMS[name]()
-    first = str(oc.compile(result, inputs=inputs, target="vta").schedule)
-    head = first[: first.index("    loops")]
-    turns = f"depth {AXES[name]} {depth}\n    " if depth > 1 else ""
-    schedule = oc.Schedule.parse(f"{head}    {CUTS[name].format(turns)}\n")
+    first = oc.compile(result, inputs=inputs, target="vta").schedule
+    assert first is not None
+    schedule = oc.Schedule.parse(in_small_tiles(str(first), TILES[name], depth))
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
+    assert kernel.schedule == schedule
     return Chip(kernel.loops, Spec.of(shipped("vta")))
+
+
+def in_small_tiles(text: str, tiles: Mapping[str, int], depth: int) -> str:
+    """The decisions of a text with other tiles of Y, in the innermost loop over which everything is computed and copied."""
+    turns = f" depth {depth}" if depth > 1 else ""
+    (order,) = re.findall(r"^order Y (.*)$", text, re.M)
+    axes = [re.sub(r"_in$", "", loop) for loop in order.split() if not loop.endswith("_tile")]
+    inside = [f"{axis}_in" if axis in tiles else axis for axis in axes]
+    heads = [f"{axis}_tile" for axis in tiles]
+    cuts = [f"split Y.{axis} guard {size} as {axis}_tile {axis}_in" for axis, size in tiles.items()]
+    cuts.append(" ".join(("order Y", *heads, *inside)))
+    text = re.sub(r"^split Y\..*\n", "", text, flags=re.M).replace(
+        f"order Y {order}", "\n".join(cuts)
+    )
+    text = re.sub(r" depth \d+", "", text)
+    text = re.sub(r"^at (\S+) Y(?:\.\S+)?(.*)$", rf"at \1 Y.{heads[-1]}\2{turns}", text, flags=re.M)
+    text = re.sub(r"^(at \S+ [^Y]\S*_tile)$", rf"\1{turns}", text, flags=re.M)
+    return re.sub(r"^cover Y at \S+", f"cover Y at {inside[0]}", text, flags=re.M)
 
 
 def pairs(stream: Stream, spec: Spec) -> Iterator[Pair]:

@@ -129,31 +129,31 @@ class _Derivation:
         of_sizes = isinstance(stmt, Let) and variables(stmt.value) <= self.sizes.keys()
         if not isinstance(stmt, Let) or not of_sizes or reads_memory(stmt.value):
             return (map_blocks(stmt, lambda body: self.block(body, runs)),)
-        runs = runs or self.always(stmt)
         name, body = stmt.name, stmt.body
+        always = runs or self.is_bounded(stmt)
+        if always and not runs:
+            # Whatever holds where it stands, it has one of these values: its promise is asked of the whole program.
+            low, high = self.range_of(replace(stmt, lo=-MAX_SIZE, hi=MAX_SIZE))
+            stmt = replace(stmt, lo=low, hi=high + 1)
         if self.bindings[name] > 1 or not runs:
             name = self.fresh(name)
             body = substitute_coordinates(body, {stmt.name: Var(name)})
         self.derive(replace(stmt, name=name, body=()))
-        if runs:
-            return self.block(body)
+        if always:
+            return self.block(body, runs)
         self.lazy.add(name)
         return (replace(stmt, value=Var(name), body=self.block(body, runs)),)
 
-    def always(self, let: Let) -> bool:
-        """Return whether a value is in its promised range wherever it is computed, and is computed at all sizes."""
+    def is_bounded(self, let: Let) -> bool:
+        """Return whether a value can be computed at all sizes, and lies in a range that follows from what it is."""
         if variables(let.value) & self.lazy:
             return False
         divisors = (n.b for n in expressions(let.value) if isinstance(n, Binary) and n.op in "//%")
-        free = replace(let, lo=-MAX_SIZE, hi=MAX_SIZE)
         known = all(
             interval(one, lambda node: self.bounds_of(node, (0, MAX_SIZE)))[0] > 0
             for one in divisors
         )
-        if not known:
-            return False
-        low, high = self.range_of(free)
-        return let.lo <= low and high < let.hi
+        return known and self.range_of(replace(let, lo=-MAX_SIZE, hi=MAX_SIZE))[1] < MAX_SIZE - 1
 
     def derive(self, let: Let) -> None:
         """Add a size that has the value of a `let`."""

@@ -233,6 +233,10 @@ class _Deciding:
         last = {store.buffer: store for store in made.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
+                own = [axis.name for axis in made.axes]
+                loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
+                if loops[:1] != own[:1]:  # the tile is all of them
+                    yield Order(stage, tuple(loops))
                 yield self.cover(stage, name_of(last[stage], self.spec))
         within = self.inside(self.last)
         if within:

@@ -114,9 +114,9 @@ class _Run:
     tile: dict[str, int] = field(default_factory=dict)
     ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def add(self, axes: Sequence[tuple[str, int, int]], terms: int) -> None:
-        """Count a tile of these (axis, start, extent), with so many terms each."""
-        count = prod(extent for _, _, extent in axes) * terms
+    def add(self, axes: Sequence[tuple[str, int, int]]) -> None:
+        """Count a tile of these (axis, start, extent), those of its terms too."""
+        count = prod(extent for _, _, extent in axes)
         if not count:
             return
         self.instances += count
@@ -132,14 +132,12 @@ def _visit(body: Sequence[Stmt], at: dict[str, int], runs: Mapping[int, _Run]) -
         match stmt:
             case Tile() if id(stmt) in runs:
                 axes = [(a.iter, evaluate(a.start, at), evaluate(a.extent, at)) for a in stmt.axes]
-                extents = (
-                    max(int(evaluate(s.hi, at)) - int(evaluate(s.lo, at)), 0)
+                axes += [
+                    (s.iter, evaluate(s.lo, at), int(evaluate(s.hi, at)) - int(evaluate(s.lo, at)))
                     for s in walk(stmt.body)
                     if isinstance(s, For)
-                )
-                runs[id(stmt)].add(
-                    [(n, int(lo), max(int(w), 0)) for n, lo, w in axes], prod(extents)
-                )
+                ]
+                runs[id(stmt)].add([(n, int(lo), max(int(w), 0)) for n, lo, w in axes])
             case For(name, lo, hi, inner) if any(id(s) in runs for s in walk(inner)):
                 for value in range(int(evaluate(lo, at)), int(evaluate(hi, at))):
                     _visit(inner, {**at, name: value}, runs)

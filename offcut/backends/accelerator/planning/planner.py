@@ -28,19 +28,21 @@ from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
 from offcut.core.expr import variables
-from offcut.core.program import Kind, Program
+from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
 from offcut.schedule import (
     Alternative,
+    Bind,
     Choose,
     Nest,
     Primitive,
     Schedule,
     at_line,
     create_schedule,
+    each_decision,
     stages_in,
 )
 
@@ -118,10 +120,27 @@ def planned(
     said = () if schedule is None else migrated(schedule, program, steps[-1], spec)
     rest = policy_of(program, steps[-1], spec, wanted, said)
     whole = Schedule(program.name, (*said, *rest))
+    check_units(whole, spec)
     by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
     *forms, last = by_hand.apply(whole).forms()
     through = (*map(apart, steps), *forms)
     return Planned(last, whole, through=through, tiles=by_hand.tiles())
+
+
+def check_units(schedule: Schedule, spec: Spec) -> None:
+    """Check that no loop is bound to what the machine has not: its units run tiles, and each finds its own.
+
+    Raises PartitionError, with the line.
+    """
+    for step in each_decision(schedule.steps):
+        if isinstance(step, Bind) and step.unit not in (None, UNROLL):
+            with at_line(schedule, step):
+                raise PartitionError(
+                    "bind",
+                    f"cannot bind {step.stage}.{step.axis} to {step.unit}",
+                    because=f"loops of {spec.name} issue instructions one after the other, and its units run tiles",
+                    help=("without this line", "at … depth 2 lets windows take turns"),
+                )
 
 
 def migrated(
@@ -140,11 +159,19 @@ def migrated(
                 found.append(step)
                 continue
             if not isinstance(step, Nest) or step.stage not in groups:
+                because, help = (
+                    (f"no stage of that name begins a nest on it: {', '.join(groups)}", ())
+                    if isinstance(step, Nest)
+                    else (
+                        "the policy of a processor alone decides it",
+                        ("split, order, at, stage, cover, choose",),
+                    )
+                )
                 raise PartitionError(
                     "schedule",
-                    "cannot apply this to a machine of queues",
-                    because=f"its stages are {', '.join(groups)}, and a processor alone has such decisions",
-                    help=("kernel.schedule has the decisions of its policy",),
+                    f"cannot apply this to {spec.name}",
+                    because=because,
+                    help=(*help, "kernel.schedule has the decisions of its policy"),
                 )
             one, options = groups[step.stage], []
             for way in step.ways:

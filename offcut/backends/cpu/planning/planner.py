@@ -93,7 +93,9 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         return _proved(program, users, host, asked)
     with debug.timed("primitives"):
         check_step(program, create_schedule(program).source, asked.reassociate)
-        primitives, lowered = replayed(program, schedule, asked.microkernels, asked.reassociate)
+        own = [family.microkernel for family in families(host)]
+        given = asked.microkernels, asked.reassociate, own
+        primitives, lowered = replayed(program, schedule, *given)
         lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:
@@ -229,6 +231,9 @@ def _scheduled(
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         check_loops(schedule)
         cut, notes = cut_loops(program, users, host, schedule)
+        # Covers of tiles that are cut here are nobody's wish: one that does not run, packed as nothing is, is left out.
+        kept = without_covers(cut, covers_of(cut, host, asked.reassociate).refused)
+        cut, notes = kept.program, (*notes, *kept.notes)
         made = _in_loops(cut, host, asked, schedule, "no nest of its schedule covers it")
         return replace(made, notes=(*notes, *made.notes))
     computation, why = computation_of(program, users, asked.reassociate)

@@ -22,10 +22,11 @@ from offcut.backends.cpu.planning.row_reductions import along_rows
 from offcut.backends.cpu.planning.tile_sizes import Tiles
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Expr, loads, real, variables
+from offcut.core.expr import Binary, Expr, Var, loads, real, variables
+from offcut.core.program import For, Store
 from offcut.core.text.printer import format_expr
-from offcut.costmodel import shortened, worth
-from offcut.costmodel.nests import Instances, lane_of
+from offcut.costmodel import Inside, StatementPrices, shortened, worth
+from offcut.costmodel.nests import over_rows
 from offcut.describe.computation import Computation, Stage, StageAxis
 from offcut.partition import (
     BALANCE,
@@ -122,30 +123,30 @@ def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPr
             if stages not in known:
                 known[stages] = reduce(_plus, (_plain_seconds(stage, isa) for stage in group))
             return known[stages]
-        rows, packed = _along_rows(found, way), way.pack is not None
-        match = found.microkernel.name, found.rows, found.columns, found.depth
-        key = group[0], match, packed, rows, laid, computation.buffers
+        packed, match = way.pack is not None, (found.microkernel.name, found.axes)
+        key = group[0], match, packed, way.splits, laid, computation.buffers
         if key not in known:
             how = "panels" if found.by_columns.buffer in laid else "direct"
             operand = Operand(found, "packed" if packed else how)
             tiles = Tiles(computation, by_name, isa.machine, 1)
-            seconds = tiles.seconds(group[0], operand, rows)
+            seconds = tiles.seconds(group[0], operand, way)
             known[key] = shortened(seconds) if legible else seconds
         return known[key]
 
     return price
 
 
-def _along_rows(found: Match, way: Way) -> AxisCut | None:
-    """How a way cuts its rows; None where there is one row."""
-    return next((cut for cut in way.splits if cut.axis == found.rows), None)
-
-
 def _plain_seconds(stage: Stage, isa: Isa) -> Expr:
     """Predicted seconds of a stage whose instances run as vectors, all lanes of them."""
-    machine, width = isa.machine, isa.lanes("float32")
-    one = Instances.of(stage, lane_of(stage), machine, width)
-    return Binary("*", real(stage.instances), real(one.each / one.width / machine.hertz))
+    axes, width = [axis.name for axis in stage.axes], isa.lanes("float32")
+    store = Store(stage.buffer, tuple(map(Var, axes)), stage.value, stage.reducer)
+    inner = stage.reduce_axes[-1].name if stage.reduce_axes else ""
+    lane = inner if inner and over_rows(store, inner) else axes[-1] if axes else None
+    width = 1 if lane is None else width
+    inside = Inside(lane, inner, frozenset((stage.buffer,)))
+    around = For(inner, ix.const(0), ix.const(1), (store,))
+    each = StatementPrices(isa.machine, width).each(store, inside, around)
+    return Binary("*", real(stage.instances), real(each / width / isa.machine.hertz))
 
 
 def _plus(a: Expr, b: Expr) -> Expr:
@@ -324,7 +325,7 @@ class _Planner:
             also = operand.found.rows if operand.found.rows != operands[0].found.rows else None
             for way in self.matched(position, lead, operand, reduced, candidates, shared):
                 ways.append(way if also is None else replace(way, label=f"{way.label}_{also}"))
-                costs.append(self.tiles.seconds(lead, operand, _along_rows(operand.found, way)))
+                costs.append(self.tiles.seconds(lead, operand, way))
         if self.every:
             return ways
         given = self.given

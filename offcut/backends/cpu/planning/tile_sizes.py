@@ -14,18 +14,18 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.planning.operands import Operand, is_narrow
 from offcut.core import index as ix
 from offcut.core.dtypes import ITEM_BYTES
-from offcut.core.expr import Binary, Expr, variables
+from offcut.core.expr import Binary, Expr, real, variables
 from offcut.costmodel import (
-    Blocks,
     Machine,
-    Work,
+    SumExtents,
+    blocks_of,
+    choice_seconds,
     pack_seconds,
-    rows_seconds,
-    tile_cycles,
     unpacked_factor,
 )
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import LADDER, AxisCut, Match, runs
+from offcut.schedule import Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +120,11 @@ class Tiles:
         )
         return next(fitting, width) * kernel.panel
 
-    def seconds(self, lead: Stage, operand: Operand, cut: AxisCut | None) -> Expr:
-        """Predicted seconds of a sum whose rows are cut so, as an expression in the sizes; None: it has one row."""
+    def seconds(self, lead: Stage, operand: Operand, way: Way) -> Expr:
+        """Predicted seconds of a sum in a way, as an expression in the sizes: by these, ways compete."""
         found = operand.found
+        cuts = {cut.axis: cut for cut in way.splits}
+        cut, along = cuts.get(found.rows or ""), cuts.get(found.columns or "")
         extents = {a.name: a.extent for a in (*lead.axes, *lead.reduce_axes)}
         inside = (found.depth, *found.turned(lead))
         repeats, depth = cast("Expr", ix.const(1)), cast("Expr", ix.const(1))
@@ -131,33 +133,18 @@ class Tiles:
                 depth = ix.mul(depth, extent)
             elif name not in (found.rows, found.columns):
                 repeats = ix.mul(repeats, extent)
-        work = Work(
-            rows=extents.get(found.rows or "", ix.const(1)),
-            columns=extents.get(found.columns or "", ix.const(1)),
-            depth=depth,
-            repeats=repeats,
-            item=ITEM_BYTES[found.by_columns.dtype],
-        )
-        blocks = _blocks(found, self.machine)
-        once = ((ix.const(1), ix.const(1)),)
-        most = 1 if cut is None else cut.tile
-        tiles = once if cut is None else runs(cut.strategy.stepped(cut.heights), work.rows, most)
-        total = rows_seconds(work, blocks, tiles, most, self.machine)
+        columns = extents.get(found.columns or "", ix.const(1))
+        summed = SumExtents(columns, depth, repeats, ITEM_BYTES[found.by_columns.dtype])
+        blocks = blocks_of(found.microkernel, along, ix.literal_value(columns))
+        tiles: tuple[tuple[Expr, Expr], ...] = ((ix.const(1), ix.const(1)),)
+        most = 1
+        if cut is not None:
+            rows, most = extents.get(found.rows or "", ix.const(1)), cut.tile
+            tiles = runs(cut.strategy.stepped(cut.heights), rows, most)
+        direct = operand.how == "direct" and found.microkernel.packed
+        apart = direct and not is_narrow(self.computation, found, self.machine)
+        times = unpacked_factor(summed, self.machine) if apart else real(1.0)
+        total = choice_seconds(summed, blocks, tiles, most, self.machine, times)
         if operand.how == "packed":
-            return Binary("+", total, pack_seconds(work, self.machine))
-        if (
-            operand.how == "direct"
-            and found.microkernel.packed
-            and not is_narrow(self.computation, found, self.machine)
-        ):
-            return Binary("*", unpacked_factor(work, self.machine), total)
+            return Binary("+", total, pack_seconds(summed, self.machine))
         return total
-
-
-def _blocks(found: Match, machine: Machine) -> Blocks:
-    """Cycles per term and column by height, of the tile that the column cut takes."""
-    taken = tile_cycles(found.microkernel)
-    near = ITEM_BYTES[found.by_columns.dtype] / machine.nearest.bytes_per_cycle
-    columns = [taken.by_column(rows) for rows in range(1, taken.tallest + 1)]
-    step = (0.0, *(max(term, near) for term, _ in columns))
-    return Blocks(step, (0.0, *(start for _, start in columns)))

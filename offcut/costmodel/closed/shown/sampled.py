@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from offcut.core.expr import Expr, real
-from offcut.core.interpret.values import Lanes, Values
 from offcut.core.memo import lazy_property
-from offcut.core.program import Program
+from offcut.costmodel.arrays import Formulas
 from offcut.costmodel.closed.predicted import Prediction, stage_arrays
 
 Numbers = npt.NDArray[np.float64]
@@ -39,9 +37,11 @@ class Sampled:
 
     def at(self, expr: Expr) -> Numbers:
         """The values of an expression over the sizes and over what the prediction names."""
-        with np.errstate(all="ignore"):
-            found = self._values.value(expr, self._lanes)
-        return np.broadcast_to(np.asarray(found, np.float64), (self.count,))
+        return self._all([expr])[0]
+
+    def _all(self, exprs: Sequence[Expr]) -> list[Numbers]:
+        """Likewise of several, what they have in common once."""
+        return [np.broadcast_to(one, (self.count,)) for one in Formulas(exprs)(self._values)]
 
     def taken(self, way: Way) -> npt.NDArray[np.bool_]:
         """Where that option of a choice is the cheapest, the first if equal; everywhere, of no option."""
@@ -102,11 +102,9 @@ class Sampled:
     @lazy_property
     def _pieces(self) -> list[Numbers]:
         """Cycles that each resource takes of each piece: resources, then points."""
-        none = real(0.0)
-        return [
-            np.stack([self.at(one.resources.get(name, none)) for name in self.resources])
-            for one in self.prediction.pieces
-        ]
+        none, pieces, names = real(0.0), self.prediction.pieces, self.resources
+        every = self._all([one.resources.get(name, none) for one in pieces for name in names])
+        return list(np.reshape(every, (len(pieces), len(names), self.count)))
 
     @lazy_property
     def _stages(self) -> list[tuple[Way, Numbers]]:
@@ -125,27 +123,9 @@ class Sampled:
         ]
 
     @lazy_property
-    def _values(self) -> Values:
-        return _Once(Program("", (), (), (), ()), {})
-
-    @lazy_property
-    def _lanes(self) -> Lanes:
-        """The points, with sizes and what the prediction names."""
-        known, lanes = dict(self.points), np.ones(self.count, bool)
+    def _values(self) -> dict[str, Numbers]:
+        """What sizes, and names that the prediction has beside them, are at each point."""
+        known = {name: np.asarray(at, np.float64) for name, at in self.points.items()}
         for name, value in self.prediction.values.items():
-            known[name] = self._values.value(value, Lanes(known, lanes, (self.count,)))
-        return Lanes(known, lanes, (self.count,))
-
-
-class _Once(Values):
-    """Values of expressions that share most of their parts: each part is computed once for all lanes that it runs at."""
-
-    @lazy_property
-    def _known(self) -> dict[tuple[Expr, bytes], npt.NDArray[Any]]:
-        return {}
-
-    def value(self, expr: Expr, lanes: Lanes) -> npt.NDArray[Any]:
-        key = expr, lanes.mask.tobytes()
-        if key not in self._known:
-            self._known[key] = super().value(expr, lanes)
-        return self._known[key]
+            (known[name],) = Formulas([value])(known)
+        return known

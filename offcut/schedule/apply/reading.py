@@ -24,7 +24,7 @@ from offcut.describe.computation import Names, computation
 from offcut.describe.source import source
 from offcut.describe.tensor import Tensor
 from offcut.errors import PartitionError
-from offcut.schedule.by_hand.nests import Mark, Nest, Nests, Part, Root
+from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, Root
 
 
 def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nests:

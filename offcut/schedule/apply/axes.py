@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from offcut.describe.computation import Names
 from offcut.errors import PartitionError
-from offcut.schedule.by_hand.nests import Nest, Nests
+from offcut.schedule.apply.staged_form import Nest, Nests
 from offcut.schedule.decisions import Fuse, SplitPair
 
 

@@ -33,10 +33,10 @@ from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import ParseError, PartitionError
-from offcut.schedule.by_hand.axes import Target, check_new, stage_named
-from offcut.schedule.by_hand.nests import Nest, Nests, Rewrite, Root, point_of
-from offcut.schedule.by_hand.place import reads
-from offcut.schedule.by_hand.read import loads_of, read_nest
+from offcut.schedule.apply.axes import Target, check_new, stage_named
+from offcut.schedule.apply.placing import reads
+from offcut.schedule.apply.reading import loads_of, read_nest
+from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
 from offcut.schedule.decisions import RFactor, SplitPair, Staging
 
 
@@ -53,8 +53,10 @@ def cache_read(nests: Nests, step: Staging) -> Nests:
 
 
 def check_scope(op: str, buffer: str, scope: object) -> None:
-    """Refuse what is no name of a memory."""
-    if not (isinstance(scope, str) and scope.isidentifier() and scope.isascii()):
+    """Refuse what is no name of a memory; None is main memory."""
+    if scope is not None and not (
+        isinstance(scope, str) and scope.isidentifier() and scope.isascii()
+    ):
         raise PartitionError(
             op,
             f"cannot cache {buffer} in {scope!r}",
@@ -125,8 +127,7 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     ``C[i] = sum of where(2*i + r >= 1, X[2*i + r - 1], 0) * W[r]`` reads ``X_in[2*i + r]`` after
     ``X_in[u] = where(u >= 1, X[u - 1], 0)`` for all u that are read.
     """
-    if step.memory is not None:
-        check_scope("stage_value", step.name, step.memory)
+    check_scope("stage_value", step.name, step.memory)
     at = f"stage {step.readers[0]}" if step.readers else ""
     axes = tuple(axis for axis, _ in step.axes)
     check_new("stage_value", at, nests.names(), step.name)
@@ -217,6 +218,12 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
                 f"cannot stage {step.what} for {reader}",
                 at=f"stage {reader}",
                 because=f"it computes no {format_expr(ix.fold_indices(substitute(value, at)))}",
+                help=tuple(
+                    format_stmt(store)
+                    for part in stage_named(nests, reader).nest.parts
+                    for store in part.stores
+                    if not isinstance(store.value, Const)
+                ),
             )
     first = min(k for k, nest in enumerate(changed) if nest.name in replaced)
     vars_ = tuple(Var(name) for name in names)

@@ -9,8 +9,8 @@ from offcut.core.program import If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
-from offcut.schedule.by_hand.axes import Target, stage_named
-from offcut.schedule.by_hand.nests import Nest, Nests, Root, Window, depends_on, point_of
+from offcut.schedule.apply.axes import Target, stage_named
+from offcut.schedule.apply.staged_form import Nest, Nests, Root, Window, depends_on, point_of
 from offcut.schedule.decisions import At
 
 

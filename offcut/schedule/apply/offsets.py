@@ -17,7 +17,7 @@ from offcut.core.intervals import ends
 from offcut.core.program import Form, Role, Stmt, substitute_coordinates
 from offcut.partition import Segment
 from offcut.polyhedral import Facts
-from offcut.schedule.by_hand.nests import Nest, Part, depends_on
+from offcut.schedule.apply.staged_form import Nest, Part, depends_on
 from offcut.schedule.decisions import Fuse, Level, SplitPair
 
 

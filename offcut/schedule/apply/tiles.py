@@ -12,9 +12,9 @@ from offcut.core.expr import Binary, Const, Expr, Select, Var, dtype_of, variabl
 from offcut.core.program import Cover, For, Form, Stmt, Store, Tile, TileAxis
 from offcut.describe.computation import Names
 from offcut.partition import MASK, PAD
-from offcut.schedule.by_hand.nests import Nest, Nests, Part, depends_on
-from offcut.schedule.by_hand.offsets import At, Offsets
-from offcut.schedule.by_hand.read import loads_of
+from offcut.schedule.apply.offsets import At, Offsets
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Nest, Nests, Part, depends_on
 from offcut.schedule.decisions import SplitPair
 
 # (loops of a part that are not open yet, the part)

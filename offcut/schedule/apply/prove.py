@@ -9,7 +9,7 @@ from offcut.core.program import Program
 from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.proof import Certificate, Theorem, check_equal
-from offcut.schedule.by_hand.nests import Nests
+from offcut.schedule.apply.staged_form import Nests
 
 
 def prove(

@@ -17,17 +17,16 @@ from dataclasses import replace
 
 from offcut.core import index as ix
 from offcut.core import program as tile
-from offcut.core.expr import (
-    variables,
-)
+from offcut.core.expr import Load, variables
 from offcut.core.program import For, Stmt, Store, Tile, TileAxis
 from offcut.core.text.printer import format_expr
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import PartitionError
 from offcut.partition import Match, Question, Refusal, cover
-from offcut.schedule.by_hand.axes import Target
-from offcut.schedule.by_hand.nests import Covered, Nest, Nests, Part
+from offcut.schedule.apply.axes import Target
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part
 from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
 
 # (because, *help) -> the refusal
@@ -41,32 +40,37 @@ def tensorize(target: Target, step: Cover) -> Nests:
     name, given = step.microkernel, target.nests.intrinsics
     own = {kernel.name: kernel for kernel in target.nests.microkernels}
     if name in own and all(kernel.name != name for kernel in given):
-        check_tile(target, axis, own[name])
+        refuse, part, roots = check_tile(target, axis, own[name])
+        _check_named(step, own[name], part, list(roots), refuse)
         wanted = tile.Cover(name, step.axes, step.operands)
         return build_tensorize(target, axis, own[name], (), wanted)
-    intrinsic = intrinsic_named(name, given, at)
+    intrinsic = intrinsic_named(name, given, at, tuple(own))
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 
-def intrinsic_named(name: str, given: Sequence[Microkernel], at: str) -> Microkernel:
+def intrinsic_named(
+    name: str, given: Sequence[Microkernel], at: str, own: Sequence[str] = ()
+) -> Microkernel:
     """The instruction of that name: one of `given`, the last of them, or one that was declared.
+
+    own  the names of the microkernels of the target
 
     Raises PartitionError where there is none.
     """
     found = next((kernel for kernel in reversed(given) if kernel.name == name), declared(name))
     if found is None:
-        raise undeclared(name, at)
+        raise undeclared(name, at, own)
     return found
 
 
-def undeclared(what: object, at: str) -> PartitionError:
+def undeclared(what: object, at: str, own: Sequence[str] = ()) -> PartitionError:
     """The refusal of what is no instruction."""
     return PartitionError(
         "tensorize",
         f"cannot run {what!r}",
         at=at,
-        because="it is no declared instruction",
-        help=("decl_tensor_intrin(computation, lowering)",),
+        because=f"it is {'no microkernel of the target, and ' if own else ''}no declared instruction",
+        help=(*own, "decl_tensor_intrin(computation, lowering)"),
     )
 
 
@@ -127,7 +131,37 @@ def check_tile(
         if nest.mark(leaf).unit is not None:
             raise refuse(f"{leaf} is marked: an instruction runs it")
         roots[leaf] = root
+    inside = next((n.name for leaf in loops for n in target.nests.attached(nest.name, leaf)), None)
+    if inside is not None:
+        raise refuse(
+            f"{inside} is computed inside its loops {', '.join(loops)}",
+            f"at {inside} in a loop around {axis}",
+        )
     return refuse, part, roots
+
+
+def _check_named(
+    step: Cover, kernel: Microkernel, part: Part, loops: Sequence[str], refuse: Refuse
+) -> None:
+    """Check that a cover names axes of the microkernel, loops of the tile, and arrays that it accesses."""
+    definition = kernel.definition
+    axes = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
+    accessed = dict.fromkeys((*(s.buffer for s in part.stores), *map(_buffer, loads_of(part.body))))
+    for axis, loop in step.axes:
+        if axis not in axes:
+            raise refuse(f"{kernel.name} has no axis {axis}", f"its axes are {', '.join(axes)}")
+        if loop not in loops:
+            raise refuse(f"{loop} is no loop of its tile", f"its loops are {', '.join(loops)}")
+    for operand, buffer in step.operands:
+        if buffer not in accessed:
+            raise refuse(
+                f"{operand}={buffer}, and the tile does not access {buffer}",
+                f"it accesses {', '.join(accessed)}",
+            )
+
+
+def _buffer(load: Load) -> str:
+    return load.buffer
 
 
 def check_covers_stand(before: Nests, after: Nests, step: Primitive) -> None:

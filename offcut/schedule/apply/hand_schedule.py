@@ -20,13 +20,13 @@ from offcut.errors import DescribeError, PartitionError, trim_traceback, trim_tr
 from offcut.partition import Made, StrategyLike, strategy_named
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
-from offcut.schedule.by_hand import graph, loops, place, tensorize
-from offcut.schedule.by_hand.axes import Axis, Target, stage_named, stages_of
-from offcut.schedule.by_hand.joined import joined
-from offcut.schedule.by_hand.lower import lower, lowered
-from offcut.schedule.by_hand.nests import Alternatives, Nests
-from offcut.schedule.by_hand.prove import prove
-from offcut.schedule.by_hand.read import nests_of_program, nests_of_tensors
+from offcut.schedule.apply import covering, loops, placing, staging
+from offcut.schedule.apply.axes import Axis, Target, stage_named, stages_of
+from offcut.schedule.apply.emit import lower, lowered
+from offcut.schedule.apply.prove import prove
+from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
+from offcut.schedule.apply.staged_form import Alternatives, Nests
+from offcut.schedule.apply.without_windows import joined
 from offcut.schedule.decisions import (
     UNIT_PRIMITIVES,
     Alternative,
@@ -118,22 +118,22 @@ def applied(nests: Nests, step: Primitive) -> Nests:
     """
     changed = _applied(nests, step)
     if not isinstance(step, Cover):
-        tensorize.check_covers_stand(nests, changed, step)
+        covering.check_covers_stand(nests, changed, step)
     return changed
 
 
 def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
         case Staging("read"):
-            return graph.cache_read(nests, step)
+            return staging.cache_read(nests, step)
         case Staging("write", stage):
-            return graph.cache_write(stage_named(nests, stage), step)
+            return staging.cache_write(stage_named(nests, stage), step)
         case Staging():
-            return graph.stage_value(nests, step)
+            return staging.stage_value(nests, step)
         case Inline(stage):
-            return graph.compute_inline(stage_named(nests, stage))
+            return staging.compute_inline(stage_named(nests, stage))
         case RFactor(stage):
-            return graph.rfactor(stage_named(nests, stage), step)
+            return staging.rfactor(stage_named(nests, stage), step)
         case Split(stage):
             return loops.split(stage_named(nests, stage), step)
         case Fuse(stage):
@@ -143,9 +143,9 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
         case Bind(stage):
             return loops.bind(stage_named(nests, stage), step)
         case At(stage):
-            return place.compute_at(stage_named(nests, stage), step)
+            return placing.compute_at(stage_named(nests, stage), step)
         case Cover(stage):
-            return tensorize.tensorize(stage_named(nests, stage), step)
+            return covering.tensorize(stage_named(nests, stage), step)
         case Choose(options):
             return _chosen(nests, options)
         case _:
@@ -520,7 +520,7 @@ class Stage:
         target, schedule = self._target(), self._schedule
         name = target.axis("tensorize", axis)
         if not isinstance(intrinsic, Microkernel):
-            raise tensorize.undeclared(intrinsic, f"axis {target.buffer}.{name}")
+            raise covering.undeclared(intrinsic, f"axis {target.buffer}.{name}")
         known = (*target.nests.intrinsics, intrinsic)
         schedule._nests = replace(target.nests, intrinsics=known)
         return self._do(Cover(target.stage, name, intrinsic.name))

@@ -17,8 +17,8 @@ from offcut.core.text.printer import format_expr, format_stmt
 from offcut.errors import PartitionError
 from offcut.partition import Strategy, check_axis, check_exact
 from offcut.polyhedral import Facts, Space
-from offcut.schedule.by_hand.axes import Target, check_new
-from offcut.schedule.by_hand.nests import Mark, Nest, Nests, Part, depends_on, literal_extent
+from offcut.schedule.apply.axes import Target, check_new
+from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, depends_on, literal_extent
 from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
 
 

@@ -47,11 +47,11 @@ from offcut.partition import (
 )
 from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
-from offcut.schedule.by_hand.bounds import footprint
-from offcut.schedule.by_hand.nests import Alternatives, Covered, Nest, Nests, point_of
-from offcut.schedule.by_hand.offsets import At
-from offcut.schedule.by_hand.read import loads_of
-from offcut.schedule.by_hand.tiles import Open, Tiles
+from offcut.schedule.apply.bounds import footprint
+from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.reading import loads_of
+from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
+from offcut.schedule.apply.tiles import Open, Tiles
 from offcut.schedule.decisions import Fuse, SplitPair
 
 
@@ -168,7 +168,10 @@ class _Nest(Tiles):
 
     def __init__(self, lowering: _Lowering, nest: Nest) -> None:
         super().__init__(lowering.nests, nest, lowering.names)
-        self.staged = any(one.at is not None for one in lowering.nests.nests)
+        self.staged = any(
+            one.at is not None or (one.covered is not None and one.covered.wanted is not None)
+            for one in lowering.nests.nests
+        )
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
@@ -266,13 +269,6 @@ class _Nest(Tiles):
         """The segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
         found: Sequence[Segment] = segments(strategy, extent, split.factor)
-        sizes = {size.name for size in self.nests.sizes}
-        if (
-            self.staged
-            and variables(extent) <= sizes
-            and self.lowering.facts.holds(ix.compare(">=", extent, 1))
-        ):
-            found = _alike(found)
         for segment in found:
             if segment.when is not None and at.facts.holds(Logic("not", (segment.when,))):
                 continue
@@ -406,22 +402,6 @@ class _Nest(Tiles):
     def undecided(self, condition: Expr, at: At) -> Iterator[Expr]:
         """Yield the parts of a condition that are not known to hold."""
         return (part for part in conjuncts(condition) if not self.always(part, at))
-
-
-def _alike(found: Sequence[Segment]) -> list[Segment]:
-    """Return segments whose values of one definition have one range: where each is computed at all sizes, so is what it says."""
-    ranges: dict[Expr, tuple[int, int]] = {}
-    for let in (let for segment in found for let in segment.lets):
-        lo, hi = ranges.get(let.value, (let.lo, let.hi))
-        ranges[let.value] = min(lo, let.lo), max(hi, let.hi)
-
-    def changed(segment: Segment) -> Segment:
-        lets = (
-            replace(let, lo=ranges[let.value][0], hi=ranges[let.value][1]) for let in segment.lets
-        )
-        return replace(segment, lets=tuple(lets))
-
-    return list(map(changed, found))
 
 
 def _is_affine(expr: Expr) -> bool:
