@@ -462,7 +462,7 @@ class Stage:
         return made
 
     def fuse(self, outer: str | Axis, inner: str | Axis) -> Axis:
-        """Return one loop over the pairs of two loops, one directly inside the other."""
+        """Fuse two loops, one directly inside the other; return the loop over their pairs."""
         target = self._target()
         first, second = target.axes("fuse", outer, inner)
         fused = target.nest.names().fresh(f"{first}_{second}")
@@ -470,24 +470,24 @@ class Stage:
         return self._axis(fused)
 
     def reorder(self, *axes: str | Axis) -> Stage:
-        """Return the loops named, in this order, at the places that they have among all."""
+        """Put the loops named in this order, at the places that they have among all; return this stage."""
         target = self._target()
         return self._do(Order(target.stage, target.axes("reorder", *axes)))
 
     def unroll(self, axis: str | Axis) -> Stage:
-        """Return the loop written out."""
+        """Write the loop out; return this stage."""
         return self._run(axis, UNROLL)
 
     def vectorize(self, axis: str | Axis) -> Stage:
-        """Return the iterations of the loop as lanes of vectors; it must carry no dependence."""
+        """Run the iterations of the loop as lanes of vectors; it must carry no dependence. Return this stage."""
         return self._run(axis, LANE)
 
     def parallel(self, axis: str | Axis) -> Stage:
-        """Return the iterations of the loop on several threads; it must carry no dependence."""
+        """Run the iterations of the loop on several threads; it must carry no dependence. Return this stage."""
         return self._run(axis, THREAD)
 
     def bind(self, axis: str | Axis, index: str) -> Stage:
-        """Return the iterations of the loop run by a hardware index; it must carry no dependence."""
+        """Run the iterations of the loop by a hardware index; it must carry no dependence. Return this stage."""
         target = self._target()
         return self._do(Bind(target.stage, target.axis("bind", axis), index))
 
@@ -496,7 +496,7 @@ class Stage:
         return self._do(Bind(target.stage, target.axis(UNIT_PRIMITIVES[unit], axis), unit))
 
     def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis, depth: int = 1) -> Stage:
-        """Computed inside a loop of its reader, in a window of what is read there.
+        """Compute the stage inside a loop of its reader, in a window of the elements that are read there; return this stage.
 
         depth  the number of windows, which iterations of the loop take in turn: one is filled while another one is read
         """
@@ -505,18 +505,18 @@ class Stage:
         return self._do(At(self._target().stage, reader.stage, name, None, depth))
 
     def compute_inline(self) -> None:
-        """Computed wherever it is read, and nowhere else; the stage is gone."""
+        """Compute the stage wherever it is read, and nowhere else: the stage is gone."""
         self._do(Inline(self._target().stage))
 
     def rfactor(self, axis: str | Axis) -> Stage:
-        """Return the new stage that reduces what is inside `axis`; this one reduces over `axis`."""
+        """Reduce the loops inside `axis` in a new stage, which is returned; this one reduces over `axis`."""
         target = self._target()
         name = target.nests.names().fresh(f"{target.buffer}F")
         self._do(RFactor(target.stage, target.axis("rfactor", axis), name))
         return self._schedule[name]
 
     def tensorize(self, axis: str | Axis, intrinsic: Any) -> Stage:
-        """Return the loops from `axis` inwards run by a declared instruction."""
+        """Run the loops from `axis` inwards by a declared instruction; return this stage."""
         target, schedule = self._target(), self._schedule
         name = target.axis("tensorize", axis)
         if not isinstance(intrinsic, Microkernel):
