@@ -44,7 +44,7 @@ def footprint(
 
 
 def _loads(body: tuple[Stmt, ...], buffer: str, ranges: Ranges) -> Iterator[tuple[Load, Ranges]]:
-    """Every read of `buffer`, with the ranges of the iterators that are bound inside `body`."""
+    """Yield every read of `buffer`, with the ranges of the iterators that are bound inside `body`."""
     for stmt in body:
         match stmt:
             case For(name, lo, hi, inner):
