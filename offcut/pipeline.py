@@ -184,13 +184,14 @@ def partition(
 
 
 def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
-    """Return the pieces of a plan, proved step by step."""
+    """Return the pieces of a plan, proved step by step; terms of sums may be added in any order, as `compile` has it."""
     theorems: dict[Theorem, None] = {}
     with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
         check_windows(planned.program, "partition")
     for before, after in pairwise((program, *planned.through, planned.program)):
         with request_budget("partition", f"cannot cut {program.name} so", help=_SIMPLER):
-            theorems |= dict.fromkeys(check_equal(before, after, users=users.of_sizes))
+            found = check_equal(before, after, reassociate=True, users=users.of_sizes)
+            theorems |= dict.fromkeys(found)
     keep_options(planned.program)
     return Partition(
         program,
@@ -200,6 +201,7 @@ def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
         users,
         planned.notes,
         steps=planned.through,
+        reassociate=True,
         schedule=planned.schedule,
     )
 

@@ -258,6 +258,7 @@ class Partition:
     measure      bytes of the object code that a back end makes of `loops`
     through      a program on the way from `source` to `loops`, by which the proof goes
     steps        programs on the way, each a small step from the one before
+    reassociate  whether the terms of a sum may be added in another order
     schedule     what was decided, as an `offcut.Schedule`: it cuts the same program so again
     """
 
@@ -272,6 +273,7 @@ class Partition:
     )
     through: Program | None = field(default=None, repr=False, compare=False)
     steps: tuple[Program, ...] = field(default=(), repr=False, compare=False)
+    reassociate: bool = field(default=False, repr=False, compare=False)
     schedule: Any = field(default=None, repr=False, compare=False)
 
     @lazy_property
@@ -290,7 +292,10 @@ class Partition:
         names, through = self.users.of_sizes, self.through
         proved: tuple[Theorem, ...] = ()
         for before, after in pairwise((self.source, *self.steps, self.loops)):
-            proved += tuple(check_equal(before, after, users=names, through=through))
+            one = check_equal(
+                before, after, reassociate=self.reassociate, users=names, through=through
+            )
+            proved += tuple(one)
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:

@@ -87,9 +87,9 @@ def operations(
     return _Operations(computation, group, spec, names, wished).made()
 
 
-def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> tuple[Roles, ...]:
-    """The layouts of the group in words that are worth it, the best one first."""
-    return _Operations(computation, group, spec, computation.names(), None).layouts.chosen
+def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> Layouts:
+    """The layouts of the group in words, and those that are worth it, the best one first."""
+    return _Operations(computation, group, spec, computation.names(), None).layouts
 
 
 @dataclass

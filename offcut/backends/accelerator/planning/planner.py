@@ -21,7 +21,7 @@ from offcut.backends.accelerator.planning.elementary import (
 )
 from offcut.backends.accelerator.planning.policy import chosen
 from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
-from offcut.backends.accelerator.planning.roles import Roles
+from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
@@ -66,6 +66,42 @@ class Wanted:
     tails: Mapping[tuple[str, str], Strategy]
     tiles: Mapping[tuple[str, str], int]
     turns: bool = True
+
+    def layouts(self, known: Layouts, lead: Stage, spec: Spec) -> tuple[Roles, ...]:
+        """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""
+
+        def fits(roles: Roles) -> bool:
+            return all(
+                self.begins_with_words(lead, axis, count)
+                for axis, count in (
+                    (roles.rows, spec.rows),
+                    (roles.columns, spec.columns),
+                    (roles.depth, spec.terms),
+                )
+                if axis is not None
+            )
+
+        best = tuple(filter(fits, known.chosen))
+        return best or tuple(filter(fits, known.every))[:1] or known.chosen
+
+    def begins_with_words(
+        self, lead: Stage, axis: str, count: int, tile: int | None = None
+    ) -> bool:
+        """Return whether tiles of an axis begin where its words of `count` elements do.
+
+        tile  iterations of a tile; None: those that are asked for, else words
+        """
+        at = lead.buffer, axis
+        tail, size = self.tails.get(at), tile or self.tiles.get(at, count)
+        if count == 1 or (tile is None and at not in self.tails and at not in self.tiles):
+            return True
+        extent = next(a.extent for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
+        for one in (tail or GUARD).among or (tail or GUARD,):
+            own = LADDER if one == CUT else one  # a tile may have any height
+            starts = (part.start for part in segments(own, extent, size))
+            if size % count or any(ix.known_divisor(start) % count for start in starts):
+                return False
+        return True
 
     def in_smaller_tiles(self) -> Iterator[Wanted]:
         """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
@@ -251,7 +287,7 @@ def groups_of(
     for group in computation.groups:
         if is_regrouping(group, computation):
             continue
-        laid = layouts_of(computation, group, spec)
+        laid = wanted.layouts(layouts_of(computation, group, spec), group[0], spec)
         laid = laid if len(laid) <= left else laid[:1]
         left //= len(laid)
         made = (operations(computation, group, spec, names, roles) for roles in laid)
@@ -275,19 +311,14 @@ class Deciding:
         if not among:
             yield (), self
             return
-        options = []
         for one in next(iter(among.values())):
             tails = {at: one if at in among else tail for at, tail in self.wanted.tails.items()}
             by = replace(self, wanted=replace(self.wanted, tails=tails))
-            try:
-                by.decisions(made)
-            except PartitionError as error:  # it would begin tiles inside of words
-                refused = error
-            else:
-                options.append(((one.name,), by))
-        if not options:
-            raise refused
-        yield from options
+            words = lanes(made, self.spec).items()
+            if all(
+                by.wanted.begins_with_words(self.group[0], axis, count) for axis, count in words
+            ):
+                yield (one.name,), by
 
     def decisions(self, made: Operations) -> tuple[Primitive, ...]:
         """Return the decisions of the policy for a layout in words."""
@@ -298,7 +329,7 @@ class Deciding:
     def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is."""
         lead = self.group[0].buffer
-        check_words(made, tiling, self.spec, self.wanted, lead)
+        check_words(made, tiling, self.spec, self.wanted, self.group[0])
         tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
         return decisions(self.computation, self.group, made, tiling, self.spec, tails)
 
@@ -307,28 +338,20 @@ class Deciding:
         return tiling_of(self.group, made, steps)
 
 
-def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: str) -> None:
+def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: Stage) -> None:
     """Check that tiles along the lanes of words begin where words do.
 
     Raises PartitionError.
     """
-    extents = {axis.name: axis.extent for axis in (*made.axes, *made.terms)}
     tiles = dict(tiling.tiles)
     for axis, count in lanes(made, spec).items():
-        tail, tile = wanted.tails.get((lead, axis)), tiles.get(axis)
-        if count == 1 or tile is None:
-            continue
-        tail = LADDER if tail == CUT else tail or GUARD  # a tile may have any height
-        apart = [
-            one
-            for one in segments(tail, extents[axis], tile)
-            if ix.known_divisor(one.start) % count
-        ]
-        if tile % count or apart:
+        tile = tiles.get(axis)
+        if tile is not None and not wanted.begins_with_words(lead, axis, count, tile):
+            tail = wanted.tails.get((lead.buffer, axis), GUARD)
             raise PartitionError(
                 "schedule",
-                f"cannot cut {lead}.{axis} by {tile}, {tail}",
-                at=f"axis {lead}.{axis}",
+                f"cannot cut {lead.label}.{axis} by {tile}, {tail}",
+                at=f"axis {lead.label}.{axis}",
                 because=f"it runs along words of {count}, and a tile would begin inside of one",
                 help=(f"a tile that is a multiple of {count}", "mask, pad, guard or cut"),
             )

@@ -1,7 +1,6 @@
 """How long a call is predicted to take on one thread: by it the number of threads is chosen.
 
-What the cost model prices is taken from there. Of the rest each instance of a statement takes what it computes with operands at
-hand, all lanes of a vector in use: enough to see which calls are too short.
+It is what the cost model counts, operands at hand, short enough to be evaluated in a call: where ways compete, the least of their prices.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from offcut.backends.cpu.machine.isa import Host, Isa
+from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.core import index as ix
@@ -25,13 +24,13 @@ from offcut.core.program import (
     Option,
     Program,
     Stmt,
-    Store,
-    Sync,
-    Tile,
+    substitute_coordinates,
 )
 from offcut.core.program import walk as statements
-from offcut.costmodel import Inside, Machine, StatementPrices
-from offcut.describe.microkernel import Microkernel
+from offcut.costmodel import Hardware, Level, Machine
+from offcut.costmodel.closed.counted import BytesOf, counted
+from offcut.costmodel.closed.covered import THOUSANDTHS
+from offcut.costmodel.closed.summation import is_longer
 from offcut.schedule import Applied
 
 
@@ -42,10 +41,12 @@ def seconds_of_choices(made: Applied) -> Expr:
 
 
 def seconds_of_program(program: Program, host: Host) -> Expr:
-    """Predicted seconds of a loop program, over its sizes: instances, the loops taken at their middle."""
+    """Predicted seconds of a loop program, over its sizes, operands at hand."""
     kernels = {family.microkernel.name: family.microkernel for family in families(host)}
-    prices = _Seconds(host.isa, kernels)
-    cycles = prices.block(program.body, {}, _Around(None, None, None))
+    isa = host.isa
+    registers = Level(isa.registers * isa.register_bytes, 1)
+    hardware = Hardware(host.machine, kernels, isa.register_bytes, (registers,))
+    cycles = _Seconds(program, hardware).block(program.body, {})
     return Binary("*", cycles, real(1.0 / host.machine.hertz))
 
 
@@ -97,86 +98,67 @@ def _trips(made: Parallel, sizes: Mapping[str, int]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
-    """What a statement runs in.
-
-    loop    the innermost loop around it; None: there is none
-    lane    the iterator that runs along lanes; None: instances run one by one
-    cycles  of an instance, where a microkernel computes it; None: none does
-    """
-
-    loop: For | None
-    lane: str | None
-    cycles: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Seconds:
-    """Cycles of statements on cores, the loops around at their middle."""
+    """Cycles of statements, operands at hand: as they are counted, but of loops around choices, which are taken at their middle."""
 
-    isa: Isa
-    kernels: Mapping[str, Microkernel]
+    program: Program
+    hardware: Hardware
 
-    def block(self, body: Sequence[Stmt], middle: Mapping[str, Expr], around: _Around) -> Expr:
-        total = real(0.0)
-        for stmt in body:
-            total = _plus(total, self.statement(stmt, middle, around))
-        return total
+    def block(self, body: Sequence[Stmt], middle: Mapping[str, Expr]) -> Expr:
+        return reduce(_plus, (self.statement(stmt, middle) for stmt in body), real(0.0))
 
-    def statement(self, stmt: Stmt, middle: Mapping[str, Expr], around: _Around) -> Expr:
+    def statement(self, stmt: Stmt, middle: Mapping[str, Expr]) -> Expr:
+        inside_it = list(statements((stmt,)))
+        few = len(inside_it) <= _MOST or not isinstance(stmt, For | If | Let | Alloc)
+        if few and not any(isinstance(one, Choose) for one in inside_it):
+            cycles = self.counted(stmt, middle)
+            if not isinstance(stmt, For | If | Let | Alloc) or not is_longer(cycles, _LONGEST):
+                return cycles
         match stmt:
-            case Store():
-                return real(self.instance(stmt, around))
             case For(name, lo, hi, body):
                 first, end = self.at(lo, middle), self.at(hi, middle)
                 inside = {**middle, name: ix.floordiv(ix.add(first, end), 2)}
-                within = replace(around, loop=stmt)
-                return _times(_count(ix.sub(end, first)), self.block(body, inside, within))
-            case Tile(axes, body):
-                inside, trips = dict(middle), real(1.0)
-                for axis in axes:
-                    start, extent = self.at(axis.start, middle), self.at(axis.extent, middle)
-                    inside[axis.iter] = ix.add(start, ix.floordiv(extent, 2))
-                    trips = _times(trips, _count(extent))
-                return _times(trips, self.block(body, inside, self.within(stmt)))
-            case If(_, then, other):
-                return _most(self.block(then, middle, around), self.block(other, middle, around))
-            case Let(name, lo, hi, _, body):
-                return self.block(body, {**middle, name: ix.const((lo + hi) // 2)}, around)
-            case Alloc():
-                return self.block(stmt.body, middle, around)
-            case Sync():
-                return real(0.0)
+                return _times(_count(ix.sub(end, first)), self.block(body, inside))
             case Choose(options):
-                return reduce(_least, (self.option(option, middle, around) for option in options))
+                return reduce(_least, (self.option(option, middle) for option in options))
+            case If(_, then, other):
+                return _most(self.block(then, middle), self.block(other, middle))
+            case Let(name, lo, hi, _, body):
+                return self.block(body, {**middle, name: ix.const((lo + hi) // 2)})
+            case Alloc():
+                return self.block(stmt.body, middle)
+            case _:
+                return self.counted(stmt, middle)
 
-    def within(self, tile: Tile) -> _Around:
-        """What the statements of a tile run in."""
-        kernel = self.kernels.get(tile.microkernel or "")
-        lane = tile.axes[-1].iter if tile.axes else None
-        return _Around(None, lane, None if kernel is None else kernel.cycles)
+    def counted(self, stmt: Stmt, middle: Mapping[str, Expr]) -> Expr:
+        """Cycles of a statement where the loops around are at their middle."""
+        body = substitute_coordinates((stmt,), dict(middle))
+        program = replace(self.program, body=body)
+        found = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING)
+        total = ix.add(*(one.cycles for one in found.counts))
+        for name, value in reversed([*found.values.items()]):
+            total = substitute(total, {name: value})
+        return _times(real(ix.simplify(total)), real(1.0 / THOUSANDTHS))
 
-    def instance(self, store: Store, around: _Around) -> float:
-        """Cycles of one instance, where it fills vectors."""
-        if around.cycles is not None:
-            return around.cycles
-        width = 1 if around.lane is None else self.isa.lanes("float32")
-        inner = "" if around.loop is None else around.loop.iter
-        inside = Inside(around.lane, inner, frozenset((store.buffer,)))
-        return StatementPrices(self.isa.machine, width).each(store, inside, around.loop) / width
-
-    def option(self, option: Option, middle: Mapping[str, Expr], around: _Around) -> Expr:
+    def option(self, option: Option, middle: Mapping[str, Expr]) -> Expr:
         """What an option costs where the loops around are at their middle."""
         if any(isinstance(node, Load) for node in walk(option.cost)):
-            return self.block(option.body, middle, around)
+            return self.block(option.body, middle)
         seconds = substitute(option.cost, dict(middle))
-        return _times(seconds, real(self.isa.machine.hertz))
+        return _times(seconds, real(self.hardware.machine.hertz))
 
     def at(self, bound: Expr, middle: Mapping[str, Expr]) -> Expr:
         """A bound where the loops around are at their middle."""
         if any(isinstance(node, Load) for node in walk(bound)):
-            return ix.const(self.isa.machine.policy.trips)
+            return ix.const(self.hardware.machine.policy.trips)
         return ix.simplify(substitute(bound, dict(middle)))
+
+
+_MOST = 8
+"""Statements that are counted together, whose formula may be short."""
+
+_LONGEST = 64
+"""Parts of what a call evaluates of a statement: of a loop that would take more, the middle iteration stands for all, of a condition the longer side."""
 
 
 def _count(extent: Expr) -> Expr:
