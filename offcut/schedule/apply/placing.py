@@ -39,7 +39,7 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"{target.buffer} and {consumer.buffer} are one nest"
     elif len(nest.written) != 1:
         because = f"its nest writes {' and '.join(nest.written)}"
-    elif is_beside(nests, nest):
+    elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
         because = _not_alike(nest, consumer, axis)
     elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
         kind = nests.buffer(target.buffer).kind.value
