@@ -50,7 +50,7 @@ def footprint(
 def _accesses(
     body: tuple[Stmt, ...], buffer: str, ranges: Ranges, stored: bool
 ) -> Iterator[tuple[tuple[Expr, ...], Ranges]]:
-    """The index of every read, or store, of `buffer`, with the ranges of the iterators that are bound inside `body`."""
+    """Yield the index of every read, or store, of `buffer`, with the ranges of the iterators that are bound inside `body`."""
     for stmt in body:
         match stmt:
             case For(name, lo, hi, inner):

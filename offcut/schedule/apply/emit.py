@@ -125,14 +125,14 @@ class _Lowering:
         return self.nest(nest, At(self.facts, {}))
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
-        """The statements of `nest` at a place around it, its roots in the window there."""
+        """Return the statements of `nest` at a place around it, its roots in the window there."""
         body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
         return self.computed_inside(nest, None, body, at)
 
     def computed_inside(
         self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
     ) -> tuple[Stmt, ...]:
-        """`body`, the inside of a loop, with what is computed there around and before it."""
+        """Return `body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
             (buffer,) = producer.written
             shape, beside = self.nests.buffer(buffer).shape, is_beside(self.nests, producer)
@@ -183,7 +183,7 @@ class _Nest(Tiles):
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """`parts` in order, neighbours in one loop where they begin with the same."""
+        """Return `parts` in order, neighbours in one loop where they begin with the same."""
         body: tuple[Stmt, ...] = ()
         for first, group in groupby(parts, key=lambda part: part[0][:1]):
             inside = list(group)
@@ -209,7 +209,7 @@ class _Nest(Tiles):
         return Made(tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel)
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """The loop over `axis` around `parts`; several where its tail is treated apart."""
+        """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
         if isinstance(made, SplitPair) and axis == made.outer and self.covers(made, parts):
             return self.segmented(made, parts, at)
@@ -218,7 +218,7 @@ class _Nest(Tiles):
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
 
     def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
-        """Whether all loops of the inner axis are still to come, so that a segment bounds them."""
+        """Return whether all loops of the inner axis are still to come, so that a segment bounds them."""
         inner = set(self.nest.leaves(split.inner))
         fused = any(isinstance(self.nest.made_by(leaf), Fuse) for leaf in inner)
         return not fused and all(inner <= set(loops) for loops, _ in parts)
@@ -250,7 +250,7 @@ class _Nest(Tiles):
         return (If(conjunction(guards), body),) if guards and body else body
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
+        """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
         if variables(extent) <= {size.name for size in self.nests.sizes}:
             extent = at.facts.extreme("max", extent, ix.const(0))
@@ -274,7 +274,7 @@ class _Nest(Tiles):
     def tailed(
         self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """The segments that `strategy` gives."""
+        """Return the segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
         found: Sequence[Segment] = segments(strategy, extent, split.factor)
         for segment in found:
@@ -289,7 +289,7 @@ class _Nest(Tiles):
         return asked or self.always(ix.compare("==", rest, 0), at)
 
     def strategy(self, split: SplitPair) -> Strategy:
-        """How the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
+        """Return how the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
 
         Loops have every height, so what is left is a ladder of one step.
         """
@@ -364,7 +364,7 @@ class _Nest(Tiles):
     def segment(
         self, split: SplitPair, segment: Segment, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """The tiles of one segment of a loop of `extent` iterations."""
+        """Return the tiles of one segment of a loop of `extent` iterations."""
         bound: dict[str, Expr] = {
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }

@@ -15,7 +15,7 @@ from offcut.schedule.decisions import At
 
 
 def compute_at(target: Target, step: At) -> Nests:
-    """The stage inside a loop of its consumer, on the box of elements that is read there."""
+    """Return the schedule with the stage inside a loop of its consumer, on the box of elements that is read there."""
     consumer = stage_named(target.nests, step.reader)
     name = None if step.axis is None else consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
@@ -93,7 +93,7 @@ def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
 
 
 def _ragged(nest: Nest, buffer: str) -> Root | None:
-    """A loop over an axis of `buffer` that is not as long everywhere."""
+    """Return a loop over an axis of `buffer` that is not as long everywhere."""
     for name in point_of(nest, buffer) or ():
         root = nest.root(name)
         if root is not None and any(nest.root(other) is not None for other in depends_on(root)):
@@ -102,7 +102,7 @@ def _ragged(nest: Nest, buffer: str) -> Root | None:
 
 
 def _beside(consumer: Target, axis: str | None, buffer: str) -> str | None:
-    """A statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
+    """Return a statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
     for part in consumer.nest.parts:
         if axis is not None and axis not in part.loops:
             for stmt in part.body:
@@ -153,13 +153,13 @@ def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> N
 
 
 def build_compute_at(target: Target, consumer: Target, axis: str | None, window: Window) -> Nests:
-    """The schedule with the stage attached to the loop."""
+    """Return the schedule with the stage attached to the loop."""
     changed = replace(target.nest, at=(consumer.name, axis), window=window)
     return target.nests.with_nest(changed)
 
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:
-    """Whether a nest reads `buffer`."""
+    """Return whether a nest reads `buffer`."""
     return any(_reads(part.body, buffer) for part in nests.nest(name).parts)
 
 

@@ -148,7 +148,7 @@ def planned(
     schedule: Schedule | None,
     wanted: Wanted = FREE,
 ) -> Planned:
-    """The program on the chip; `schedule` decides where there is one, else the policy.
+    """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
@@ -369,7 +369,7 @@ def labels(ways: Sequence[Roles]) -> list[str]:
 
 
 def apart(computation: Computation) -> Program:
-    """The program of `computation` with a nest for each stage: a step on the way to operations one by one."""
+    """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
     groups = tuple((stage,) for group in computation.groups for stage in group)
     buffers = tuple(
         replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer
