@@ -49,6 +49,7 @@ from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Open, Tiles
@@ -134,7 +135,8 @@ class _Lowering:
         """Return `body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
             (buffer,) = producer.written
-            window = footprint(body, buffer, self.nests.buffer(buffer).shape, at.facts)
+            shape, beside = self.nests.buffer(buffer).shape, is_beside(self.nests, producer)
+            window = footprint(body, nest.written[0] if beside else buffer, shape, at.facts, beside)
             point = point_of(producer, buffer)
             assert point is not None
             reach = {
@@ -145,6 +147,9 @@ class _Lowering:
             made = self.nest(producer, inner)
             where = producer.window
             inside = (*made, *body)
+            if beside:
+                body = inside
+                continue
             body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
         return body
 
@@ -153,6 +158,9 @@ class _Lowering:
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
         (buffer,) = producer.written
+        if is_beside(self.nests, producer):
+            roots = zip(point, point_of(reader, reader.written[0]) or (), strict=True)
+            return {root: at.segments[of] for root, of in roots if of in at.segments}
         inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
         found: dict[str, Segment] = {}
         for load in (load for one in inside for load in loads_of(one.plain)):

@@ -39,6 +39,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"{target.buffer} and {consumer.buffer} are one nest"
     elif len(nest.written) != 1:
         because = f"its nest writes {' and '.join(nest.written)}"
+    elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
+        because = _not_alike(nest, consumer, axis)
     elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
         kind = nests.buffer(target.buffer).kind.value
         because = f"{target.buffer} is {kind}: all of it is wanted"
@@ -63,6 +65,31 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
             help_ = (f"loops around it: {', '.join(consumer.loops)}",)
     if because:
         raise PartitionError("compute_at", refused, at=at, because=because, help=help_)
+
+
+def is_beside(nests: Nests, nest: Nest) -> bool:
+    """Whether a nest computes a result that nothing reads: at a loop of another it is computed beside that one's elements."""
+    (buffer, *more) = nest.written
+    result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
+    return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
+
+
+def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
+    """Return why a result cannot be computed beside that of `consumer`; "" if it can.
+
+    Theorem: both have the same elements, and all of the other's are stored inside the loop, so that these boxes cover both.
+    """
+    other = consumer.nest
+    points = [point_of(one, one.written[0]) for one in (nest, other) if len(one.written) == 1]
+    ranges = [
+        [(r.lo, r.hi) for name in point or () for r in (one.root(name),) if r is not None]
+        for one, point in zip((nest, other), points, strict=False)
+    ]
+    if len(points) != 2 or None in points or ranges[0] != ranges[1]:
+        return f"it is a result, and has other elements than {consumer.buffer}"
+    if axis is not None and any(axis not in part.loops for part in other.parts):
+        return f"it is a result, and {consumer.buffer} is stored outside of that loop"
+    return ""
 
 
 def _ragged(nest: Nest, buffer: str) -> Root | None:
