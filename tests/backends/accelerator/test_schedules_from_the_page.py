@@ -244,7 +244,7 @@ def test_a_schedule_of_the_page_runs_at_every_size(name: str, tail: str, machine
     inputs, result, expected = made()
     schedule = oc.Schedule.parse(text.format(tail=tail, **MEMORIES[machine]))
     if (name, tail, machine) in TOO_LARGE:
-        with pytest.raises(oc.TargetError, match="line 10: (.|\n)*takes isl more than"):
+        with pytest.raises(oc.TargetError, match=r"line 10: (.|\n)*takes isl more than"):
             oc.compile(result, inputs=inputs, schedule=schedule, target=machine)
         return
     kernel = oc.compile(result, inputs=inputs, schedule=schedule, target=machine)
