@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice, product
 from math import prod
@@ -37,13 +37,13 @@ class Choices:
 
     @property
     def size(self) -> int:
-        """How many points there are."""
+        """How many points there are, at most: several may be written alike."""
         return prod(len(options) for options in self.options)
 
     def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
-        """The points, `first` before all others; at most `limit` of them."""
+        """The points, `first` before all others, each once; at most `limit` of them."""
         others = (self.written(point) for point in product(*self.options))
-        return islice(chain((self.first,), (s for s in others if s != self.first)), limit)
+        return islice(_once(chain((self.first,), others)), limit)
 
     def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
         """The points that differ from `point` in one choice, by one option up or down.
@@ -57,7 +57,7 @@ class Choices:
             for other in (here - 1, here + 1):
                 if 0 <= other < len(options):
                     near.append(self.written((*at[:place], options[other], *at[place + 1 :])))
-        return tuple(near)
+        return tuple(one for one in _once(near) if one != point)
 
     def step(self, point: Schedule, rng: Random) -> Schedule:
         """One of the neighbours of `point`; itself where it has none.
@@ -101,3 +101,12 @@ class Choices:
                 help=("space.first", "space.sample(rng)"),
             )
         return point
+
+
+def _once(schedules: Iterable[Schedule]) -> Iterator[Schedule]:
+    """Yield each schedule where it comes first."""
+    seen = set[Schedule]()
+    for one in schedules:
+        if one not in seen:
+            seen.add(one)
+            yield one

@@ -32,7 +32,10 @@ def test_a_space_holds_the_default_and_what_it_draws() -> None:
     for _ in range(20):
         point = whole.sample(rng)
         assert point in whole
-        assert all(near in whole for near in whole.neighbours(point))
+        near = whole.neighbours(point)
+        assert point not in near
+        assert len(set(near)) == len(near)
+        assert all(one in whole for one in near)
 
 
 def test_schedules_of_the_space_compute_the_same() -> None:

@@ -1,5 +1,6 @@
 """Spaces that are products of choices: every explorer finds the least of a price, and stays inside."""
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -40,6 +41,20 @@ def test_all_points_are_listed_once_the_first_before_all_others() -> None:
     assert len(found) == len(set(found)) == SPACE.size == 15
     assert all(one in SPACE for one in found)
     assert list(SPACE.enumerate(3)) == found[:3]
+
+
+def test_points_that_are_written_alike_are_one_schedule() -> None:
+    said = Choices(  # the last choice says nothing of rows that are not cut
+        written((1, 16)),
+        (ROWS, COLUMNS, ("a", "b")),
+        lambda point: written((point[0], 64 if point[0] != 1 and point[2] == "b" else 16)),
+        lambda schedule: (*(read(schedule) or ()), "a"),
+    )
+    every = list(said.enumerate())
+    assert every == list(dict.fromkeys(said.written(point) for point in product(*said.options)))
+    assert len(every) == 9 < said.size
+    assert list(said.enumerate(4)) == every[:4]
+    assert said.neighbours(written((1, 16))) == (written((2, 16)),)
 
 
 def test_neighbours_differ_in_one_choice_by_one_option() -> None:

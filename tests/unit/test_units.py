@@ -79,7 +79,7 @@ REFUSED = {
     "token t: load -> compute\ntoken t: load -> compute": "cannot declare token t twice",
     "wait full": "cannot wait for full",
     "arrive full": "cannot arrive at full",
-    "wait group -1": "found `-`",
+    "wait group -1": "cannot wait for -1 groups",
     "barrier": "the name of a unit is expected here",
     "barrier thread  @async": "cannot mark a barrier with @async",
     "alloc L[0 +: n] depth 0\n  C[0] = 1": "cannot have 0 windows",
