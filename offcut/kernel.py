@@ -46,12 +46,12 @@ class KernelCode:
 
     @lazy_property
     def signature(self) -> Signature:
-        """How a kernel is called."""
+        """Return how a kernel is called."""
         return signature_of(*self.request.named)
 
     @lazy_property
     def loaded(self) -> Loaded:
-        """The code in this process: from the cache where it has been made before.
+        """Return the code in this process: from the cache where it has been made before.
 
         Raises PartitionError or TargetError where none can be made.
         """
@@ -82,7 +82,7 @@ class KernelCode:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
-        """A kernel of it; nothing is compiled.
+        """Return a kernel of it; nothing is compiled.
 
         constants  by the user's names
 
@@ -109,7 +109,7 @@ class KernelCode:
         return self.bound(now)
 
     def bound(self, arrays: Mapping[str, Array]) -> Kernel:
-        """The kernel that calls the code directly: no Python frame in between.
+        """Return the kernel that calls the code directly: no Python frame in between.
 
         arrays  the constants, by the program's names
         """
@@ -140,7 +140,7 @@ class Kernel:
 
     @property
     def signature(self) -> Signature:
-        """How it is called."""
+        """Return how it is called."""
         return self.code.signature
 
     def plan(self, /, **sizes: int) -> Plan:
@@ -173,7 +173,7 @@ class Kernel:
         )
 
     def timeline(self, **sizes: int) -> Any:
-        """How a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
+        """Return how a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
 
         Raises CallError for a size that is missing or not allowed, TargetError where the target has no clock
         of its own.
@@ -203,7 +203,7 @@ class Kernel:
 
     @lazy_property
     def entry(self) -> Entry:
-        """The C function that a call runs: its address, what declares it, and the constants that it reads.
+        """Return the C function that a call runs: its address, what declares it, and the constants that it reads.
 
         pointers  of the inputs, then the outputs, then the constants
         sizes     in the order of ``kernel.signature.sizes``
@@ -238,7 +238,7 @@ class Kernel:
 
     @property
     def loops(self) -> Program:
-        """The loop program that runs."""
+        """Return the loop program that runs."""
         return self.code.planned.program
 
     @property
@@ -257,7 +257,7 @@ class Kernel:
         return made
 
     def export(self, folder: str | os.PathLike[str], name: str | None = None) -> Exported:
-        """An object file and a C header: the kernel for programs without Python.
+        """Return an object file and a C header: the kernel for programs without Python.
 
         folder  where ``NAME.o`` and ``NAME.h`` are written; it is made where there is none
         name    of the C functions; by default that of the computation
@@ -277,7 +277,7 @@ class Kernel:
 
     @property
     def partition(self) -> Partition:
-        """The cut that runs, with its pieces and its proof.
+        """Return the cut that runs, with its pieces and its proof.
 
         Raises PartitionError where a program runs in the loops that it has.
         """
@@ -292,7 +292,7 @@ class Kernel:
         return made.partition
 
     def with_constants(self, constants: Mapping[str, Any]) -> Kernel:
-        """The same code with other constants, of the same shapes; nothing is compiled.
+        """Return the same code with other constants, of the same shapes; nothing is compiled.
 
         Raises DescribeError for other names, types or shapes, and for infinities and NaN in a constant of which
         the code leaves out products with zeros.
@@ -301,7 +301,7 @@ class Kernel:
 
     @property
     def constants(self) -> Mapping[str, Array]:
-        """The constants as they were given, by the user's names; one that the code reads packed is unpacked when it is asked for."""
+        """Return the constants as they were given, by the user's names; one that the code reads packed is unpacked when it is asked for."""
         arrays = self._arrays
         names = (
             (user, name)
@@ -322,7 +322,7 @@ class Kernel:
 def kernel_of(
     request: Request, options: Options, target: Target, notes: tuple[str, ...] = ()
 ) -> Kernel:
-    """The kernel of what was asked for, its code from the cache where it has been made before.
+    """Return the kernel of what was asked for, its code from the cache where it has been made before.
 
     notes  what its plan says first
     """

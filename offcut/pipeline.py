@@ -84,7 +84,7 @@ from offcut.search import Records
 
 
 def _of_queues(name: str) -> registry.Factory:
-    """The factory of an accelerator; its back end, a fifth of all that is imported here, is imported where one is asked for."""
+    """Return the factory of an accelerator; its back end, a fifth of all that is imported here, is imported where one is asked for."""
 
     def made(machine: Device | None) -> Target:
         from offcut.backends.accelerator.target import target
@@ -112,7 +112,7 @@ def partition(
     copies: int | None = None,
     microkernels: Sequence[Microkernel] = (),
 ) -> Partition:
-    """`output` with its conditions separated and the axes named in `tile` cut, and proved.
+    """Return `output` with its conditions separated and the axes named in `tile` cut, and proved.
 
     output  a tensor, several, or a loop program (`parse`, `recurrence`)
     tile    the largest tile by axis, in iterations, or one for each level of tiles, outermost
@@ -208,7 +208,7 @@ def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
 
 @trim_traceback
 def prove_equal(source: Program, emitted: Program, reassociate: bool = False) -> Certificate:
-    """The proof that one loop program computes what another one does, at every allowed size.
+    """Return the proof that one loop program computes what another one does, at every allowed size.
 
     source       what must be computed, in plain loops
     emitted      the same sizes and buffers, in whatever order and pieces
@@ -250,7 +250,7 @@ def prove_equal(source: Program, emitted: Program, reassociate: bool = False) ->
 
 
 def _are_equal(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether it is told in little work that programs are equal."""
+    """Return whether it is told in little work that programs are equal."""
     try:
         check_equal(source, emitted, reassociate=reassociate, most=PASS)
     except PartitionError:
@@ -287,7 +287,7 @@ def compile(
     price: OwnPrice | None = None,
     records: Asked = None,
 ) -> Kernel:
-    """A kernel that computes `output`, or runs a loop program, at every allowed size.
+    """Return a kernel that computes `output`, or runs a loop program, at every allowed size.
 
     A program's inputs are those that it declares, what it updates among them: a call takes such an
     array, leaves it as it is, and gives back a new one; where ``out=`` is the array itself, it is
@@ -340,7 +340,7 @@ def compile(
 def _decided(
     strategy: object, microkernels: Sequence[Microkernel], schedule: object, price: object
 ) -> str:
-    """The first argument that leaves nothing for records to decide; "" where none does."""
+    """Return the first argument that leaves nothing for records to decide; "" where none does."""
     given = {
         "strategy": strategy != "auto",
         "microkernels": bool(microkernels),
@@ -372,7 +372,7 @@ def _check_records(records: object, decided: str) -> None:
 def _tuned(
     request: Request, options: Options, target: Target, records: Asked, notes: tuple[str, ...]
 ) -> Kernel:
-    """The kernel of the schedule that records hold for it; of the policy where there is none, or it is refused.
+    """Return the kernel of the schedule that records hold for it; of the policy where there is none, or it is refused.
 
     notes  what its plan says first
     """
@@ -389,7 +389,7 @@ def _tuned(
 
 
 def _priced(price: object, request: Request, options: Options, target: Target) -> Schedule | None:
-    """The schedule of the target's policy, its ways priced by a function of the user's; None where the
+    """Return the schedule of the target's policy, its ways priced by a function of the user's; None where the
     program runs in one way.
     """
     if not callable(price) or options.schedule is not None:
@@ -438,7 +438,7 @@ def _checked_strategy(strategy: object) -> Strategies:
 def _checked_schedule(
     schedule: object, strategy: object, microkernels: Sequence[Microkernel]
 ) -> Schedule | None:
-    """A schedule, where one is given and no strategy beside it; its instructions are known."""
+    """Return a schedule, where one is given and no strategy beside it; its instructions are known."""
     if schedule is None:
         return None
     if not isinstance(schedule, Schedule):
@@ -469,7 +469,7 @@ def _checked_schedule(
 
 @trim_traceback
 def target(name: str, machine: str | os.PathLike[str] | Device | None = None) -> Target:
-    """A target, for the machine that it finds or for another.
+    """Return a target, for the machine that it finds or for another.
 
     machine  the name of a description that is shipped, the path of a TOML file, or a `Device`; what
              is planned for it is not run here where this machine lacks its features
@@ -488,7 +488,7 @@ def target(name: str, machine: str | os.PathLike[str] | Device | None = None) ->
 
 
 def _chosen(asked: object, op: str) -> Target:
-    """The target that an argument ``target=`` says."""
+    """Return the target that an argument ``target=`` says."""
     if not isinstance(asked, Target):
         return registry.named(asked, None, op)
     gave(asked, "name", asked.name, str, "a text")

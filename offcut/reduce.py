@@ -44,7 +44,7 @@ class Request:
     tail: Tail = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The program, behind a comment that says the command."""
+        """Return the program, behind a comment that says the command."""
         tiles = [f"--tile {n}={','.join(map(str, _heights(t)))}" for n, t in self.tile.items()]
         tail = {"": self.tail} if isinstance(self.tail, str) else self.tail
         tails = [f"--tail {name}={one}" if name else f"--tail {one}" for name, one in tail.items()]
@@ -67,7 +67,7 @@ class Failure:
     refused: bool = False
 
     def alike(self, other: Failure | None) -> bool:
-        """Whether another one fails at the same step in the same way."""
+        """Return whether another one fails at the same step in the same way."""
         return other is not None and (self.step, self.symptom) == (other.step, other.symptom)
 
 
@@ -81,7 +81,7 @@ class _Run:
 
 
 def failure(request: Request) -> Failure | None:
-    """The first way in which `request` fails; None where all that is computed is what the program means."""
+    """Return the first way in which `request` fails; None where all that is computed is what the program means."""
     program, step = request.program, "reading back"
     try:
         if parse(str(program)) != program:

@@ -55,7 +55,7 @@ class HasEntry(Protocol):
     """Loaded code that other programs can call by address."""
 
     def entry(self, constants: Mapping[str, Any]) -> Entry:
-        """The C entry, with the constants, by name, packed as it reads them."""
+        """Return the C entry, with the constants, by name, packed as it reads them."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class Holds(Protocol):
     """Loaded code that reads copies of its constants, of which the arrays can be made again."""
 
     def held(self, constants: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The constants, by name, in the copies that the code reads: they stand for the arrays from here on."""
+        """Return the constants, by name, in the copies that the code reads: they stand for the arrays from here on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Relation:
     modulus: int = 1
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds of these sizes."""
+        """Return whether it holds of these sizes."""
         value = self.const + sum(factor * sizes[name] for name, factor in self.terms)
         return (
             value >= 0
@@ -105,7 +105,7 @@ class Argument:
 
     @property
     def extents(self) -> tuple[str, ...]:
-        """The shape, as text."""
+        """Return the shape, as text."""
         return tuple(map(format_expr, self.shape))
 
 

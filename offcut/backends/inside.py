@@ -67,7 +67,7 @@ Path = tuple[int, ...]
 
 
 def kept_inside(program: Program) -> Program:
-    """`program` with a question before each statement that is not proved to stay inside its arrays.
+    """Return `program` with a question before each statement that is not proved to stay inside its arrays.
 
     In tiles, choices and bounded values only what sets do not decide is asked; the rest is proved or
     refused.
@@ -165,7 +165,7 @@ def _check_asked(space: Space, program: Program, statement: Statement, access: _
 
 
 def _open_ended(conditions: Sequence[Expr]) -> Set[str]:
-    """The iterators that elements bound, and those that these bound: sets do not know how far they go."""
+    """Return the iterators that elements bound, and those that these bound: sets do not know how far they go."""
     names: set[str] = set()
     count = -1
     while len(names) > count:
@@ -181,14 +181,14 @@ def _open_ended(conditions: Sequence[Expr]) -> Set[str]:
 
 
 def _known_inside(space: Space, program: Program, statement: Statement, access: _Access) -> bool:
-    """Whether an access is proved inside; False where isl does not tell in bounded work."""
+    """Return whether an access is proved inside; False where isl does not tell in bounded work."""
     return not _open_axes(space, program, statement, access)
 
 
 def _open_axes(
     space: Space, program: Program, statement: Statement, access: _Access
 ) -> list[tuple[Expr, Expr]]:
-    """The indices of an access, with the extents of their axes, that are not proved to be inside these in bounded work."""
+    """Return the indices of an access, with the extents of their axes, that are not proved to be inside these in bounded work."""
     proved = partial(_proved, space, statement, access)
     axes = zip(access.index, program.buffer(access.buffer).shape, strict=True)
     parts = (part for one in (*statement.conditions, *access.path) for part in conjuncts(one))
@@ -258,7 +258,7 @@ def _reads(expr: Expr, path: tuple[Expr, ...] = ()) -> Iterator[_Access]:
 
 
 def _proved(space: Space, statement: Statement, access: _Access, part: Expr, extent: Expr) -> bool:
-    """Whether one index of an access is inside of the axis that it is along; False where that is open."""
+    """Return whether one index of an access is inside of the axis that it is along; False where that is open."""
     at = {name: f"x{k}" for k, name in enumerate(statement.iterators)}
     asked = (*statement.conditions, *access.path)
     known = [space.condition(part, at) for c in asked for part in conjuncts(c)]
@@ -276,7 +276,7 @@ def _proved(space: Space, statement: Statement, access: _Access, part: Expr, ext
 def _question(
     space: Space, program: Program, statement: Statement, accesses: Sequence[_Access]
 ) -> Expr:
-    """Whether all of these accesses are inside, where that is not proved; what reads outside of an array where a condition fails is asked only
+    """Return whether all of these accesses are inside, where that is not proved; what reads outside of an array where a condition fails is asked only
     where it holds.
     """
     parts: list[Expr] = []
@@ -319,14 +319,14 @@ def _clauses(question: Expr) -> Iterator[Expr]:
 
 
 def _plain(condition: Expr) -> Expr:
-    """A condition that is asked, whichever side of it is meant."""
+    """Return a condition that is asked, whichever side of it is meant."""
     while isinstance(condition, Logic) and condition.op == "not":
         (condition,) = condition.args
     return condition
 
 
 def _in_tile(body: Sequence[Stmt], path: Path) -> bool:
-    """Whether the statement at `path` is inside a tile, a choice or a bounded value."""
+    """Return whether the statement at `path` is inside a tile, a choice or a bounded value."""
     return any(isinstance(stmt, Tile | Choose | Let) for stmt in _down(body, path))
 
 

@@ -87,7 +87,7 @@ class Plan:
         return self.beside + sum(one.seconds for one in self.considered if one.chosen)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data."""
+        """Return the plan as plain data."""
         return {
             "kernel": self.kernel,
             "sizes": dict(self.sizes),
@@ -123,7 +123,7 @@ class Plan:
         return self.partition is not None or bool(self.pieces)
 
     def rows(self) -> list[list[str]]:
-        """The table of pieces, its head first."""
+        """Return the table of pieces, its head first."""
         head = ["stage", "role", "ranges", "tile", "microkernel", "instances", "predicted"]
         body = [
             [
@@ -175,7 +175,7 @@ def plan_at(
     sizes: Mapping[str, int],
     pricing: Pricing | None = None,
 ) -> Plan:
-    """The plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
+    """Return the plan of a schedule at `sizes`, by the users' names; without one, there are no pieces.
 
     pricing  what predicts a call; None: nests take what they compete by
 
@@ -267,7 +267,7 @@ def _by_nest(
 def checked_sizes(
     signature: Signature, given: Mapping[str, int], op: str = "plan"
 ) -> dict[str, int]:
-    """The sizes of a call of `signature`, as Python ints.
+    """Return the sizes of a call of `signature`, as Python ints.
 
     Raises CallError for a size that is missing, unknown, or outside its facts.
     """
@@ -282,7 +282,7 @@ def checked_sizes(
 
 
 def _planned(choice: Choice, values: Mapping[str, int]) -> list[PlannedPiece]:
-    """The pieces of a way at fixed sizes, without those that are empty."""
+    """Return the pieces of a way at fixed sizes, without those that are empty."""
     stage, found = choice.stage, list[PlannedPiece]()
     labels = {axis.name: axis.label for axis in (*stage.axes, *stage.reduce_axes)}
     for piece in {(p.segments, p.microkernel): p for p in choice.pieces}.values():
@@ -314,7 +314,7 @@ def _fixed(segment: Segment, values: Mapping[str, int]) -> tuple[int, int, int]:
 
 
 def _value(expr: Expr, known: Mapping[str, int]) -> int:
-    """A bounded value; 0 where it divides by an empty count of tiles."""
+    """Return a bounded value; 0 where it divides by an empty count of tiles."""
     if isinstance(expr, Binary) and expr.op == "//" and not evaluate(expr.b, known):
         return 0
     return int(evaluate(expr, known))

@@ -116,7 +116,7 @@ def check_step(source: Program, emitted: Program, reassociate: bool, inside: boo
 
 
 def _with_constants_of(source: Program, emitted: Program) -> Program:
-    """`emitted` with constants of the types that `source` declares, converted where they are read."""
+    """Return `emitted` with constants of the types that `source` declares, converted where they are read."""
     given = {one.name: one for one in source.buffers if one.kind is Kind.CONSTANT}
     other = {
         one.name: given[one.name].dtype
@@ -159,7 +159,7 @@ def check_shares(program: Program, reassociate: bool, given: set[str]) -> None:
 
 
 def _is_exact(program: Program, stmt: Stmt) -> bool:
-    """Whether the order of updates makes no difference."""
+    """Return whether the order of updates makes no difference."""
     if not isinstance(stmt, Store):
         return False
     return stmt.reduce in ANY_ORDER or program.buffer(stmt.buffer).dtype not in FLOATS
@@ -177,7 +177,7 @@ def _loops(body: Sequence[Stmt], path: Path) -> Iterator[tuple[Path, For | Let]]
 
 
 def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
-    """`body` with the mark of the loop at `path`, and no other."""
+    """Return `body` with the mark of the loop at `path`, and no other."""
 
     def at(stmt: Stmt, position: int) -> Stmt:
         here = path if path and path[0] == position else None
@@ -200,7 +200,7 @@ def _with_mark(body: tuple[Stmt, ...], path: Path | None) -> tuple[Stmt, ...]:
 
 
 def _unasked(program: Program) -> Program:
-    """`program` without the questions whether an access stays inside: a call that does not is refused."""
+    """Return `program` without the questions whether an access stays inside: a call that does not is refused."""
     names = status_buffers(program)
 
     def says(stmt: Stmt) -> TypeGuard[Store]:

@@ -55,7 +55,7 @@ class Request:
 
     @property
     def named(self) -> tuple[Program, Users]:
-        """The program, and what the user calls what is in it."""
+        """Return the program, and what the user calls what is in it."""
         return self.program, self.users
 
 
@@ -74,7 +74,7 @@ def check_reassociate(value: object, op: str) -> None:
 
 
 def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
-    """`output`, tensors or a program, with its constants bound, checked for `op`.
+    """Return `output`, tensors or a program, with its constants bound, checked for `op`.
 
     Raises DescribeError for what cannot be described so.
     """
@@ -115,7 +115,7 @@ def requested(output: Any, inputs: Any, constants: Any, op: str) -> Request:
 
 
 def _with_finite(program: Program, arrays: Mapping[str, Array]) -> Program:
-    """`program`, which says of the constants that padding multiplies by zero whether they are finite."""
+    """Return `program`, which says of the constants that padding multiplies by zero whether they are finite."""
     asked = conditions(program, finite=True)
     read = {load.buffer for stmt in asked for load, _ in loads(stmt.value)} & arrays.keys()
     finite = {name for name in read if np.isfinite(arrays[name]).all()}

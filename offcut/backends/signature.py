@@ -51,7 +51,7 @@ def signature_of(program: Program, users: Users) -> Signature:
 
 
 def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
-    """The buffers that a call takes, and those that it gives back; what is updated is in both."""
+    """Return the buffers that a call takes, and those that it gives back; what is updated is in both."""
     known = tuple(buffers)
     return (
         [buffer for buffer in known if buffer.kind in (Kind.INPUT, Kind.INOUT)],
@@ -60,7 +60,7 @@ def crossing(buffers: Iterable[Buffer]) -> tuple[list[Buffer], list[Buffer]]:
 
 
 def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
-    """An extent over the sizes by the users' names, with as few operations as a call can have: ``a % k`` is ``a - k*(a//k)``,
+    """Return an extent over the sizes by the users' names, with as few operations as a call can have: ``a % k`` is ``a - k*(a//k)``,
     ``a//2//3`` is ``a//6``, and ``a//k + 1`` is ``(a + k)//k``.
     """
 
@@ -83,7 +83,7 @@ def _extent(expr: Expr, users: Mapping[str, Expr], tensor: str) -> Expr:
 
 
 def _is_checked(extent: Expr) -> bool:
-    """Whether a call can compute an extent."""
+    """Return whether a call can compute an extent."""
     inner = (atom for atom, _ in ix.to_linear(extent).terms if not isinstance(atom, Var))
     return all(
         isinstance(atom, Binary)

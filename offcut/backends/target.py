@@ -231,7 +231,7 @@ class Target(ABC):
 
     @abstractmethod
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """The plans of a program in the policy's order of preference: the first that is proved is taken.
+        """Return the plans of a program in the policy's order of preference: the first that is proved is taken.
 
         users  what the user calls what is in `program`
 
@@ -241,7 +241,7 @@ class Target(ABC):
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
     ) -> Planned | None:
-        """The plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
+        """Return the plan of `program` in which these axes have these tiles and tails; None where the loops of a program are cut
         as they stand, and what runs them is found when they are compiled.
 
         cuts  by axis, as the user calls it
@@ -475,7 +475,7 @@ class Target(ABC):
         return request, self.policy(request, options), notes
 
     def policy(self, request: Request, options: Options) -> Planned:
-        """The first plan of the space, proved; the same one whatever was planned before.
+        """Return the first plan of the space, proved; the same one whatever was planned before.
 
         Raises PartitionError, with a witness, where it does not compute what was asked for.
         """
@@ -532,7 +532,7 @@ class Target(ABC):
         return replace(made, notes=(*made.notes, *planned.notes, *notes))
 
     def choice_notes(self, planned: Planned, request: Request, options: Options) -> tuple[str, ...]:
-        """How far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
+        """Return how far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
         competes = planned.applied is not None and any(
             len(ways) > 1 for ways in planned.applied.choices
         )
@@ -541,8 +541,11 @@ class Target(ABC):
         computation = self.computation(request, options)
         if computation is None:
             return ()
+        try:
+            resolving = self.resolving(computation, options)
+        except TargetError:  # it cuts by ways that nobody prices
+            return ()
         calls = sampled(request.program.sizes, request.program.assumptions)
-        resolving = self.resolving(computation, options)
         prices = SchedulePrices(self.hardware(options), calls, resolving)
         return tuple(map(str, choice_errors(planned.schedule, prices)))
 
@@ -554,7 +557,7 @@ class Target(ABC):
         form: str,
         sizes: Mapping[str, int] | None = None,
     ) -> str:
-        """A plan as its loop program (``loops``), or in one of `forms`, of a call where sizes are given."""
+        """Return a plan as its loop program (``loops``), or in one of `forms`, of a call where sizes are given."""
         if form == "loops" and sizes is None:
             return str(planned.program)
         forms = ("loops", *gave(self, "forms", self.forms, (tuple, list), "a tuple of names"))
@@ -578,7 +581,7 @@ class Target(ABC):
         form: str,
         sizes: Mapping[str, int],
     ) -> str:
-        """One of `forms` as a call of these sizes has it, by the program's names of them.
+        """Return one of `forms` as a call of these sizes has it, by the program's names of them.
 
         Raises DescribeError where it is the same at every size.
         """
@@ -596,7 +599,7 @@ class Target(ABC):
     def called(
         self, planned: Planned, signature: Signature, options: Options
     ) -> frozenset[str] | None:
-        """The microkernels that the code of a plan calls; None where it cannot say."""
+        """Return the microkernels that the code of a plan calls; None where it cannot say."""
         return None
 
     def notes(
@@ -606,13 +609,13 @@ class Target(ABC):
         return ()
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """A plan in one of `forms`; who has none shows its loops."""
+        """Return a plan in one of `forms`; who has none shows its loops."""
         return str(planned.program)
 
     def timeline(
         self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> Any:
-        """How a call runs in time, at sizes by the program's names.
+        """Return how a call runs in time, at sizes by the program's names.
 
         Raises TargetError where the target has no clock of its own.
         """
@@ -648,7 +651,7 @@ class Target(ABC):
 
 
 def _text_of(kind: type) -> str:
-    """The module that a class is from, as text; of one that has none, what no other process has."""
+    """Return the module that a class is from, as text; of one that has none, what no other process has."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
     try:
         return Path(file or "").read_text(encoding="utf-8")

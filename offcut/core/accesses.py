@@ -19,48 +19,48 @@ from offcut.core.program import walk as statements
 
 
 def stored_arrays(body: tuple[Stmt, ...]) -> set[str]:
-    """The arrays that `body` stores."""
+    """Return the arrays that `body` stores."""
     return {stmt.buffer for stmt in statements(body) if isinstance(stmt, Store)}
 
 
 def read_arrays(exprs: Iterable[Expr]) -> set[str]:
-    """The arrays that expressions read."""
+    """Return the arrays that expressions read."""
     return {load.buffer for load in _loads(exprs)}
 
 
 def element_accesses(stmt: Stmt) -> Iterator[tuple[str, tuple[Expr, ...]]]:
-    """The elements that a statement itself stores and reads, not those inside it: an array and an index each."""
+    """Yield the elements that a statement itself stores and reads, not those inside it: an array and an index each."""
     if isinstance(stmt, Store):
         yield stmt.buffer, stmt.index
     yield from ((load.buffer, load.index) for load in _loads(expressions(stmt)))
 
 
 def statement_arrays(stmt: Stmt) -> set[str]:
-    """The arrays that a statement itself stores or reads."""
+    """Return the arrays that a statement itself stores or reads."""
     return {buffer for buffer, _ in element_accesses(stmt)}
 
 
 def accessed_arrays(body: tuple[Stmt, ...]) -> set[str]:
-    """The arrays that `body` stores or reads."""
+    """Return the arrays that `body` stores or reads."""
     return set().union(*map(statement_arrays, statements(body)))
 
 
 def indices(body: tuple[Stmt, ...], buffer: str) -> list[tuple[Expr, ...]]:
-    """The elements of an array that `body` stores and reads."""
+    """Return the elements of an array that `body` stores and reads."""
     return [
         at for stmt in statements(body) for name, at in element_accesses(stmt) if name == buffer
     ]
 
 
 def windowed_arrays(body: tuple[Stmt, ...]) -> set[str]:
-    """The arrays that `body` touches in windows of its own alone."""
+    """Return the arrays that `body` touches in windows of its own alone."""
     return {
         stmt.buffer for stmt in statements(body) if isinstance(stmt, Alloc)
     } - unwindowed_arrays(body)
 
 
 def unwindowed_arrays(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()) -> set[str]:
-    """The arrays that `body` touches outside of a window of theirs; those `held` are in one."""
+    """Return the arrays that `body` touches outside of a window of theirs; those `held` are in one."""
     arrays: set[str] = set()
     for stmt in body:
         inside = held | {stmt.buffer} if isinstance(stmt, Alloc) else held
@@ -71,7 +71,7 @@ def unwindowed_arrays(body: tuple[Stmt, ...], held: frozenset[str] = frozenset()
 
 
 def only_reduces(loop: For) -> bool:
-    """Whether a loop does nothing but reduce into elements that do not move with it.
+    """Return whether a loop does nothing but reduce into elements that do not move with it.
 
     Each statement has a buffer of its own, which no statement of the loop reads: so what the loop
     carries is the order of these reductions and nothing else.
@@ -93,7 +93,7 @@ def only_reduces(loop: For) -> bool:
 
 
 def status_buffers(program: Program) -> frozenset[str]:
-    """The buffers that say whether some access would have left an array: whoever says so says the same."""
+    """Return the buffers that say whether some access would have left an array: whoever says so says the same."""
     return frozenset(buffer.name for buffer in program.buffers if buffer.scope == STATUS)
 
 

@@ -52,7 +52,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 
 def to_dtype(name: object) -> str | None:
-    """The name of an element type that is given by its name, or as numpy's dtype or type; None for all else.
+    """Return the name of an element type that is given by its name, or as numpy's dtype or type; None for all else.
 
     >>> dtype_named(np.float32), dtype_named("f4")
     ('float32', None)
@@ -64,14 +64,14 @@ def to_dtype(name: object) -> str | None:
 
 
 def is_identity(op: str, value: float, dtype: str) -> bool:
-    """Whether reducing by `op` with `value` changes nothing; for a float sum that is -0.0 alone."""
+    """Return whether reducing by `op` with `value` changes nothing; for a float sum that is -0.0 alone."""
     if op == "sum" and dtype in FLOATS:
         return value == 0 and math.copysign(1.0, value) < 0
     return value == reduction_start(op, dtype)
 
 
 def finite_range(dtype: str) -> tuple[int | float, int | float]:
-    """The least and the greatest finite value of `dtype`."""
+    """Return the least and the greatest finite value of `dtype`."""
     if dtype in FLOATS:
         import ml_dtypes
 
@@ -84,7 +84,7 @@ def finite_range(dtype: str) -> tuple[int | float, int | float]:
 
 
 def describe_range(dtype: str) -> str:
-    """The finite values of `dtype`, in words.
+    """Return the finite values of `dtype`, in words.
 
     >>> span("int8")
     'int8 holds -128…127'
@@ -94,12 +94,12 @@ def describe_range(dtype: str) -> str:
 
 
 def identity(op: str, dtype: str) -> int | float:
-    """The value that changes nothing when `op` reduces with it."""
+    """Return the value that changes nothing when `op` reduces with it."""
     return -0.0 if op == "sum" and dtype in FLOATS else reduction_start(op, dtype)
 
 
 def in_range(value: float, dtype: str) -> bool:
-    """Whether a Python scalar is a value of `dtype`: a float rounds, but what is finite not to infinity."""
+    """Return whether a Python scalar is a value of `dtype`: a float rounds, but what is finite not to infinity."""
     if dtype in FLOATS:
         try:
             given = float(value)
@@ -116,7 +116,7 @@ ANY_ORDER = ("max", "min")
 
 
 def reduction_start(op: str, dtype: str) -> int | float:
-    """The value that a reduction by `op` starts from.
+    """Return the value that a reduction by `op` starts from.
 
     For sum it is 0 (the true neutral element of float addition is -0.0, but an empty sum is 0);
     for max and min the least and the greatest value of the type.

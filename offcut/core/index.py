@@ -19,12 +19,12 @@ from offcut.core.memo import memo
 
 @lru_cache(maxsize=1 << 10, typed=True)
 def const(value: int) -> Const:
-    """An integer literal."""
+    """Return an integer literal."""
     return Const(value, "index")
 
 
 def index(value: Expr | int) -> Expr:
-    """`value` as an index expression."""
+    """Return `value` as an index expression."""
     return const(value) if isinstance(value, int) else value
 
 
@@ -36,7 +36,7 @@ class Linear:
     const: int
 
     def expr(self) -> Expr:
-        """The sum as a node: positive terms first, so that it prints as a user would write it."""
+        """Return the sum as a node: positive terms first, so that it prints as a user would write it."""
         if self.terms and self.const > 0 and all(coef < 0 for _, coef in self.terms):
             result: Expr | None = const(self.const)
             rest = 0
@@ -58,7 +58,7 @@ class Linear:
 
 @memo(1 << 14)
 def to_linear(expr: Expr) -> Linear:
-    """`expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
+    """Return `expr` as a sum of atoms; a product of two atoms is an atom itself (not affine)."""
     match expr:
         case Const(value, "index"):
             return Linear((), int(value))
@@ -97,7 +97,7 @@ def _sum(a: Linear, b: Linear, sign: int) -> Linear:
 
 
 def add(*parts: Expr | int) -> Expr:
-    """The sum of `parts`."""
+    """Return the sum of `parts`."""
     total = Linear((), 0)
     for part in parts:
         total = _sum(total, to_linear(index(part)), 1)
@@ -151,12 +151,12 @@ def ceildiv(a: Expr | int, b: int) -> Expr:
 
 
 def minimum(a: Expr | int, b: Expr | int) -> Expr:
-    """The smaller of two."""
+    """Return the smaller of two."""
     return _extreme("min", index(a), index(b))
 
 
 def maximum(a: Expr | int, b: Expr | int) -> Expr:
-    """The larger of two."""
+    """Return the larger of two."""
     return _extreme("max", index(a), index(b))
 
 
@@ -179,7 +179,7 @@ def _extreme(op: str, a: Expr, b: Expr) -> Expr:
 
 @memo(1 << 14)
 def simplify(expr: Expr) -> Expr:
-    """An index expression rebuilt in the canonical form, its operands first.
+    """Return an index expression rebuilt in the canonical form, its operands first.
 
     What it takes from elements, ``index(A[i] * 0.5)``, is arithmetic of their type, and stays.
     """
@@ -206,7 +206,7 @@ def simplify(expr: Expr) -> Expr:
 
 
 def fold_indices(expr: Expr) -> Expr:
-    """`expr`, of any type, with the index expressions inside it in the canonical form."""
+    """Return `expr`, of any type, with the index expressions inside it in the canonical form."""
     if dtype_of(expr) == "index":
         return simplify(expr)
     return rebuild(expr, tuple(map(fold_indices, children(expr))))
@@ -226,11 +226,11 @@ def compare(op: str, a: Expr | int, b: Expr | int) -> Expr:
 
 
 def known_divisor(expr: Expr) -> int:
-    """A number that divides an index expression, from its form; 0 for 0."""
+    """Return a number that divides an index expression, from its form; 0 for 0."""
     form = to_linear(expr)
     return gcd(form.const, *(factor for _, factor in form.terms))
 
 
 def literal_value(expr: Expr) -> int | None:
-    """The value of an integer or a condition that is constant, else None."""
+    """Return the value of an integer or a condition that is constant, else None."""
     return int(expr.value) if isinstance(expr, Const) and expr.dtype not in FLOATS else None

@@ -306,7 +306,7 @@ class PanelShape:
 
     @property
     def layout(self) -> Layout:
-        """The layout that `panels` makes so."""
+        """Return the layout that `panels` makes so."""
         return panels(self.width, self.beside, self.multiple, self.rows, self.columns)
 
 

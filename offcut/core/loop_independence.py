@@ -22,7 +22,7 @@ _Ranges = Mapping[str, Ends | None]
 
 
 def is_independent(loop: For, kinds: Mapping[str, Kind]) -> bool:
-    """Whether the iterations of `loop` may run in any order, or together.
+    """Return whether the iterations of `loop` may run in any order, or together.
 
     kinds  of the buffers, by name
     """
@@ -49,7 +49,7 @@ def _apart(accesses: list[tuple[Ends | None, ...]], name: str) -> bool:
 
 
 def _separates(axis: list[Ends | None], name: str) -> bool:
-    """Whether these indices are all in an interval that moves by more than its length."""
+    """Return whether these indices are all in an interval that moves by more than its length."""
     known = [end for both in axis if both is not None for end in both]
     if len(known) < 2 * len(axis):
         return False
@@ -87,7 +87,7 @@ def _inside(stmt: Stmt, ranges: _Ranges) -> _Ranges:
 
 
 def _counted(start: Expr, count: int | None, ranges: _Ranges) -> Ends | None:
-    """The ends of an iterator that takes at most `count` values from `start`."""
+    """Return the ends of an iterator that takes at most `count` values from `start`."""
     begin = ends(start, ranges)
     if begin is None or count is None:
         return None

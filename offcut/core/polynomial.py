@@ -69,7 +69,7 @@ class Polynomial:
         return _polynomial(without), _polynomial(with_it)
 
     def least(self, bounds: Mapping[str, int]) -> int | None:
-        """A lower bound where every name is at least its bound, none of which is negative.
+        """Return a lower bound where every name is at least its bound, none of which is negative.
 
         None where there is a negative term, or a name without a bound.
         """
@@ -84,7 +84,7 @@ class Polynomial:
         return total
 
     def expr(self) -> Expr:
-        """The same as an index expression."""
+        """Return the same as an index expression."""
         parts: list[Expr] = []
         for names, factor in sorted(self.terms):
             product: Expr = ix.const(factor)
@@ -103,20 +103,20 @@ _ZERO = _polynomial({})
 
 @memo(1024)
 def constant(value: int) -> Polynomial:
-    """A number."""
+    """Return a number."""
     return _polynomial({(): value})
 
 
 @memo(1024)
 def variable(name: str) -> Polynomial:
-    """A name."""
+    """Return a name."""
     return _polynomial({(name,): 1})
 
 
 def polynomial(
     expr: Expr, part: Callable[[Expr], Polynomial | None] = lambda _: None
 ) -> Polynomial | None:
-    """An index expression of sums and products; None for any other.
+    """Return an index expression of sums and products; None for any other.
 
     part  what anything else in it is
     """

@@ -147,7 +147,7 @@ class Tile:
 
     @property
     def microkernel(self) -> str | None:
-        """The name of the microkernel that covers it; None where plain loops do."""
+        """Return the name of the microkernel that covers it; None where plain loops do."""
         return None if self.cover is None else self.cover.microkernel
 
 
@@ -302,11 +302,11 @@ class Size:
 
     @property
     def last(self) -> int:
-        """The greatest value."""
+        """Return the greatest value."""
         return self.max // self.multiple_of * self.multiple_of
 
     def at_or_above(self, value: int) -> int:
-        """The least value from `value` on; the greatest where there is none."""
+        """Return the least value from `value` on; the greatest where there is none."""
         return min(-(-max(value, self.min) // self.multiple_of) * self.multiple_of, self.last)
 
 
@@ -326,7 +326,7 @@ class Program:
     tokens: tuple[Token, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
-        """The buffer of that name."""
+        """Return the buffer of that name."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
     @property
@@ -335,7 +335,7 @@ class Program:
         return tuple(b for b in self.buffers if b.kind in (Kind.OUTPUT, Kind.INOUT))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
-        """The result of the reference interpreter on numpy arrays; a tuple where there are several.
+        """Return the result of the reference interpreter on numpy arrays; a tuple where there are several.
 
         inputs   an array for each input, constant and inout buffer; none of them is changed
         sizes    those that no shape determines
@@ -384,7 +384,7 @@ Tree: TypeAlias = Program | Stmt | tuple[Stmt, ...]
 
 
 def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
-    """The statement lists inside `stmt`, in printing order."""
+    """Return the statement lists inside `stmt`, in printing order."""
     match stmt:
         case For() | Let() | Tile() | Alloc():
             return (stmt.body,)
@@ -399,7 +399,7 @@ def blocks(stmt: Stmt) -> tuple[tuple[Stmt, ...], ...]:
 
 
 def statements_of(tree: Tree) -> tuple[Stmt, ...]:
-    """The outermost statements of a program, or of one statement or several themselves."""
+    """Return the outermost statements of a program, or of one statement or several themselves."""
     match tree:
         case Program():
             return tree.body
@@ -410,7 +410,7 @@ def statements_of(tree: Tree) -> tuple[Stmt, ...]:
 
 
 def walk(tree: Tree) -> Iterator[Stmt]:
-    """Every statement of `tree`, parents first."""
+    """Yield every statement of `tree`, parents first."""
     pending = [*reversed(statements_of(tree))]
     while pending:
         stmt = pending.pop()
@@ -420,7 +420,7 @@ def walk(tree: Tree) -> Iterator[Stmt]:
 
 
 def map_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> Stmt:
-    """`stmt` with `change` applied to each statement list inside it, not to those inside these.
+    """Return `stmt` with `change` applied to each statement list inside it, not to those inside these.
 
     It is the same object where `change` gives back each list itself.
     """
@@ -442,7 +442,7 @@ def map_blocks(stmt: Stmt, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]
 
 
 def expressions(stmt: Stmt) -> tuple[Expr, ...]:
-    """The expressions of one statement, not of those inside it."""
+    """Return the expressions of one statement, not of those inside it."""
     match stmt:
         case For(_, lo, hi):
             return lo, hi
@@ -466,7 +466,7 @@ def expressions(stmt: Stmt) -> tuple[Expr, ...]:
 
 
 def map_own_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """`stmt` with `change` applied to each expression of its own, not to those of statements inside.
+    """Return `stmt` with `change` applied to each expression of its own, not to those of statements inside.
 
     It is the same object where `change` gives back each expression itself.
     """
@@ -498,18 +498,18 @@ def map_own_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
 
 
 def map_expressions(stmt: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """`stmt` with `change` applied to every expression in it, those inside its blocks too."""
+    """Return `stmt` with `change` applied to every expression in it, those inside its blocks too."""
     return map_own_expressions(map_blocks(stmt, lambda body: map_body(body, change)), change)
 
 
 def map_body(body: tuple[Stmt, ...], change: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
-    """`body` with `change` applied to every expression in it; the same object where none changes."""
+    """Return `body` with `change` applied to every expression in it; the same object where none changes."""
     statements = tuple(map_expressions(stmt, change) for stmt in body)
     return body if all(a is b for a, b in zip(statements, body, strict=True)) else statements
 
 
 def substitute_coordinates(body: tuple[Stmt, ...], values: Mapping[str, Expr]) -> tuple[Stmt, ...]:
-    """`body` with the coordinates in `values` replaced, and index arithmetic folded again.
+    """Return `body` with the coordinates in `values` replaced, and index arithmetic folded again.
 
     No statement inside may bind one of these names, or a name that a value mentions.
     """
@@ -526,6 +526,6 @@ def digest_of(text: str) -> str:
 
 
 def canonicalize(program: Program) -> Program:
-    """`program` with its index arithmetic folded: what mentions a coordinate depends on it."""
+    """Return `program` with its index arithmetic folded: what mentions a coordinate depends on it."""
     body = map_body(program.body, ix.fold_indices)
     return program if body == program.body else replace(program, body=body)

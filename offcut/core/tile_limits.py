@@ -13,14 +13,14 @@ from offcut.core.program import Tile, TileAxis
 
 
 def limits(tile: Tile, axis: str) -> Iterator[Expr]:
-    """The `hi` of every condition ``axis < hi`` of a tile, equal for all its instances."""
+    """Yield the `hi` of every condition ``axis < hi`` of a tile, equal for all its instances."""
     for condition in _conditions(tile.where):
         if isinstance(condition, Compare) and _limited(tile, condition) == axis:
             yield condition.b
 
 
 def unlimited(tile: Tile) -> tuple[Expr, ...]:
-    """The conditions of a tile that are no `limits` of an axis."""
+    """Return the conditions of a tile that are no `limits` of an axis."""
     return tuple(c for c in _conditions(tile.where) if _limited(tile, c) is None)
 
 
@@ -46,7 +46,7 @@ def begun(tile: Tile) -> Tile:
 
 
 def at_most(extent: Expr) -> int | None:
-    """A literal that an index expression does not exceed, as its form shows; None where it shows none."""
+    """Return a literal that an index expression does not exceed, as its form shows; None where it shows none."""
     form = ix.to_linear(extent)
     if not form.terms:
         return form.const

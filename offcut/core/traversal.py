@@ -40,7 +40,7 @@ Path: TypeAlias = tuple[tuple[Stmt, int], ...]
 
 
 def rewrite(program: Program, rule: Rule) -> Program:
-    """`program` with `rule` applied to every statement, those inside of one before it.
+    """Return `program` with `rule` applied to every statement, those inside of one before it.
 
     rule   gives what takes the statement's place: one, a tuple of several or none; None: it stays
 
@@ -65,7 +65,7 @@ def rewrite_body(body: tuple[Stmt, ...], rule: Rule) -> tuple[Stmt, ...]:
 
 
 def walk_with_parents(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]]:
-    """Every statement of `tree` with those it stands in, outermost first, parents first.
+    """Yield every statement of `tree` with those it stands in, outermost first, parents first.
 
     A step of the path is a statement and which of its `blocks` was entered.
     """
@@ -76,7 +76,7 @@ def walk_with_parents(tree: Tree, path: Path = ()) -> Iterator[tuple[Stmt, Path]
 
 
 def walk_with_paths(body: tuple[Stmt, ...], path: Place = ()) -> Iterator[tuple[Place, Stmt]]:
-    """Every statement of `body` by its place, parents first.
+    """Yield every statement of `body` by its place, parents first.
 
     A place is a position in `body`, then one in what is inside of that statement, and so on; of an `if` or
     a choice, the number of the block comes between.
@@ -104,7 +104,7 @@ def with_numbered_blocks(
 
 
 def parallel_loop_paths(program: Program) -> dict[Place, For]:
-    """The loops that are marked to run their iterations together, by their places."""
+    """Return the loops that are marked to run their iterations together, by their places."""
     return {
         place: stmt
         for place, stmt in walk_with_paths(program.body)
@@ -113,7 +113,7 @@ def parallel_loop_paths(program: Program) -> dict[Place, For]:
 
 
 def bound_names(stmt: Stmt) -> tuple[str, ...]:
-    """The names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile."""
+    """Return the names that one statement binds in what is inside of it: of a loop, a `let`, the axes of a tile."""
     match stmt:
         case For(name) | Let(name):
             return (name,)
@@ -124,12 +124,12 @@ def bound_names(stmt: Stmt) -> tuple[str, ...]:
 
 
 def all_bound_names(tree: Tree) -> frozenset[str]:
-    """The names that the statements of `tree` bind, those inside of others too."""
+    """Return the names that the statements of `tree` bind, those inside of others too."""
     return frozenset(name for stmt in walk(tree) for name in bound_names(stmt))
 
 
 def runs_parts(loop: For) -> bool:
-    """Whether each iteration runs several loops in turn, over ranges that it starts: a block of rows, by stage."""
+    """Return whether each iteration runs several loops in turn, over ranges that it starts: a block of rows, by stage."""
     body = loop.body
     while len(body) == 1 and isinstance(body[0], Alloc):
         body = body[0].body
@@ -139,13 +139,13 @@ def runs_parts(loop: For) -> bool:
 
 
 def used_names(program: Program) -> frozenset[str]:
-    """Every name that `program` uses: of a size, of a buffer, or bound by a statement."""
+    """Return every name that `program` uses: of a size, of a buffer, or bound by a statement."""
     declared = {size.name for size in program.sizes} | {buffer.name for buffer in program.buffers}
     return all_bound_names(program) | declared
 
 
 def free_names(tree: Tree) -> frozenset[str]:
-    """The names that expressions of `tree` mention and nothing in it binds; a program binds its sizes."""
+    """Return the names that expressions of `tree` mention and nothing in it binds; a program binds its sizes."""
     names: set[str] = set()
     for stmt in statements_of(tree):
         inside = set().union(*map(free_names, blocks(stmt)))
@@ -160,7 +160,7 @@ def free_names(tree: Tree) -> frozenset[str]:
 
 
 def with_buffer_renamed(body: tuple[Stmt, ...], old: str, new: str) -> tuple[Stmt, ...]:
-    """`body` with a buffer called otherwise in all that stores, reads, or holds a window of it."""
+    """Return `body` with a buffer called otherwise in all that stores, reads, or holds a window of it."""
 
     def read(node: Expr) -> Expr | None:
         return replace(node, buffer=new) if isinstance(node, Load) and node.buffer == old else None

@@ -30,7 +30,7 @@ from offcut.errors import DescribeError
 def bind_constants(
     program: Program, constants: Mapping[str, Any] | None, op: str
 ) -> tuple[Program, dict[str, Array]]:
-    """`program` with these inputs constant and their sizes fixed, and the arrays, copied.
+    """Return `program` with these inputs constant and their sizes fixed, and the arrays, copied.
 
     constants   an array for every ``constant`` buffer, and for any ``input`` that never changes
 
@@ -95,7 +95,7 @@ def bind_constants(
 
 
 def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` without what the sizes exclude: it may divide by one that is 0."""
+    """Return `body` without what the sizes exclude: it may divide by one that is 0."""
     found: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, If) and any(map(_fails, conjuncts(stmt.condition))):
@@ -108,7 +108,7 @@ def _reached(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _fails(condition: Expr) -> bool:
-    """Whether `condition` compares indices that differ by a constant, and does not hold."""
+    """Return whether `condition` compares indices that differ by a constant, and does not hold."""
     if not (isinstance(condition, Compare) and dtype_of(condition.a) == "index"):
         return False
     return ix.literal_value(ix.compare(condition.op, condition.a, condition.b)) == 0

@@ -47,12 +47,12 @@ globals().update({face: _of_row(row) for face, row in PUBLIC.items()})
 
 
 def maximum(a: Any, b: Any) -> Value:
-    """The larger of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
+    """Return the larger of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("max", a, b)
 
 
 def minimum(a: Any, b: Any) -> Value:
-    """The smaller of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
+    """Return the smaller of two, by element; NaN where either is NaN. Of -0.0 and a literal 0.0 it is -0.0."""
     return _extreme("min", a, b)
 
 
@@ -81,7 +81,7 @@ def _extreme(op: str, a: Any, b: Any) -> Value:
 
 
 def where(condition: Value, a: Any, b: Any) -> Value:
-    """`a` where the condition holds, else `b`; only the branch taken is accessed."""
+    """Return `a` where the condition holds, else `b`; only the branch taken is accessed."""
     check_no_tensor("where", condition, a, b)
     if not (isinstance(condition, Value) and condition.dtype == "bool"):
         raise DescribeError(
@@ -111,7 +111,7 @@ def _as_condition(given: object) -> tuple[str, ...]:
 
 
 def index(value: Any) -> Value:
-    """`value`, an integer element, as an index: ``table[index(ids[i]), j]``.
+    """Return `value`, an integer element, as an index: ``table[index(ids[i]), j]``.
 
     value   an element of integers; a coordinate, a size or an int is an index as it is
 
@@ -182,7 +182,7 @@ def _of_two(op: str, value: Any, other: Any) -> tuple[str, ...]:
 
 
 def _as_element(op: str, value: Any) -> tuple[str, ...]:
-    """How a condition is reduced, or a coordinate."""
+    """Return how a condition is reduced, or a coordinate."""
     if not isinstance(value, Value):
         return ()
     counted = f'{op}(cast({value}, "int32"), …)'
@@ -197,17 +197,17 @@ def sum(value: Any, axis: Any = None) -> Value:
 
 
 def max(value: Any, axis: Any = None) -> Value:
-    """The greatest `value` over `axis`; the least value of the type over no element."""
+    """Return the greatest `value` over `axis`; the least value of the type over no element."""
     return _reduce("max", value, axis)
 
 
 def min(value: Any, axis: Any = None) -> Value:
-    """The least `value` over `axis`; the greatest value of the type over no element."""
+    """Return the least `value` over `axis`; the greatest value of the type over no element."""
     return _reduce("min", value, axis)
 
 
 def reduce_axis(extent: Any, name: str = "k") -> Value:
-    """A reduction axis: ``0 <= name < extent``, for ``sum(…, axis=)``."""
+    """Return a reduction axis: ``0 <= name < extent``, for ``sum(…, axis=)``."""
     (size,) = checked_shape("reduce_axis", name, (extent,))
     axis = Axis(checked_name("reduce_axis", name), size)
     return Value(Var(axis.name), (), (axis,))

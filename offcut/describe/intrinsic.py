@@ -34,7 +34,7 @@ class Operand:
     tensor: Tensor
 
     def access_ptr(self, mode: str) -> Pointer:
-        """A pointer to it; `mode` is "r", "w" or "rw"."""
+        """Return a pointer to it; `mode` is "r", "w" or "rw"."""
         if mode not in _MODES:
             raise DescribeError(
                 "access_ptr",
@@ -59,7 +59,7 @@ _MOST_DECLARED = 16  # of one name
 
 
 def declared(name: str) -> Microkernel | None:
-    """The instruction of that name that was declared last in this process; None where none was."""
+    """Return the instruction of that name that was declared last in this process; None where none was."""
     return next(iter(all_declared(name)), None)
 
 
@@ -72,7 +72,7 @@ def all_declared(name: str) -> tuple[Microkernel, ...]:
 
 
 def declare(kernel: Microkernel) -> Microkernel:
-    """`kernel`, which programs may name from now on, whatever a target makes of it."""
+    """Return `kernel`, which programs may name from now on, whatever a target makes of it."""
     for name in (kernel.name, kernel.reset, kernel.update):
         if name is not None:
             _declared[name] = (kernel, *all_declared(name))[:_MOST_DECLARED]
@@ -81,7 +81,7 @@ def declare(kernel: Microkernel) -> Microkernel:
 
 @trim_traceback
 def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
-    """The instruction of that name on operands, as a lowering returns it.
+    """Return the instruction of that name on operands, as a lowering returns it.
 
     Raises DescribeError for what is no name, or no pointer.
     """
@@ -106,7 +106,7 @@ def hardware_intrinsic(name: str, *pointers: Pointer) -> Instruction:
 def decl_tensor_intrin(
     computation: Tensor, lowering: Lowering, *, cycles: float = 1.0, startup: float = 0.0
 ) -> Microkernel:
-    """The instruction that computes `computation`, a tensor of constant shape.
+    """Return the instruction that computes `computation`, a tensor of constant shape.
 
     lowering  called with the inputs and the outputs; returns one `hardware_intrinsic`, or three: the
               whole, the start of its reduction, one step of it
@@ -192,7 +192,7 @@ def _check_operands(
 
 
 def _in_rows(operand: Tensor, computation: Tensor) -> Place:
-    """An operand as its pointer says: elements of its last axis next to each other."""
+    """Return an operand as its pointer says: elements of its last axis next to each other."""
     definition = computation.definition
     assert definition is not None
     index: tuple[Expr, ...] = tuple(Var(axis.name) for axis in definition.axes)

@@ -65,7 +65,7 @@ class Extents:
 
     @property
     def only(self) -> int | None:
-        """The one extent that there is; None where there are several."""
+        """Return the one extent that there is; None where there are several."""
         return self.least if self.least == self.most else None
 
     def __str__(self) -> str:
@@ -354,7 +354,7 @@ class Microkernel:
             raise self._refused(because, "accumulate='both'", "update=None")
 
     def extents_of(self, axis: str) -> Extents:
-        """The extents that an axis may have."""
+        """Return the extents that an axis may have."""
         extents = self.bounds[axis]
         assert isinstance(extents, Extents)
         return extents
@@ -368,17 +368,17 @@ class Microkernel:
 
     @lazy_property
     def axes(self) -> tuple[str, ...]:
-        """The axes of its result."""
+        """Return the axes of its result."""
         return tuple(axis.name for axis in self.definition.axes)
 
     @lazy_property
     def reduce_axes(self) -> tuple[str, ...]:
-        """The axes that it reduces along, outermost first."""
+        """Return the axes that it reduces along, outermost first."""
         return tuple(axis.name for axis in self.definition.reduce_axes)
 
     @lazy_property
     def reducer(self) -> str | None:
-        """How it reduces: "sum", "max", "min"; None where it computes element by element."""
+        """Return how it reduces: "sum", "max", "min"; None where it computes element by element."""
         body = self.definition.body
         return body.op if isinstance(body, Reduce) else None
 
@@ -387,7 +387,7 @@ class Microkernel:
         return self.operands.get(operand, _ANYWHERE)
 
     def repeated(self, read: Expr) -> frozenset[str]:
-        """The axes along which what it reads may stand still."""
+        """Return the axes along which what it reads may stand still."""
         return self.place_of(read.buffer).repeated if isinstance(read, Load) else frozenset()
 
     def layout_of(self, operand: str) -> Layout | None:
@@ -395,12 +395,12 @@ class Microkernel:
         return self.place_of(operand).layout
 
     def index_of(self, operand: str) -> tuple[Expr, ...]:
-        """The index of the first element that it reads of an operand, or that it writes of the result."""
+        """Return the index of the first element that it reads of an operand, or that it writes of the result."""
         read = (one.index for one, _ in loads(self.definition.body) if one.buffer == operand)
         return next(read, tuple(Var(axis) for axis in self.axes))
 
     def operand_along(self, axis: str) -> str:
-        """The first operand that moves along an axis; "" where none does."""
+        """Return the first operand that moves along an axis; "" where none does."""
         moving = (load.buffer for load, _ in loads(self.definition.body) if _moves(load, axis))
         return next(moving, "")
 
@@ -408,22 +408,22 @@ class Microkernel:
 
     @lazy_property
     def rows(self) -> str:
-        """The axis of its result before the last one; "" where there is none."""
+        """Return the axis of its result before the last one; "" where there is none."""
         return self.axes[-2] if len(self.axes) > 1 else ""
 
     @lazy_property
     def columns(self) -> str:
-        """The last axis of its result; "" where there is none."""
+        """Return the last axis of its result; "" where there is none."""
         return self.axes[-1] if self.axes else ""
 
     @lazy_property
     def depth(self) -> str:
-        """The innermost axis that it reduces along; "" where there is none."""
+        """Return the innermost axis that it reduces along; "" where there is none."""
         return self.reduce_axes[-1] if self.reduce_axes else ""
 
     @lazy_property
     def any_columns(self) -> bool:
-        """Whether one call takes more columns than a tile has, as tiles side by side."""
+        """Return whether one call takes more columns than a tile has, as tiles side by side."""
         return self.columns in self.repeats
 
     @lazy_property
@@ -433,7 +433,7 @@ class Microkernel:
 
     @lazy_property
     def packed(self) -> str:
-        """The operand of columns and terms that may be packed, zero past its extents; "" where none may."""
+        """Return the operand of columns and terms that may be packed, zero past its extents; "" where none may."""
         name = self.operand_along(self.columns)
         sums = any(self.depth in variables(part) for part in self.index_of(name))
         return name if sums and self.layout_of(name) is not None else ""
@@ -473,7 +473,7 @@ class Microkernel:
 
     @lazy_property
     def _depth(self) -> int:
-        """The axis of the packed operand along which it is reduced."""
+        """Return the axis of the packed operand along which it is reduced."""
         load = next(load for load, _ in loads(self.definition.body) if load.buffer == self.packed)
         return next(at for at, part in enumerate(load.index) if self.depth in variables(part))
 
@@ -491,15 +491,15 @@ class Microkernel:
 
     @lazy_property
     def max_rows(self) -> int:
-        """The tallest tile, in rows."""
+        """Return the tallest tile, in rows."""
         return max(tile.rows for tile in self.tiles)
 
     def columns_for(self, rows: int) -> int:
-        """The widest tile of that many rows, in columns; 0 where there is none."""
+        """Return the widest tile of that many rows, in columns; 0 where there is none."""
         return max((tile.columns for tile in self.tiles if tile.rows == rows), default=0)
 
     def tile(self, rows: int, columns: int) -> TileShape:
-        """The smallest tile of that many rows that holds `columns` columns."""
+        """Return the smallest tile of that many rows that holds `columns` columns."""
         fitting = [t for t in self.tiles if t.rows == rows and t.columns >= columns]
         return min(fitting, key=lambda t: t.columns)
 
@@ -521,7 +521,7 @@ def _extents_of(extent: Any) -> Extents:
 
 
 def _is_within(dtype: str, of: str) -> bool:
-    """Whether each value of an integer type is one of another."""
+    """Return whether each value of an integer type is one of another."""
     return {dtype, of} <= {*INTEGERS} and all(in_range(end, of) for end in finite_range(dtype))
 
 

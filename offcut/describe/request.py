@@ -28,7 +28,7 @@ Array = np.ndarray[Any, Any]
 
 
 def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
-    """`output`, a computed tensor or several, as a tuple; refused for anything else, for `op`."""
+    """Return `output`, a computed tensor or several, as a tuple; refused for anything else, for `op`."""
     outputs = tuple(output) if isinstance(output, tuple | list) else (output,)
     for position, tensor in enumerate(outputs):
         if not isinstance(tensor, Tensor) or tensor.definition is None:
@@ -52,7 +52,7 @@ def outputs_of(output: Any, op: str) -> tuple[Tensor, ...]:
 
 
 def inputs_of(inputs: Any, outputs: Sequence[Tensor], op: str) -> tuple[Tensor, ...]:
-    """The inputs in call order; where None is given, in that of an operator's operands, and else
+    """Return the inputs in call order; where None is given, in that of an operator's operands, and else
     in the order in which `outputs` read them.
     """
     if inputs is None:
@@ -92,7 +92,7 @@ def _read_by(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
 
 
 def checked_constants(constants: Any, op: str) -> dict[str, Any]:
-    """The constants by name, whatever they are.
+    """Return the constants by name, whatever they are.
 
     Raises DescribeError for what is no mapping.
     """
@@ -109,7 +109,7 @@ def checked_constants(constants: Any, op: str) -> dict[str, Any]:
 
 
 def constants_of(inputs: Sequence[Tensor], constants: Any, op: str) -> dict[str, Array]:
-    """The constants as arrays of their placeholders' types and ranks, as `kept`."""
+    """Return the constants as arrays of their placeholders' types and ranks, as `kept`."""
     named = {tensor.name: tensor for tensor in inputs if isinstance(tensor, Tensor)}
     arrays: dict[str, Array] = {}
     for name, value in checked_constants(constants, op).items():
@@ -142,14 +142,14 @@ _OWNED: WeakValueDictionary[int, Array] = WeakValueDictionary()
 
 
 def own(array: Array) -> Array:
-    """An array whose memory nobody else holds, marked as such: nobody may write to it from here on, and it is read where it is."""
+    """Return an array whose memory nobody else holds, marked as such: nobody may write to it from here on, and it is read where it is."""
     array.flags.writeable = False
     _OWNED[id(array)] = array
     return array
 
 
 def is_owned(array: Array) -> bool:
-    """Whether an array, or what it is a view of, was marked, and nobody may write to any of them.
+    """Return whether an array, or what it is a view of, was marked, and nobody may write to any of them.
 
     An array that its caller made read-only is not: he may hold another way to its memory.
     """
@@ -196,19 +196,19 @@ def _root(array: Array) -> Array:
 
 
 def kept(array: Array) -> Array:
-    """A constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
+    """Return a constant to compile with: a copy, but of an array that offcut made, or that is lent; its elements lie side by side."""
     if array.flags.c_contiguous and (is_owned(array) or id(_root(array)) in _LENT.get()):
         return array
     return own(np.array(array, order="C"))
 
 
 def settled(array: Array) -> Array:
-    """A constant to hold for good: a copy, but of an array that offcut made."""
+    """Return a constant to hold for good: a copy, but of an array that offcut made."""
     return array if is_owned(array) else own(np.array(array, order="C"))
 
 
 def array_of(name: str, value: Any, op: str) -> Array:
-    """A constant as a numpy array of native byte order; refused for what numpy does not read."""
+    """Return a constant as a numpy array of native byte order; refused for what numpy does not read."""
     because = "it is a masked array" if type(value).__module__.startswith("numpy.ma") else ""
     try:
         array = np.asarray(value)
@@ -228,7 +228,7 @@ def array_of(name: str, value: Any, op: str) -> Array:
 def sizes_fixed_by(
     inputs: Sequence[Tensor], arrays: Mapping[str, Array], op: str
 ) -> dict[str, int]:
-    """The sizes that the shapes of constants determine.
+    """Return the sizes that the shapes of constants determine.
 
     Raises DescribeError where no allowed size gives a shape, or a promise is broken.
     """
@@ -253,7 +253,7 @@ def solved_sizes(
     promised: Sequence[tuple[str, Expr]],
     op: str,
 ) -> dict[str, int]:
-    """The sizes that the shapes of constants determine.
+    """Return the sizes that the shapes of constants determine.
 
     shapes    the declared extents of each array
     promised  conditions, and what they are called

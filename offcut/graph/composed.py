@@ -22,7 +22,7 @@ SHORT = 64
 
 
 def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
-    """An index expression as an array without axes; what is above 0 less what is below, where bounds of sizes do not tell."""
+    """Return an index expression as an array without axes; what is above 0 less what is below, where bounds of sizes do not tell."""
     low, high = extents.span(size, sizes)
     if low >= 0:
         return counted(make, size, dtype)
@@ -34,14 +34,14 @@ def of_size(make: Make, size: Expr, dtype: str, sizes: Sequence[Size]) -> Ref:
 
 
 def counted(make: Make, extent: Extent, dtype: str) -> Ref:
-    """An extent as an array without axes: the last of 0, 1, …, extent."""
+    """Return an extent as an array without axes: the last of 0, 1, …, extent."""
     every = make("iota", numbers.extent(extent, 1), dtype)
     last = make("slice", every, 0, numbers.plain(extent), numbers.extent(extent, 1))
     return make("reshape", last, ())
 
 
 def required(make: Make, x: Ref, dtype: str, condition: Ref) -> Ref:
-    """`x`, where a condition holds of each element: a call in which it does not is refused, as one whose index leaves an array.
+    """Return `x`, where a condition holds of each element: a call in which it does not is refused, as one whose index leaves an array.
 
     dtype  of `x`; numbers
     """
@@ -68,7 +68,7 @@ def tiled(make: Make, x: Ref, shape: Sequence[Extent], counts: Sequence[Extent])
 def surrounded(
     make: Make, x: Any, extent: Extent, axis: int, before: Extent, after: Extent, mode: str
 ) -> Ref:
-    """`x` with elements put before and after it along an axis: "reflect", its mirror image; "edge", the nearest.
+    """Return `x` with elements put before and after it along an axis: "reflect", its mirror image; "edge", the nearest.
 
     extent         of the axis
     before, after  how many; below 0, as many are left out
@@ -89,7 +89,7 @@ def surrounded(
 
 
 def least_around(before: Extent, after: Extent) -> int:
-    """How many elements an axis has at least that others are put around: one, and those that are known to be left out."""
+    """Return how many elements an axis has at least that others are put around: one, and those that are known to be left out."""
     return 1 + sum(-one for one in (before, after) if isinstance(one, int) and one < 0)
 
 
@@ -115,7 +115,7 @@ def accumulated(
 
 
 def in_order(make: Several, x: Any, extent: Extent, axis: int, descending: bool) -> Any:
-    """The elements along an axis in ascending order, and their places.
+    """Return the elements along an axis in ascending order, and their places.
 
     extent  of the axis
     """
@@ -132,7 +132,7 @@ def first_in_order(
     axis: int,
     largest: bool,
 ) -> tuple[Any, ...]:
-    """The `k` greatest elements along an axis in descending order, or the least in ascending order, and their places.
+    """Return the `k` greatest elements along an axis in descending order, or the least in ascending order, and their places.
 
     cut     ``cut(value, axis, start, stop)``: a part of an axis
     extent  of the axis, which is no less than `k`

@@ -40,7 +40,7 @@ class Applied:
 
 
 def program(text: str, /, *operands: Tensor, name: str = "program", **sizes: Any) -> Applied:
-    """A program that is written in full, as an operator: ``program("program p …", x, u, steps=n)``.
+    """Return a program that is written in full, as an operator: ``program("program p …", x, u, steps=n)``.
 
     operands  its inputs, constants and what it updates, in the order in which it declares them
     sizes     those that no shape determines
@@ -78,7 +78,7 @@ def given_to(program: Program) -> tuple[Buffer, ...]:
 
 
 def applied(program: Program, tensors: Mapping[str, Tensor]) -> Applied:
-    """A program whose inputs are called as the tensors that it was made of."""
+    """Return a program whose inputs are called as the tensors that it was made of."""
     return Applied(program, tuple(tensors[one.name] for one in given_to(program)), {})
 
 
@@ -97,14 +97,14 @@ class Call:
 
     @property
     def results(self) -> tuple[tuple[str, Shape], ...]:
-        """The element type and the shape of each result."""
+        """Return the element type and the shape of each result."""
         return tuple(
             (one.dtype, tuple(extents.at(extent, self.sizes) for extent in one.shape))
             for one in self.program.results
         )
 
     def with_own_sizes(self) -> Call:
-        """The same, its sizes called ``s0, s1, …``: equal for calls that compute the same."""
+        """Return the same, its sizes called ``s0, s1, …``: equal for calls that compute the same."""
         program = self.program
         names = Names((*(buffer.name for buffer in program.buffers), *_bound(program)))
         own = {size.name: names.fresh(f"s{n}") for n, size in enumerate(program.sizes)}
@@ -125,7 +125,7 @@ class Call:
 
 
 def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) -> Call:
-    """An applied program as a call.
+    """Return an applied program as a call.
 
     shapes  of its operands, over the sizes of the graph; sizes those that are given, likewise
 
@@ -177,7 +177,7 @@ def call_of(found: Applied, shapes: Sequence[Shape], sizes: Mapping[str, Expr]) 
 
 
 def _bound(program: Program) -> set[str]:
-    """The names that statements bind."""
+    """Return the names that statements bind."""
     found = set[str]()
     for stmt in walk(program.body):
         match stmt:

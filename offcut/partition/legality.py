@@ -174,7 +174,7 @@ def check_few(axes: Sequence[str], tiles: int) -> None:
 
 
 def not_together(loop: For, strategy: Strategy) -> PartitionError:
-    """The refusal of padded tiles on a loop that carries a dependence other than a reduction's."""
+    """Return the refusal of padded tiles on a loop that carries a dependence other than a reduction's."""
     return PartitionError(
         "partition",
         f'cannot take tail="{strategy}"',
@@ -266,7 +266,7 @@ def _certainly(program: Program, loop: For) -> Dependence | None:
 
 
 def _own_of(loop: For, program: Program) -> set[str]:
-    """The arrays that each iteration of a loop has for itself: in windows, or scalars that it writes first."""
+    """Return the arrays that each iteration of a loop has for itself: in windows, or scalars that it writes first."""
     if loop.unit == LANE:
         return windowed_arrays(loop.body)
     scalars = (b.name for b in program.buffers if b.kind is Kind.PRIVATE and not b.shape)
@@ -319,7 +319,7 @@ def check_windows(program: Program, op: str = "compile") -> None:
 
 
 def _leaves(one: OutOfBoundsAccess, program: Program) -> str:
-    """An access outside of a window in words, at its smallest."""
+    """Return an access outside of a window in words, at its smallest."""
     text = f"element [{one.element}], counted from where the window starts, lies outside of it"
     return one.given(program, {}) + text
 
@@ -356,7 +356,7 @@ def check_tiles(program: Program) -> None:
 def _needed(
     program: Program, around: Sequence[Stmt], inner: Tile | For, own: Collection[str]
 ) -> Dependence | None:
-    """A dependence between two instances of one tile, or iterations, by an array that is not in `own`."""
+    """Return a dependence between two instances of one tile, or iterations, by an array that is not in `own`."""
     body: tuple[Stmt, ...] = (inner,)
     for stmt in reversed(around):
         body = (only_with(stmt, body),)
@@ -369,7 +369,7 @@ def _needed(
 
 
 def _with_values(around: Sequence[Stmt], inner: Inner) -> Iterator[tuple[tuple[Stmt, ...], Inner]]:
-    """A tile or a loop and what encloses it, once for each literal that the bounded values around may be."""
+    """Yield a tile or a loop and what encloses it, once for each literal that the bounded values around may be."""
     lets = [stmt for stmt in around if isinstance(stmt, Let)]
     if prod(let.hi - let.lo for let in lets) > _MOST_VALUES:
         yield tuple(around), inner
@@ -388,7 +388,7 @@ def _with_values(around: Sequence[Stmt], inner: Inner) -> Iterator[tuple[tuple[S
 
 
 def _tiles(program: Program) -> Iterator[tuple[tuple[Stmt, ...], Tile]]:
-    """Every tile, with what encloses it; of an `if` that is its other branch, under the negated condition."""
+    """Yield every tile, with what encloses it; of an `if` that is its other branch, under the negated condition."""
     for stmt, path in walk_with_parents(program):
         if isinstance(stmt, Tile):
             yield tuple(starmap(_entered, path)), stmt
@@ -401,7 +401,7 @@ def _entered(stmt: Stmt, number: int) -> Stmt:
 
 
 def only_with(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
-    """`stmt` with nothing but `body` inside."""
+    """Return `stmt` with nothing but `body` inside."""
     match stmt:
         case If(condition):
             return If(condition, body)
@@ -414,7 +414,7 @@ def only_with(stmt: Stmt, body: tuple[Stmt, ...]) -> Stmt:
 
 
 def _is_apart(tile: Tile, own: set[str]) -> bool:
-    """Whether the indices show that no instance touches what another one writes."""
+    """Return whether the indices show that no instance touches what another one writes."""
     written = {s.buffer for s in walk(tile.body) if isinstance(s, Store)} - own
     names = {axis.iter for axis in tile.axes}
     inner = {s.iter for s in walk(tile.body) if isinstance(s, For)}
@@ -440,7 +440,7 @@ def _is_apart(tile: Tile, own: set[str]) -> bool:
 
 
 def carried(one: Dependence, program: Program, sizes: Mapping[str, str]) -> str:
-    """A dependence in words, at its smallest: the sizes, and the two instances."""
+    """Return a dependence in words, at its smallest: the sizes, and the two instances."""
     values, first, second = one.witness
     given = ", ".join(
         f"{sizes.get(size.name, size.name)} = {value}"
@@ -464,7 +464,7 @@ LESS_TO_COMPARE = "copies=1 leaves every condition where it is: less to compare"
 def not_equal(
     refused: PartitionError, wanted: Sequence[str], again: bool, separated: bool, others: bool
 ) -> PartitionError:
-    """The refusal of a cut whose program does not compute what was asked.
+    """Return the refusal of a cut whose program does not compute what was asked.
 
     again      whether instances were to run a second time
     separated  whether conditions have left the loops

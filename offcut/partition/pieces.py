@@ -63,17 +63,17 @@ class Piece:
 
     @property
     def tile(self) -> dict[str, int]:
-        """The largest extent of its tiles, by axis."""
+        """Return the largest extent of its tiles, by axis."""
         return {self.label_of(axis): segment.heights[1] for axis, segment in self.segments}
 
     @property
     def form(self) -> Form:
-        """How its tiles are executed, the most particular of its axes."""
+        """Return how its tiles are executed, the most particular of its axes."""
         return leading_form(segment.form for _, segment in self.segments)
 
     @lazy_property
     def inside(self) -> tuple[tuple[Stmt, int], ...]:
-        """The statement of it that lies in most loops, last, and all that encloses it, with the block
+        """Return the statement of it that lies in most loops, last, and all that encloses it, with the block
         of each that is entered.
         """
         found = [
@@ -97,14 +97,14 @@ class Piece:
 
     @property
     def store(self) -> Store:
-        """The statement of it that lies in most loops."""
+        """Return the statement of it that lies in most loops."""
         store = self.inside[-1][0]
         assert isinstance(store, Store)
         return store
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The user's names of the coordinates of `owned` and `executed`, by position."""
+        """Return the user's names of the coordinates of `owned` and `executed`, by position."""
         return tuple(map(self.label_of, self.names))
 
     @property
@@ -115,7 +115,7 @@ class Piece:
 
     @property
     def owned(self) -> Set:
-        """The instances that this piece answers for; the pieces' sets are disjoint and covering."""
+        """Return the instances that this piece answers for; the pieces' sets are disjoint and covering."""
         return self._reached(self._owning)
 
     @property
@@ -163,7 +163,7 @@ class Piece:
         return stmt
 
     def _reached(self, change: Callable[[Stmt], Stmt]) -> Set:
-        """The instances that reach its statement, with its path changed so."""
+        """Return the instances that reach its statement, with its path changed so."""
         outer = len(self.path)
         path = ((change(s) if k < outer else s, n == 0) for k, (s, n) in enumerate(self.inside))
         return iteration_domain(self.space, tuple(path), self.names)
@@ -177,7 +177,7 @@ class Piece:
 
 
 def _all_lanes(stmt: Stmt) -> Stmt:
-    """A tile with the instances that it runs and does not keep."""
+    """Return a tile with the instances that it runs and does not keep."""
     if isinstance(stmt, Tile) and stmt.form is Form.PAD:
         return replace(stmt, where=None)
     return stmt
@@ -200,12 +200,12 @@ class Users:
 
     @property
     def of_sizes(self) -> dict[str, str]:
-        """The users' names of the sizes, by the program's."""
+        """Return the users' names of the sizes, by the program's."""
         return {inner: user for user, inner in self.sizes}
 
     @property
     def of_axes(self) -> dict[str, str]:
-        """The users' names of the axes that the program calls otherwise, by the program's."""
+        """Return the users' names of the axes that the program calls otherwise, by the program's."""
         return {inner: full.rpartition(".")[2] for full, inner in reversed(self.axes)}
 
     @property
@@ -216,7 +216,7 @@ class Users:
 
     @staticmethod
     def of(program: Program) -> Users:
-        """The names of a program that a user wrote."""
+        """Return the names of a program that a user wrote."""
         return Users(
             tuple((size.name, size.name) for size in program.sizes),
             tuple((buffer.name, buffer.name) for buffer in program.buffers),
@@ -278,7 +278,7 @@ class Partition:
 
     @lazy_property
     def size(self) -> Size:
-        """How large the emitted program and its object code are; the code is made to be measured."""
+        """Return how large the emitted program and its object code are; the code is made to be measured."""
         made, given = _stores(self.loops), _stores(self.source)
         lines = len(analysis(self.loops).statements)
         code = None if self.measure is None else self.measure(self)
@@ -299,7 +299,7 @@ class Partition:
         return Certificate(tuple(dict.fromkeys((*self.certificate.theorems, *proved))))
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
-        """The result of the reference interpreter on numpy arrays, by the users' names.
+        """Return the result of the reference interpreter on numpy arrays, by the users' names.
 
         Raises CallError where an input or a size does not fit.
         """

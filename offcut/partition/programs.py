@@ -47,7 +47,7 @@ def cut_program(
     users: Users | None = None,
     copies: int = COPIES,
 ) -> Partition:
-    """`source` with its conditions separated and the loops named in `wanted` cut, and no other.
+    """Return `source` with its conditions separated and the loops named in `wanted` cut, and no other.
 
     wanted  by loop, ``j``, or ``C.j`` for the loops over j that write C
     copies  stores that separation may make of one
@@ -243,7 +243,7 @@ def pieces_of_tiles(
 def pieces_of(
     space: Space, source: Program, emitted: Program, made: Sequence[Made], users: Users
 ) -> tuple[Piece, ...]:
-    """A piece for every tile that was made, in the order of the text, with all that encloses it."""
+    """Return a piece for every tile that was made, in the order of the text, with all that encloses it."""
     iterators = frozenset(loop.iter for loop in _loops(source.body))
     found: list[Piece] = []
     wanted = {id(one.leaf): one for one in made}

@@ -95,7 +95,7 @@ class OutOfBoundsAccess:
 def accesses_outside(
     program: Program, buffers: frozenset[str] | None = None
 ) -> tuple[OutOfBoundsAccess, ...]:
-    """The accesses of `program` that sets cannot show to lie inside their buffers, for all sizes.
+    """Return the accesses of `program` that sets cannot show to lie inside their buffers, for all sizes.
 
     buffers   those that are asked about; None: all
 
@@ -154,7 +154,7 @@ def check_in_bounds(program: Program, op: str, names: Mapping[str, str]) -> None
 
 
 def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
-    """`expr` with what is in it called as the user does."""
+    """Return `expr` with what is in it called as the user does."""
 
     def rule(node: Expr) -> Expr | None:
         match node:
@@ -170,7 +170,7 @@ def _called(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 @memo(64)
 def escaping_windows(program: Program, among: frozenset[str] | None = None) -> tuple[str, ...]:
-    """The arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
+    """Return the arrays of `program` that are not seen to be accessed inside of their windows alone; a window whose
     place is read from memory may be another one when that is read again.
 
     among   the arrays that are asked about; None: all that have windows
@@ -189,7 +189,7 @@ def escaping_windows(program: Program, among: frozenset[str] | None = None) -> t
 
 
 def outside_window(program: Program, name: str) -> OutOfBoundsAccess | None:
-    """An access of `name` outside of the window that it stands in, at an element counted from its start.
+    """Return an access of `name` outside of the window that it stands in, at an element counted from its start.
 
     None where sets show none, or a window is not of a length that sizes alone say.
     """
@@ -206,7 +206,7 @@ def outside_window(program: Program, name: str) -> OutOfBoundsAccess | None:
 
 
 def _from_start(stmt: Stmt, name: str) -> Stmt:
-    """`stmt` with the accesses of `name` in a window of it counted from the start of that window."""
+    """Return `stmt` with the accesses of `name` in a window of it counted from the start of that window."""
     if not isinstance(stmt, Alloc) or stmt.buffer != name:
         return map_blocks(stmt, lambda body: tuple(_from_start(inner, name) for inner in body))
 
@@ -243,7 +243,7 @@ class _Seen:
             self.held = {b.name: tuple((zero, n) for n in b.shape) for b in asked}
 
     def left(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
-        """`body` without the stores all of whose accesses are seen to lie inside."""
+        """Return `body` without the stores all of whose accesses are seen to lie inside."""
         return tuple(left for stmt in body for left in self.left_of(stmt, at))
 
     def left_of(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
@@ -281,17 +281,17 @@ class _Seen:
         return (replace(stmt, body=body),) if body else ()
 
     def all_in_bounds(self, axes: Sequence[TileAxis], at: EnclosingScope) -> bool:
-        """Whether all that the bounds of a tile read is seen to lie inside."""
+        """Return whether all that the bounds of a tile read is seen to lie inside."""
         return all(self.all_in(e, at) for axis in axes for e in (axis.start, axis.extent))
 
     def all_in(self, expr: Expr, at: EnclosingScope) -> bool:
-        """Whether all that `expr` reads is seen to lie inside."""
+        """Return whether all that `expr` reads is seen to lie inside."""
         return all(
             self.is_inside(load.buffer, load.index, at.where(*path)) for load, path in loads(expr)
         )
 
     def is_inside(self, buffer: str, index: Sequence[Expr], at: EnclosingScope) -> bool:
-        """Whether one access is seen to lie inside."""
+        """Return whether one access is seen to lie inside."""
         if buffer not in self.held:
             return True
         sides = (
@@ -318,7 +318,7 @@ def _copies(body: Sequence[Stmt]) -> int:
 
 
 def _without_lets(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """`body` with each bounded value written out, literal by literal, under what makes it that one."""
+    """Return `body` with each bounded value written out, literal by literal, under what makes it that one."""
     made: list[Stmt] = []
     for stmt in body:
         match stmt:
@@ -377,7 +377,7 @@ def _outside(
 
 
 def _clearly_inside(program: Program, at: Facts, buffer: str, index: tuple[Expr, ...]) -> bool:
-    """Whether each bound follows by itself from what shares names with it: the cheaper question."""
+    """Return whether each bound follows by itself from what shares names with it: the cheaper question."""
     bounds = zip(index, program.buffer(buffer).shape, strict=True)
     sides = ((Compare("<=", ix.const(0), part), Compare("<", part, n)) for part, n in bounds)
     return all(at.holds(side) for pair in sides for side in pair)
@@ -487,7 +487,7 @@ def _range(low: int, end: int) -> tuple[int, int]:
 
 
 def _indices(expr: Expr) -> Iterator[Expr]:
-    """The index expressions in `expr` that lie in no other."""
+    """Yield the index expressions in `expr` that lie in no other."""
     if dtype_of(expr) == "index":
         yield expr
     for child in children(expr):

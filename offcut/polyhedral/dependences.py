@@ -45,7 +45,7 @@ class Statement:
 
     @property
     def iterators(self) -> tuple[str, ...]:
-        """The names of the loops around it, outermost first."""
+        """Return the names of the loops around it, outermost first."""
         return tuple(name for name, _ in self.loops)
 
 
@@ -69,17 +69,17 @@ class Dependence:
 
     @property
     def buffer(self) -> str:
-        """The array that both instances touch."""
+        """Return the array that both instances touch."""
         return (self.target if self.kind == "anti" else self.source).store.buffer
 
     @property
     def loop(self) -> str:
-        """The iterator of the loop that carries it."""
+        """Return the iterator of the loop that carries it."""
         return next(name for name, path in self.source.loops if path == self.path)
 
     @lazy_property
     def witness(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The smallest sizes at which it exists, and the two instances."""
+        """Return the smallest sizes at which it exists, and the two instances."""
         witness = smallest_point(self.relation.wrap().flatten())
         assert witness is not None
         sizes, point = witness
@@ -88,7 +88,7 @@ class Dependence:
 
 
 def statements(program: Program) -> tuple[Statement, ...]:
-    """Every store of `program`, in the order of the text."""
+    """Return every store of `program`, in the order of the text."""
     return tuple(_statements(program.body, Statement(Store("", (), Var("")), (), (), ())))
 
 
@@ -132,7 +132,7 @@ def _between(lo: Expr, x: Expr, hi: Expr) -> tuple[Expr, Expr]:
 
 
 def dependences(program: Program) -> Iterator[Dependence]:
-    """Every dependence of `program` that a loop carries, by pairs of accesses, one for each loop."""
+    """Yield every dependence of `program` that a loop carries, by pairs of accesses, one for each loop."""
     space = Space(program.sizes, program.assumptions)
     found = [(one, _accesses(space, one)) for one in statements(program)]
     for (one, mine), (other, theirs) in product(found, found):
@@ -157,12 +157,12 @@ def dependences(program: Program) -> Iterator[Dependence]:
 
 
 def _pinned(name: str, index: tuple[Expr, ...], other: tuple[Expr, ...]) -> bool:
-    """Whether two accesses of one element agree on an iterator: it is an index of both, of one axis."""
+    """Return whether two accesses of one element agree on an iterator: it is an index of both, of one axis."""
     return any(a == b == Var(name) for a, b in zip(index, other, strict=True))
 
 
 def carried_by(program: Program) -> dict[tuple[int, ...], list[Dependence]]:
-    """The dependences that each loop carries, by the path of the loop; none: it is parallel."""
+    """Return the dependences that each loop carries, by the path of the loop; none: it is parallel."""
     found: dict[tuple[int, ...], list[Dependence]] = {}
     for one in statements(program):
         for _, path in one.loops:
@@ -189,7 +189,7 @@ class _Domain:
 
     @lazy_property
     def at(self) -> dict[str, str]:
-        """The coordinate of each iterator."""
+        """Return the coordinate of each iterator."""
         return coordinates(self.statement.iterators)
 
     @lazy_property
@@ -228,7 +228,7 @@ class _Access:
 
     @lazy_property
     def certain(self) -> bool:
-        """Whether sets say all indices and conditions."""
+        """Return whether sets say all indices and conditions."""
         space, at = self.domain.space, self.domain.at
         texts = [space.expr(part, at) for part in self.index]
         texts += [space.condition(condition, at) for condition in self.path]
@@ -236,7 +236,7 @@ class _Access:
 
 
 def _accesses(space: Space, one: Statement) -> list[_Access]:
-    """The accesses of a statement; the target of an update is read too.
+    """Return the accesses of a statement; the target of an update is read too.
 
     A term that reads the very element it is added to is no term of a reduction.
     """

@@ -49,7 +49,7 @@ class EnclosingScope:
         return self.inside(*((a.iter, a.start, ix.add(a.start, a.extent)) for a in axes))
 
     def shows(self, condition: Expr) -> bool:
-        """Whether what is around, and shares a name with `condition`, makes it hold, at all sizes.
+        """Return whether what is around, and shares a name with `condition`, makes it hold, at all sizes.
 
         False where it may hold all the same.
         """
@@ -60,7 +60,7 @@ class EnclosingScope:
         return _shows(self.space, self._about(variables(condition)), condition)
 
     def shows_where_it_runs(self, condition: Expr) -> bool:
-        """Whether all that is around makes `condition` hold, at all sizes at which a statement runs there: loops that share
+        """Return whether all that is around makes `condition` hold, at all sizes at which a statement runs there: loops that share
         no name with it, too, have an iteration.
 
         False where it may hold all the same.
@@ -80,7 +80,7 @@ class EnclosingScope:
         return {name: ends for name, ends in found.items() if not any(map(reads_memory, ends))}
 
     def _about(self, names: Set[str]) -> tuple[Loop | Let | Expr, ...]:
-        """The entries that these names depend on, directly or by others; sizes connect nothing."""
+        """Return the entries that these names depend on, directly or by others; sizes connect nothing."""
         sizes = {size.name for size in self.space.sizes}
         names, before = names - sizes, -1
         while len(names) != before:
@@ -133,7 +133,7 @@ def _names(entry: Loop | Let | Expr) -> set[str]:
 
 
 def _concerns(entry: Loop | Let | Expr, names: Set[str]) -> bool:
-    """Whether `entry` says something of one of `names`."""
+    """Return whether `entry` says something of one of `names`."""
     match entry:
         case (name, _, _) | Let(name):
             return name in names

@@ -65,12 +65,12 @@ class Facts:
 
     @property
     def known(self) -> frozenset[str]:
-        """The names of the sizes and the iterators."""
+        """Return the names of the sizes and the iterators."""
         return frozenset((*self.names, *(size.name for size in self.space.sizes)))
 
     @lazy_property
     def _parts(self) -> tuple[tuple[frozenset[str], _Part], ...]:
-        """The conditions in groups that share no name, each with all its names."""
+        """Return the conditions in groups that share no name, each with all its names."""
         groups = () if self._outer is None else self._outer._parts
         done = 0 if self._outer is None else len(self._outer.conditions)
         for condition in self.conditions[done:]:
@@ -87,7 +87,7 @@ class Facts:
         return groups
 
     def _about(self, condition: Expr) -> _Part:
-        """The part of what is known that shares names with `condition`."""
+        """Return the part of what is known that shares names with `condition`."""
         mine = variables(condition)
         names: set[str] = set(mine)
         conditions: list[Expr] = []
@@ -99,17 +99,17 @@ class Facts:
 
     @lazy_property
     def empty(self) -> bool:
-        """Whether nothing runs here, at any size."""
+        """Return whether nothing runs here, at any size."""
         parts = (part for _, part in self._parts)
         nothing = any(_known(self.space, *part).is_empty() for part in parts)
         return nothing or bool(self.space.context.is_empty())
 
     def expresses(self, condition: Expr) -> bool:
-        """Whether sets can say `condition`."""
+        """Return whether sets can say `condition`."""
         return self.space.condition(condition, coordinates(self.names)) is not None
 
     def holds(self, condition: Expr) -> bool:
-        """Whether `condition` holds wherever something runs, at all sizes."""
+        """Return whether `condition` holds wherever something runs, at all sizes."""
         if isinstance(condition, Const):
             return bool(condition.value)
         key = "holds", condition
@@ -118,7 +118,7 @@ class Facts:
         return bool(self._kept[key])
 
     def example(self, condition: Expr) -> dict[str, int] | None:
-        """The smallest sizes and iterators at which `condition` holds, as far as sets tell; None where
+        """Return the smallest sizes and iterators at which `condition` holds, as far as sets tell; None where
         sets cannot say it, where it never holds, and where one of the conditions here that sets
         cannot say reads memory or fails at these.
         """
@@ -133,7 +133,7 @@ class Facts:
         return point if all(holds_at(one, point) for one in others) else None
 
     def decide(self, condition: Compare) -> bool | None:
-        """Whether a comparison always holds here, or never; None where that depends."""
+        """Return whether a comparison always holds here, or never; None where that depends."""
         folded = ix.compare(condition.op, ix.simplify(condition.a), ix.simplify(condition.b))
         if isinstance(folded, Const):
             return bool(folded.value)

@@ -25,7 +25,7 @@ from offcut.polyhedral.enclosing_scope import EnclosingScope, in_range
 def iteration_domain(
     space: Space, path: Sequence[tuple[Stmt, bool]], names: Sequence[str]
 ) -> isl.Set:
-    """The instances that run inside of `path`, as points over `names`; other loops count tiles.
+    """Return the instances that run inside of `path`, as points over `names`; other loops count tiles.
 
     path   what encloses them, outermost first; of an `if`, whether its condition holds there
 
@@ -51,7 +51,7 @@ class UnboundedLet:
 
 
 def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
-    """Every `Let` in `tree` whose value can leave its range where it is reached.
+    """Return every `Let` in `tree` whose value can leave its range where it is reached.
 
     Raises PartitionError for a value that is not quasi-affine.
     """
@@ -68,7 +68,7 @@ def unbounded(space: Space, tree: Tree) -> list[UnboundedLet]:
 
 
 def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]]) -> bool:
-    """Whether what is around it shows that a value is in its range."""
+    """Return whether what is around it shows that a value is in its range."""
     for stmt, number in path:
         match _lanes_kept(stmt):
             case For() as loop:
@@ -83,7 +83,7 @@ def _is_in_range(let: Let, at: EnclosingScope, path: Sequence[tuple[Stmt, int]])
 
 
 def _lanes_kept(stmt: Stmt) -> Stmt:
-    """A tile whose lanes that are off run all the same without the condition that switches them off."""
+    """Return a tile whose lanes that are off run all the same without the condition that switches them off."""
     pads = isinstance(stmt, Tile) and stmt.form is Form.PAD
     return replace(stmt, where=None) if pads and isinstance(stmt, Tile) else stmt
 
@@ -172,7 +172,7 @@ class _Reading:
         return _told(self.space.expr(self.closed(expr), self.loops), expr)
 
     def read(self, expr: Expr, by: Callable[[Expr, Mapping[str, str]], str | None]) -> str | None:
-        """A text, which is None where one may be left out."""
+        """Return a text, which is None where one may be left out."""
         text = by(self.closed(expr), self.loops)
         return _told(text, expr) if self.open is None else text
 

@@ -22,7 +22,7 @@ _MOST = 24  # replacements on one way
 
 
 def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int]) -> bool:
-    """Whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
+    """Return whether ``a <= b`` or ``a < b`` is seen to hold wherever all of `ranges` run; False is no answer.
 
     least   lower bounds of the other names
     """
@@ -37,7 +37,7 @@ def holds_syntactically(condition: Expr, ranges: Ranges, least: Mapping[str, int
 
 
 def _is_no_less(value: Expr, ranges: Ranges, least: Mapping[str, int], left: int) -> bool:
-    """Whether `value` is never negative; `left` replacements may be made."""
+    """Return whether `value` is never negative; `left` replacements may be made."""
     form = ix.to_linear(value)
     if all(factor > 0 for _, factor in form.terms):
         lowest = sum(factor * _least(atom, ranges, least) for atom, factor in form.terms)
@@ -66,7 +66,7 @@ def _no_more(form: Linear, ranges: Ranges) -> list[Expr]:
 
 
 def _with(form: Linear, atom: Expr, term: Expr) -> Expr:
-    """A sum with `term` in place of one of its atoms and its factor."""
+    """Return a sum with `term` in place of one of its atoms and its factor."""
     rest = Linear(tuple(one for one in form.terms if one[0] != atom), form.const)
     return ix.add(rest.expr(), term)
 
@@ -87,7 +87,7 @@ def _no_more_than(atom: Expr, factor: int) -> list[Expr]:
 
 
 def _least(expr: Expr, ranges: Ranges, least: Mapping[str, int]) -> float:
-    """A lower bound of an expression; minus infinity where its form shows none."""
+    """Return a lower bound of an expression; minus infinity where its form shows none."""
 
     def known(part: Expr) -> tuple[float, float]:
         match part:

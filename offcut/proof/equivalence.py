@@ -265,7 +265,7 @@ def _check_ranges(program: Program, users: Mapping[str, str]) -> None:
 
 
 def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
+    """Return whether two programs have one shape when copies, windows, and orders that may differ are gone: those of the source
     where it is not seen with them.
 
     What an array that is gone held is read where it was read: inside of it, or nothing is known.
@@ -280,7 +280,7 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 
 def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether two programs have loops of one text, around bodies that are equal in any iteration.
+    """Return whether two programs have loops of one text, around bodies that are equal in any iteration.
 
     Raises PartitionError for a bounded value of the source that leaves its range.
     """
@@ -298,7 +298,7 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
 
 
 def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether `emitted` is a cut of `source` with its tiles in windows."""
+    """Return whether `emitted` is a cut of `source` with its tiles in windows."""
     if not any(isinstance(stmt, Alloc) for stmt in statements_of(emitted.body)):
         return False
     return any(
@@ -309,7 +309,7 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
 
 
 def _is_equal(pair: Body, reassociate: bool) -> bool:
-    """Whether the two blocks of a pair compute the same, and the second one stays in its windows."""
+    """Return whether the two blocks of a pair compute the same, and the second one stays in its windows."""
     return any(try_isl(partial(_holds, one, reassociate), False) for one in (pair.opened(), pair))
 
 
@@ -340,13 +340,13 @@ def _check_body(pair: Body, reassociate: bool) -> None:
 
 
 def _is_inside(program: Program, shaped: Program) -> bool:
-    """Whether all that is read of the arrays that are gone lies in them."""
+    """Return whether all that is read of the arrays that are gone lies in them."""
     gone = frozenset(b.name for b in program.buffers) - {b.name for b in shaped.buffers}
     return not gone or try_isl(lambda: not accesses_outside(program, gone), False)
 
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
-    """Whether `emitted` is `source` without terms that padding makes zero."""
+    """Return whether `emitted` is `source` without terms that padding makes zero."""
     ordered, other = in_order_of(emitted, source, reassociate), bare(canonicalize(fused(emitted)))
     for rows in (True, False):
         asked = without_zeros(ordered, rows)
@@ -397,7 +397,7 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:
-    """Whether the proof side by side holds; where not, nothing is known yet."""
+    """Return whether the proof side by side holds; where not, nothing is known yet."""
     return try_isl(lambda: _is_same_shape(source, emitted), False)
 
 

@@ -72,7 +72,7 @@ def apply(
     price: WayPrice,
     quote: bool = True,
 ) -> Applied:
-    """`computation` as `schedule` says, proved.
+    """Return `computation` as `schedule` says, proved.
 
     microkernels  those that a cover may name
     price         of a way that does not say what it costs
@@ -145,7 +145,7 @@ class Applying:
         return self.emitted(self.planned(), shared, staged)
 
     def shared(self) -> Shared:
-        """The loops that nests share, after every decision about stages."""
+        """Return the loops that nests share, after every decision about stages."""
         nests: list[Nest | Together] = []
         for step in self.schedule.steps:
             with self.line(step):
@@ -162,7 +162,7 @@ class Applying:
         return shared
 
     def placed(self) -> dict[int, tuple[Nest, tuple[str, ...]]]:
-        """The nests by position, in the order in which they run, each with the axes of the loops around."""
+        """Return the nests by position, in the order in which they run, each with the axes of the loops around."""
         found: dict[int, tuple[Nest, tuple[str, ...]]] = {}
 
         def visit(part: Nest | Together, around: tuple[str, ...]) -> None:
@@ -178,7 +178,7 @@ class Applying:
         return found
 
     def tree(self, nest: Nest | Together, around: tuple[str, ...]) -> int | Shared:
-        """The groups of a nest, by position, and the loops that they share, inside of loops of the names `around`."""
+        """Return the groups of a nest, by position, and the loops that they share, inside of loops of the names `around`."""
         with self.line(nest):
             if isinstance(nest, Nest):
                 position = position_of(self.given, nest.stage)
@@ -260,7 +260,7 @@ class Applying:
     def way(
         self, position: int, way: Way, around: tuple[str, ...], asked: bool = True
     ) -> ResolvedWay:
-        """A way with its loops; where it is `asked`, also what it costs."""
+        """Return a way with its loops; where it is `asked`, also what it costs."""
         lead, *rest = self.given.groups[position]
         reduced = {axis.name for axis in lead.reduce_axes}
         free = {axis.name for axis in (*lead.axes, *lead.reduce_axes)} - set(around)
@@ -342,7 +342,7 @@ class Applying:
                 raise not_applied(f"cannot cut {name}", because)
 
     def matched(self, lead: Stage, cover: Cover) -> Match:
-        """The microkernel laid over a stage as `cover` says."""
+        """Return the microkernel laid over a stage as `cover` says."""
         known = [kernel for kernel in self.kernels if kernel.name == cover.microkernel]
         if not known:
             names = ", ".join(kernel.name for kernel in self.kernels)
@@ -410,7 +410,7 @@ class Applying:
             self.given = replace(self.given, buffers=(*self.given.buffers, buffer))
 
     def planned(self) -> Computation:
-        """The computation with the layouts of constants and the stages that pack."""
+        """Return the computation with the layouts of constants and the stages that pack."""
         layouts: dict[str, Layout] = {}
         for step in self.schedule.steps:
             if isinstance(step, Lay):
@@ -438,7 +438,7 @@ class Applying:
         check_layout("lay", step.buffer, step.layout, len(found[0].shape), self.kernels)
 
     def emitted(self, planned: Computation, shared: Shared, staged: Program) -> Applied:
-        """The loops of all nests, with their proof."""
+        """Return the loops of all nests, with their proof."""
         names, made = planned.names(), list[tuple[_Made, ...]]()
 
         def statements(part: int | Shared, around: tuple[StageAxis, ...]) -> tuple[Stmt, ...]:
@@ -474,7 +474,7 @@ class Applying:
     def made(
         self, planned: Computation, way: ResolvedWay, around: Sequence[StageAxis], names: Names
     ) -> _Made:
-        """A way as statements; what it packs in an iteration of loops around lives in a window."""
+        """Return a way as statements; what it packs in an iteration of loops around lives in a window."""
         body: tuple[Stmt, ...] = ()
         theorems: dict[Theorem, None] = {}
         tiles: list[Made] = []

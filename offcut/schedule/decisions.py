@@ -302,7 +302,7 @@ class Schedule(CachedHash):
 
     @staticmethod
     def parse(text: str) -> Schedule:
-        """The schedule that prints as `text`; comments and blank lines are skipped.
+        """Return the schedule that prints as `text`; comments and blank lines are skipped.
 
         Raises ParseError, with the line, for any other text.
         """
@@ -323,7 +323,7 @@ class Schedule(CachedHash):
 
 
 def schedule_of(name: str, cuts: Mapping[str, LoopCut], copies: int) -> Schedule:
-    """The schedule of a program of that name whose loops are cut so, and run as vectors.
+    """Return the schedule of a program of that name whose loops are cut so, and run as vectors.
 
     copies  of a statement that separating conditions may make, at most
     """

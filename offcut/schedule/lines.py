@@ -18,7 +18,7 @@ _MOST_LEVELS = 100
 
 
 def lines_in_blocks(text: str) -> LineBlock:
-    """The first line of `text`, and all others below it.
+    """Return the first line of `text`, and all others below it.
 
     Raises ParseError, with the line, where its indentation is none of those around it.
     """
@@ -60,22 +60,22 @@ class Line:
 
     @property
     def word(self) -> str:
-        """The first word: which decision it is."""
+        """Return the first word: which decision it is."""
         return self.text.split()[0]
 
     def match(self, pattern: str, *shown: str) -> re.Match[str]:
-        """The parts of the line; refused where it is not as `shown`."""
+        """Return the parts of the line; refused where it is not as `shown`."""
         found = re.fullmatch(pattern, self.text)
         return found if found else self.refuse("it is not of this form", *shown)
 
     def size(self, text: str) -> int:
-        """A number of the line, an iteration count or a place; refused past the greatest size."""
+        """Return a number of the line, an iteration count or a place; refused past the greatest size."""
         if len(text) > len(str(_MOST)) or int(text) > _MOST:
             self.refuse(f"its numbers are at most {_MOST}")
         return int(text)
 
     def sizes(self, text: str) -> tuple[int, ...]:
-        """The numbers between spaces."""
+        """Return the numbers between spaces."""
         return tuple(map(self.size, text.split()))
 
     def refuse(self, because: str, *help: str) -> NoReturn:
@@ -95,7 +95,7 @@ class LineBlock:
     inside: list[LineBlock]
 
     def alone(self) -> Line:
-        """The line; refused where something is indented below it."""
+        """Return the line; refused where something is indented below it."""
         if self.inside:
             self.inside[0].line.refuse(f"{self.line.word} holds no other decision")
         return self.line

@@ -12,13 +12,13 @@ from offcut.schedule.ways import Pack
 
 
 def beside(load: Load, axis: str) -> bool:
-    """Whether the elements that `load` reads along `axis` lie next to each other."""
+    """Return whether the elements that `load` reads along `axis` lie next to each other."""
     steps = [coefficient(part, axis) for part in load.index]
     return steps[-1:] == [1] and not any(steps[:-1])
 
 
 def pack_of(lead: Stage, found: Match, name: str, shared: Collection[str]) -> Pack:
-    """The copy `name` of the columns' operand in panels of the microkernel, and the loops that make it.
+    """Return the copy `name` of the columns' operand in panels of the microkernel, and the loops that make it.
 
     shared  axes of loops around the nest
     """

@@ -24,7 +24,7 @@ OwnPrice: TypeAlias = Callable[[Program], Any]
 def priced(
     schedule: Schedule, loops: Program, price: OwnPrice, users: Mapping[str, str]
 ) -> Schedule:
-    """`schedule` whose ways that compete cost what `price` says.
+    """Return `schedule` whose ways that compete cost what `price` says.
 
     loops   what `schedule` makes, before loops are marked: a choice for each nest of several ways
     users   the program's names of the sizes, by the users'

@@ -84,7 +84,7 @@ def _decision_of(schedule: Schedule, refused: TargetError) -> Primitive | None:
 
 
 def not_applied(refused: str, because: str, help: Sequence[str] = ()) -> PartitionError:
-    """The refusal of a decision; `at_line` adds where it stands."""
+    """Return the refusal of a decision; `at_line` adds where it stands."""
     return PartitionError("schedule", refused, because=because, help=tuple(help))
 
 

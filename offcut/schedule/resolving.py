@@ -63,7 +63,7 @@ class Within:
         self.packing: dict[tuple[int, Pack], _Remembering] = {}
 
     def way(self, stage: str, way: Way, asked: bool) -> tuple[Computation, ResolvedWay]:
-        """A way of the nest of `stage` with its loops, and the computation with layouts and what the way packs.
+        """Return a way of the nest of `stage` with its loops, and the computation with layouts and what the way packs.
 
         asked  whether it competes, so that somebody asks what it costs
 
@@ -98,19 +98,19 @@ class _Remembering(Applying):
         self.held: Computation | None = None
 
     def apart(self) -> _Remembering:
-        """The same, to which nothing was added by ways."""
+        """Return the same, to which nothing was added by ways."""
         made = copy(self)
         made.copies, made.packings, made.held = {}, {}, None
         return made
 
     def whole(self) -> Computation:
-        """The computation with layouts and with what is packed."""
+        """Return the computation with layouts and with what is packed."""
         if self.held is None:
             self.held = self.planned()
         return self.held
 
     def matched(self, lead: Stage, cover: Cover) -> Match:
-        """The microkernel laid over a stage as `cover` says."""
+        """Return the microkernel laid over a stage as `cover` says."""
         key = id(lead), cover
         if key not in self.matches:
             self.matches[key] = lead, super().matched(lead, cover)
@@ -127,7 +127,7 @@ class _Remembering(Applying):
 
 
 def _but_for_ways(step: object) -> Hashable:
-    """A decision, and of nests along what they are covered."""
+    """Return a decision, and of nests along what they are covered."""
     match step:
         case Nest(stage, ways):
             return stage, frozenset(way.cover.depth for way in ways if way.cover is not None)

@@ -12,7 +12,7 @@ from offcut.schedule.ways import Convert, Copy, Scratch, Turn
 
 
 def restaged(computation: Computation, step: Step) -> Computation:
-    """`computation` after a decision about its stages; itself where `step` is none.
+    """Return `computation` after a decision about its stages; itself where `step` is none.
 
     Raises PartitionError where the decision has nothing to work on.
     """

@@ -250,16 +250,16 @@ class _Parts:
                 part.line.refuse(f"it has no place in a {block.line.word}")
 
     def all(self, word: str) -> list[LineBlock]:
-        """The lines that begin with `word`."""
+        """Return the lines that begin with `word`."""
         return [part for part in self.blocks if part.line.word == word]
 
     def loops(self, word: str) -> tuple[str, ...]:
-        """The axes after `word`."""
+        """Return the axes after `word`."""
         found = (part.alone().match(rf"{word} ({_NAMES})", f"{word} i") for part in self.all(word))
         return tuple(name for match in found for name in match[1].split())
 
     def depth(self) -> tuple[str, int] | None:
-        """The axis in whose loop windows take turns, and how many of each; before 0.3 it is said by `virtual`."""
+        """Return the axis in whose loop windows take turns, and how many of each; before 0.3 it is said by `virtual`."""
         for part in (*self.all("depth"), *self.all("virtual")):
             line = part.alone()
             found = line.match(rf"{line.word} (\S+) (\d+)", "depth i 2")
@@ -267,7 +267,7 @@ class _Parts:
         return None
 
     def splits(self) -> tuple[AxisCut, ...]:
-        """How axes are split."""
+        """Return how axes are split."""
         return tuple(_read_split(part.alone()) for part in self.all("split"))
 
 

@@ -139,7 +139,7 @@ class _Say:
 
 
 def _call_by_name(name: str, argument: bytes) -> Callable[[_Say], Any]:
-    """The job ``module:function`` on a pickled argument, with all that it needs imported."""
+    """Return the job ``module:function`` on a pickled argument, with all that it needs imported."""
     module, _, function = name.partition(":")
     return partial(getattr(import_module(module), function), pickle.loads(argument))
 
@@ -168,7 +168,7 @@ def _send_answer(file: BinaryIO, answer: tuple[str, Any]) -> None:
 
 
 def _told(error: BaseException) -> tuple[str, str]:
-    """An exception in a line, and its traceback."""
+    """Return an exception in a line, and its traceback."""
     line = "".join(traceback.format_exception_only(error)).splitlines()[0]
     return line, "".join(traceback.format_exception(error))
 

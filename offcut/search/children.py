@@ -99,7 +99,7 @@ class _Child:
     errors: IO[bytes]
 
     def answer(self, until: float) -> tuple[str, Any]:
-        """The next message: its kind and its value.
+        """Return the next message: its kind and its value.
 
         Raises TimeoutError where it is not there in time, EOFError where the child has gone.
         """
@@ -118,7 +118,7 @@ class _Child:
         return os.fstat(self.errors.fileno()).st_size
 
     def last_words(self, since: int) -> str:
-        """The end of what it wrote to standard error, behind the first `since` bytes."""
+        """Return the end of what it wrote to standard error, behind the first `since` bytes."""
         start = max(since, self.written() - _LAST_WORDS)
         return os.pread(self.errors.fileno(), _LAST_WORDS, start).decode(errors="replace")
 
@@ -359,7 +359,7 @@ def _run_in_one_fork(
 
 
 def _status(status: int) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     if status >= 0:
         return f"it left with status {status}"
     name = signal.Signals(-status).name

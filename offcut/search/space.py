@@ -99,7 +99,7 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many points there are, at most: loops that may not be cut together are counted as if they might."""
+        """Return how many points there are, at most: loops that may not be cut together are counted as if they might."""
         steps = prod(len(options) for options in self._choices)
         nests: Iterator[int] = (
             2 ** len(variant.tree.loops) * prod(nest.size for nest in variant.nests)
@@ -108,11 +108,11 @@ class Space:
         return steps * sum(nests)
 
     def enumerate(self, limit: int | None = None) -> Iterator[Schedule]:
-        """The points, `first` before all others; at most `limit` of them."""
+        """Return the points, `first` before all others; at most `limit` of them."""
         return islice(chain((self.first,), self._others()), limit)
 
     def neighbours(self, point: Schedule) -> tuple[Schedule, ...]:
-        """The points that differ from `point` in one choice, in an order that depends on it alone.
+        """Return the points that differ from `point` in one choice, in an order that depends on it alone.
 
         Raises DescribeError where it is no point of this space.
         """
@@ -120,7 +120,7 @@ class Space:
         return tuple(other for other in found if other != point)
 
     def step(self, point: Schedule, rng: Random) -> Schedule:
-        """One of the neighbours of `point`; itself where it has none.
+        """Return one of the neighbours of `point`; itself where it has none.
 
         Raises DescribeError where it is no point of this space.
         """
@@ -128,7 +128,7 @@ class Space:
         return self._written(rng.choice(near)()) if near else point
 
     def sample(self, rng: Random) -> Schedule:
-        """A point whose choices are drawn one by one, each option as likely as any other."""
+        """Return a point whose choices are drawn one by one, each option as likely as any other."""
         dropped = rng.choice(tuple(self._variants))
         variant = self._variants[dropped]
         kept = frozenset(loops for loops in variant.tree.loops if rng.random() < 0.5)
@@ -137,7 +137,7 @@ class Space:
         return self._written(Point(dropped, steps, kept, nests))
 
     def crossed(self, a: Schedule, b: Schedule, rng: Random) -> Schedule:
-        """A point each choice of which is that of `a` or that of `b`.
+        """Return a point each choice of which is that of `a` or that of `b`.
 
         Raises DescribeError where one of them is no point of this space.
         """
@@ -154,11 +154,11 @@ class Space:
         return self._written(Point(base.dropped, steps, kept, nests))
 
     def going_by(self, expected: Callable[[Schedule], float]) -> Space:
-        """The same points, by other prices."""
+        """Return the same points, by other prices."""
         return replace(self, expected=expected)
 
     def __contains__(self, point: object) -> bool:
-        """Whether a schedule is a point of it."""
+        """Return whether a schedule is a point of it."""
         try:
             return isinstance(point, Schedule) and bool(self._read(point))
         except DescribeError:
@@ -202,7 +202,7 @@ class Space:
 
     @memoize_method
     def _written(self, point: Point) -> Schedule:
-        """The schedule that says so, its decisions in the order of `first`."""
+        """Return the schedule that says so, its decisions in the order of `first`."""
         variant = self._variants[point.dropped]
         lays = {one.lay.buffer: one.lay for one in point.nests if one.lay is not None}
         pairs = zip(variant.nests, point.nests, strict=True)
@@ -258,7 +258,7 @@ class Space:
 
     @lazy_property
     def _variants(self) -> dict[int | None, Variant]:
-        """The space of the nests, by the decision about stages that is taken back."""
+        """Return the space of the nests, by the decision about stages that is taken back."""
         found = {}
         for dropped in (None, *self._stage_steps):
             made = self._variant(dropped)
@@ -324,11 +324,11 @@ class Space:
         return LoopCuts(self.program, self.machine)
 
     def _fits(self, steps: Options) -> bool:
-        """Whether the loops that are cut may be cut together."""
+        """Return whether the loops that are cut may be cut together."""
         return self._loops.together(_cut_in(steps))
 
     def _fitting(self, steps: Options, rng: Random) -> Options:
-        """`steps` without cuts of loops that may not be cut beside the others; which stay is drawn."""
+        """Return `steps` without cuts of loops that may not be cut beside the others; which stay is drawn."""
         cuts = [place for place, step in enumerate(steps) if isinstance(step, Cut)]
         found = [None if place in cuts else step for place, step in enumerate(steps)]
         for place in rng.sample(cuts, len(cuts)):
@@ -341,7 +341,7 @@ class Space:
 def _in_ways(
     point: Point, before: tuple[Chosen, ...], chosen: Chosen, after: tuple[Chosen, ...]
 ) -> Point:
-    """`point` with the ways of one nest."""
+    """Return `point` with the ways of one nest."""
     return Point(point.dropped, point.steps, point.kept, (*before, chosen, *after))
 
 
@@ -350,7 +350,7 @@ def _cut_in(steps: Options) -> frozenset[str]:
 
 
 def _each(nests: Sequence[NestSpace]) -> Iterator[tuple[Chosen, ...]]:
-    """Every choice of ways of all nests, one by one: there may be more than memory holds."""
+    """Yield every choice of ways of all nests, one by one: there may be more than memory holds."""
     if not nests:
         yield ()
         return
@@ -399,7 +399,7 @@ class LoopCuts:
         )
 
     def of(self, loop: str, own: Cut | None = None) -> list[Cut]:
-        """The cuts of a loop in one level of tiles; like `own` inside of its outer levels, where it is cut already."""
+        """Return the cuts of a loop in one level of tiles; like `own` inside of its outer levels, where it is cut already."""
         outer: Sequence[int] = () if own is None else own.tiles[:-1]
         tile = self.machine.policy.axis_tile if own is None else own.tiles[-1]
         like = AxisCut(loop, MASK if own is None else own.strategy, tile)
@@ -413,7 +413,7 @@ class LoopCuts:
 
     @memoize_method
     def together(self, loops: frozenset[str]) -> bool:
-        """Whether these loops may be cut in one schedule; not where the proof does not say so in bounded work."""
+        """Return whether these loops may be cut in one schedule; not where the proof does not say so in bounded work."""
         if len(loops) < 2 or not loops & self.ordered:
             return True
         return all(self.together(loops - {one}) for one in loops) and self._legal(loops)

@@ -47,7 +47,7 @@ class Form:
         return tuple(cuts.options[0].axis for cuts in self.cuts)
 
     def joined(self, other: Form) -> Form:
-        """The choices of both, which cut the same axes."""
+        """Return the choices of both, which cut the same axes."""
         cuts = tuple(
             mine.joined(theirs) for mine, theirs in zip(self.cuts, other.cuts, strict=True)
         )
@@ -55,7 +55,7 @@ class Form:
 
     @property
     def size(self) -> int:
-        """How many ways it has."""
+        """Return how many ways it has."""
         return prod(len(cuts.options) for cuts in self.cuts) * len(self.orders)
 
     @property
@@ -65,7 +65,7 @@ class Form:
             yield from (self._way(splits, order) for order in self.orders)
 
     def near(self, way: Way) -> Iterator[Way]:
-        """The ways of this form that differ from one of it in one choice."""
+        """Yield the ways of this form that differ from one of it in one choice."""
         own = (way.loops, way.inner)
         for place, cuts in enumerate(self.cuts):
             for cut in cuts.near(way.splits[place]):
@@ -74,7 +74,7 @@ class Form:
         yield from (self._way(way.splits, order) for order in self.orders if order != own)
 
     def nearest(self, way: Way) -> Way:
-        """The way of this form that is most like one of another."""
+        """Return the way of this form that is most like one of another."""
         known = {cut.axis: cut for cut in way.splits}
         splits = tuple(
             cuts.nearest(known[axis]) if axis in known else cuts.options[0]
@@ -84,7 +84,7 @@ class Form:
         return self._way(splits, own if own in self.orders else self.orders[0])
 
     def drawn(self, rng: Random) -> Way:
-        """One of its ways, each as likely as any other."""
+        """Return one of its ways, each as likely as any other."""
         splits = tuple(rng.choice(cuts.options) for cuts in self.cuts)
         return self._way(splits, rng.choice(self.orders))
 
@@ -110,7 +110,7 @@ def forms_of(
     microkernels: Sequence[Microkernel],
     machine: Machine,
 ) -> tuple[Form, ...]:
-    """The forms of a nest, that of its first way first where that still is one.
+    """Return the forms of a nest, that of its first way first where that still is one.
 
     nest    what the space begins with, of this group or of one that has become it
     laid    how constants lie there
@@ -135,7 +135,7 @@ class _Forms:
     machine: Machine
 
     def own(self) -> Iterator[Form]:
-        """The forms of the ways of the nest; their splits are among the choices."""
+        """Yield the forms of the ways of the nest; their splits are among the choices."""
         for way in self.nest.ways:
             found = None if way.cover is None else self.matched(way.cover)
             if found is None:
@@ -159,7 +159,7 @@ class _Forms:
                 yield self.covered(way, found, pack, laid)
 
     def operands(self, found: Match) -> Iterator[tuple[Pack | None, Lay | None]]:
-        """How the columns' operand of a match may lie."""
+        """Yield how the columns' operand of a match may lie."""
         load, kernel = found.by_columns, found.microkernel
         lay = self.lay(found)
         if lay is not None and kernel.packed:
@@ -175,7 +175,7 @@ class _Forms:
             yield pack_of(self.lead, found, name, self.shared), None
 
     def matched(self, cover: Cover) -> Match | None:
-        """The microkernel laid over the nest's sum as `cover` says."""
+        """Return the microkernel laid over the nest's sum as `cover` says."""
         kernels = [kernel for kernel in self.microkernels if kernel.name == cover.microkernel]
         found = all_matches(self.lead, kernels)
         return next((match for match in found if self.cover(match) == cover), None)
@@ -185,11 +185,11 @@ class _Forms:
         return Cover(found.microkernel.name, found.rows, found.columns, found.depth)
 
     def lay(self, found: Match) -> Lay | None:
-        """How the constant lies that the columns of a match read."""
+        """Return how the constant lies that the columns of a match read."""
         return next((step for step in self.laid if step.buffer == found.by_columns.buffer), None)
 
     def plain(self, way: Way) -> Form:
-        """The form of loops without a microkernel: those of `way`, as far as the nest has them."""
+        """Return the form of loops without a microkernel: those of `way`, as far as the nest has them."""
         own = [axis.name for axis in self.lead.axes if axis.name not in self.shared]
         summed = [axis.name for axis in self.lead.reduce_axes]
         splits = [cut for cut in way.splits if cut.axis in (*own, *summed)]
@@ -205,7 +205,7 @@ class _Forms:
         return Form(None, None, None, cuts, self.orders(replace(way, loops=loops, inner=inner)))
 
     def covered(self, way: Way, found: Match, pack: Pack | None, laid: Lay | None) -> Form:
-        """The form of a microkernel; the splits of `way` are among the choices."""
+        """Return the form of a microkernel; the splits of `way` are among the choices."""
         own = {cut.axis: cut for cut in way.splits}
         kernel, made = found.microkernel, list[Cuts]()
         extents = {a.name: a.extent for a in (*self.lead.axes, *self.lead.reduce_axes)}
@@ -224,7 +224,7 @@ class _Forms:
 
     @staticmethod
     def orders(way: Way) -> tuple[Order, ...]:
-        """The orders of plain loops, its own first."""
+        """Return the orders of plain loops, its own first."""
         every = [(loops, way.inner) for loops in permutations(way.loops)]
         every += [(way.loops, inner) for inner in permutations(way.inner)]
         return tuple(dict.fromkeys(every))

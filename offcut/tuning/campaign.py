@@ -108,7 +108,7 @@ class Campaign:
         self.anchor = Anchor.of(record for trial in trials for record in trial.records)
 
     def best(self) -> Schedule:
-        """The schedule that is confirmed to be the best.
+        """Return the schedule that is confirmed to be the best.
 
         Raises TargetError where none could be measured.
         """
@@ -133,11 +133,11 @@ class Campaign:
         return inf if self.seconds is None else self.seconds - (time.monotonic() - self.started)
 
     def _is_below(self, seconds: float) -> bool:
-        """Whether fewer are left."""
+        """Return whether fewer are left."""
         return self._left() < seconds
 
     def _count(self, elapsed: float) -> int:
-        """How many schedules the next round tries."""
+        """Return how many schedules the next round tries."""
         count = self.batch
         if self.trials is not None:
             count = min(count, self.trials - len(self.tried))
@@ -150,7 +150,7 @@ class Campaign:
         return count
 
     def _proposed(self, number: int, count: int) -> Sequence[Schedule]:
-        """The schedules of a round: the default before all others."""
+        """Return the schedules of a round: the default before all others."""
         first = () if number else (self.space.first,)
         seen = tuple(Seen(one.schedule, self._seconds(one)) for one in self.tried)
         known = {*(one.schedule for one in seen), *first}
@@ -216,7 +216,7 @@ class Campaign:
         }
 
     def _confirmed(self) -> Schedule:
-        """The best of the last run; the default where it is not beaten."""
+        """Return the best of the last run; the default where it is not beaten."""
         sound = sorted((one for one in self.tried if one.outcome is Outcome.OK), key=self._time)
         first = self.space.first
         if not sound:
@@ -256,7 +256,7 @@ class Campaign:
         return self._settled(winner if gain > doubt else default, default)
 
     def _settled(self, chosen: Measured, default: Measured | None) -> Schedule:
-        """The schedule that was chosen, and the verdict recorded."""
+        """Return the schedule that was chosen, and the verdict recorded."""
         settle(self.records, self.problem, chosen, default)
         return chosen.schedule
 
@@ -298,7 +298,7 @@ class Campaign:
         return self._time(one) if one.outcome is Outcome.OK else None
 
     def _doubt(self, *measured: Measured) -> float:
-        """How far a difference of expected seconds may be noise: half the quartiles' distances, as errors add up."""
+        """Return how far a difference of expected seconds may be noise: half the quartiles' distances, as errors add up."""
         return hypot(
             *(
                 weight * time.seconds * time.spread / 2

@@ -23,7 +23,7 @@ def posed(
     options: Options,
     seed: int = 0,
 ) -> Problem:
-    """A computation at a distribution of sizes; other arguments are those of `offcut.tune`.
+    """Return a computation at a distribution of sizes; other arguments are those of `offcut.tune`.
 
     op   what refusals call the step
 

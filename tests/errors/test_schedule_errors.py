@@ -259,6 +259,14 @@ def an_output_is_not_computed_inside() -> None:
     s["C"].compute_at(CL, "y")
 
 
+def a_result_of_other_elements_is_not_computed_beside() -> None:
+    A = oc.placeholder((8, 6), "float32", name="A")
+    B = oc.compute((8, 6), lambda i, j: A[i, j] + 1.0, name="B")
+    C = oc.compute((8,), lambda i: A[i, 0] * 2.0, name="C")
+    s = oc.create_schedule([B, C])
+    s["B"].compute_at("C", "i")
+
+
 def a_stage_is_computed_in_its_reader_only() -> None:
     s = chain()
     s["B"].compute_at("E", "i")
@@ -609,6 +617,10 @@ compute_at: cannot compute C at CL.y
   at       stage C
   because  C is output: all of it is wanted
   help     cache_write(C, scope) makes a local buffer that computes it""",
+    a_result_of_other_elements_is_not_computed_beside: """\
+compute_at: cannot compute B at C.i
+  at       stage B
+  because  it is a result, and has other elements than C""",
     a_stage_is_computed_in_its_reader_only: """\
 compute_at: cannot compute B at E.i
   at       stage B

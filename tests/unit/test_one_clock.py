@@ -17,7 +17,7 @@ from offcut.core.expr import Binary, Cast, Compare, Const, Expr, Lookup, Select,
 from offcut.costmodel import Formulas
 from offcut.costmodel.arrays import Formulas as Evaluated
 from offcut.partition.strategies.catalog import strategy_named
-from offcut.tuning.pricing.predicting import price_of
+from offcut.tuning.pricing.predicting import nest_prices, price_of
 from tests import spaces
 from tests.agree import nearly
 from tests.facade import Problem, evaluate, requested, stand_ins, strategies
@@ -63,7 +63,7 @@ def agree(program: str, machine: str, strategy: Any) -> None:
         assert executed <= 1.02 * cost.peak * cost.seconds, size
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 @pytest.mark.parametrize("strategy", ["auto", *strategies()])
 def test_plan_cost_and_formulas_of_a_product_say_one_number(strategy: str) -> None:
     agree("dense", "zen4", strategy if strategy == "auto" else strategy_named(strategy, at=""))
@@ -126,7 +126,9 @@ def test_a_search_is_told_what_the_schedule_costs_once_it_is_cut(program: str, o
     space, rng = spaces.space(program, 3, "zen4"), Random(7)
     (size,) = dict(request.users.sizes)
     vectors = tuple(({size: value}, 1.0) for value in (1, 13, 43, 500))
-    price = price_of(Problem(request, options, target, vectors), space.computation, None)
+    problem, computation = Problem(request, options, target, vectors), space.computation
+    assert computation is not None
+    price, nests = price_of(problem, computation, None), nest_prices(problem, computation)
     compared = 0
     while compared < 4:
         schedule = space.sample(rng)
@@ -140,10 +142,47 @@ def test_a_search_is_told_what_the_schedule_costs_once_it_is_cut(program: str, o
         except PartitionError:
             continue
         compared += 1
-        for seconds, (at, _) in zip(told, vectors, strict=True):
+        for call, (seconds, (at, _)) in enumerate(zip(told, vectors, strict=True)):
             cost = target.cost_of(planned, request, asked, at)
             assert isinstance(cost, Cost)
             assert seconds == nearly(cost.seconds, rel=off), (str(schedule), at)
+            taken = [min(ways, key=lambda way: way.own[call]) for ways in nests.nests(schedule)]
+            flop = sum(part.flop[call] for way in taken for part in way.parts)
+            assert flop == sum(piece.flop for piece in cost.pieces), (str(schedule), at)
+
+
+# Threads
+
+JACOBI = """program jacobi
+size n in 2:4097
+input A: float32[n, n]
+output B: float32[n, n]
+for i in 1:n - 1
+  for j in 1:n - 1
+    B[i, j] = 0.25 * (A[i, j - 1] + A[i - 1, j] + A[i, j + 1] + A[i + 1, j])
+"""
+TRIANGLE = """program triangle
+size n in 1:2049
+inout x: float64[n]
+input L: float64[n, n]
+for i in 0:n
+  for j in 0:i
+    x[i] += -1.0 * L[i, j] * x[j]
+  x[i] = x[i] / L[i, i]
+"""
+
+
+@pytest.mark.parametrize("text", [JACOBI, TRIANGLE], ids=["jacobi", "triangle"])
+def test_the_number_of_threads_goes_by_the_cycles_that_are_counted(text: str) -> None:
+    target = oc.target("cpu", machine="zen4")
+    request = requested(oc.parse(text), None, {}, "plan")
+    options = target.options("compile", threads=2)
+    planned: Any = target.policy(request, options)
+    for size in (2, 10, 65, 300, 1000):
+        cost = target.cost_of(planned, request, options, {"n": size})
+        assert isinstance(cost, Cost)
+        computing = sum(piece.resources["compute"] for piece in cost.pieces) / cost.hertz
+        assert evaluate(planned.seconds, {"n": size}) == nearly(computing, rel=0.01, abs=1e-10)
 
 
 # The choice in a call

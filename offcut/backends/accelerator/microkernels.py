@@ -233,7 +233,7 @@ def _operations(
 
 
 def _pairs(name: str) -> tuple[str, ...]:
-    """The operands that an operation may have: A and B in accumulators, c a constant."""
+    """Return the operands that an operation may have: A and B in accumulators, c a constant."""
     pairs = {"alu_fill": ("Ac",), "alu_subtract": ("AB", "Ac", "cB")}.get(name, ("AB", "Ac"))
     return pairs if name in (*_WITH_TWO, "alu_fill") else ("A",)
 

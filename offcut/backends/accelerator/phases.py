@@ -36,7 +36,7 @@ class Phases:
 
     @lazy_property
     def derived(self) -> DerivedSizes:
-        """The sizes that the host derives from those of a call."""
+        """Return the sizes that the host derives from those of a call."""
         return self._derived[1]
 
     @lazy_property
@@ -61,7 +61,7 @@ class Phases:
 
     @property
     def nests(self) -> Iterator[int]:
-        """The phases that are nests."""
+        """Return the phases that are nests."""
         return (at for at, phase in enumerate(self.each) if isinstance(phase, tuple))
 
     def options(self, at: int, sizes: Values | None = None) -> list[Lowered]:
@@ -87,7 +87,7 @@ class Phases:
         return [cost for _, cost, _ in self._options(at)]
 
     def taken(self, at: int, sizes: Values) -> Lowered:
-        """The option of a nest that takes the fewest cycles at these sizes."""
+        """Return the option of a nest that takes the fewest cycles at these sizes."""
         options = self.options(at, sizes)
         return fastest(options, sizes).nest if len(options) > 1 else options[0]
 
@@ -123,13 +123,13 @@ class Phases:
         return _options_of(stmts)
 
     def _lowered(self, body: Sequence[Stmt]) -> Lowered:
-        """A nest, read."""
+        """Return a nest, read."""
         program, derived = self._derived
         return lowered(program, body, self.spec, self.told, derived)
 
 
 def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:
-    """The options of a nest, with labels and costs; of a nest that has none, itself."""
+    """Return the options of a nest, with labels and costs; of a nest that has none, itself."""
     match stmts:
         case (Choose(options),):
             return [(option.label, option.cost, option.body) for option in options]

@@ -89,12 +89,12 @@ class Accelerator(Target):
 
     @property
     def machine(self) -> Device:  # type: ignore[override]
-        """The machine that it plans for."""
+        """Return the machine that it plans for."""
         return self.described
 
     @property
     def forms(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The instructions, and where units give each other tokens, what they run in which order."""
+        """Return the instructions, and where units give each other tokens, what they run in which order."""
         return ("listing", "order") if self.spec.tokens else ("listing",)
 
     @property
@@ -104,7 +104,7 @@ class Accelerator(Target):
 
     @lazy_property
     def spec(self) -> Spec:
-        """The machine in numbers."""
+        """Return the machine in numbers."""
         return Spec.of(self.described)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,16 +123,16 @@ class Accelerator(Target):
         threads: int | None = None,
         schedule: Schedule | None = None,
     ) -> Options:
-        """A strategy is of tails, a schedule decides everything; sums are of integers, in any order."""
+        """Return the options: `strategy` is of tails, `schedule` decides everything; sums are of integers, in any order."""
         made = super().options(op, "auto", reassociate, microkernels, threads)
         return replace(made, strategy=strategy, schedule=schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
-        """The machine, and what is asked of the plan."""
+        """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """A program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
+        """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
@@ -160,7 +160,7 @@ class Accelerator(Target):
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
     ) -> Planned | None:
-        """The policy's plan in which the axes of `cuts` have these tiles and tails."""
+        """Return the policy's plan in which the axes of `cuts` have these tiles and tails."""
         program = with_memories(program)
         if any(buffer.scope is not None for buffer in program.buffers):
             return None
@@ -175,7 +175,7 @@ class Accelerator(Target):
         return self.annotated(settled(program, computation, self.spec, None, wanted))
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
-        """Whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
+        """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
         computation = try_isl(lambda: raised(program, {}), None)
         steps = list(each_decision(schedule.steps))
         if computation is None or any(isinstance(step, RFactor) for step in steps):
@@ -206,7 +206,7 @@ class Accelerator(Target):
         )
 
     def arrays(self, program: Program) -> Computation:
-        """A program as a sequence of whole arrays.
+        """Return a program as a sequence of whole arrays.
 
         Raises TargetError where it is none.
         """
@@ -221,11 +221,11 @@ class Accelerator(Target):
         return computation
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
-        """The program's text: streams are made from it at each size."""
+        """Return the program's text: streams are made from it at each size."""
         return str(planned.program).encode()
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
-        """The program on the simulator."""
+        """Return the program on the simulator."""
         program = parse(lowered.decode())
 
         def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
@@ -236,12 +236,12 @@ class Accelerator(Target):
     def called(
         self, planned: Planned, signature: Signature, options: Options
     ) -> frozenset[str] | None:
-        """The microkernels that tiles name: each leaf was checked to be what it computes."""
+        """Return the microkernels that tiles name: each leaf was checked to be what it computes."""
         tiles = analysis(planned.program).of(Tile)
         return frozenset(tile.microkernel for tile in tiles if tile.microkernel is not None)
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
-        """The instructions at sizes of a middle layer, as a listing, or the order of units."""
+        """Return the instructions at sizes of a middle layer, as a listing, or the order of units."""
         return self.show_at(planned, signature, options, form, typical_of(planned.program))
 
     def show_at(
@@ -252,7 +252,7 @@ class Accelerator(Target):
         form: str,
         sizes: Mapping[str, int],
     ) -> str:
-        """The instructions of a call; loops are the same at every size."""
+        """Return the instructions of a call; loops are the same at every size."""
         if form not in self.forms:
             return super().show_at(planned, signature, options, form, sizes)
         chip = Chip(planned.program, self.spec)
@@ -271,7 +271,7 @@ class Accelerator(Target):
     def plan_of(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
     ) -> Plan:
-        """Each nest with its tiles, what its stream is predicted to take, and what competed with it."""
+        """Return each nest with its tiles, what its stream is predicted to take, and what competed with it."""
         made = super().plan_of(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in made.sizes.items()}
@@ -373,7 +373,7 @@ class _Run:
 
 
 def target(name: str) -> Callable[[Device | None], Accelerator]:
-    """The factory of a target whose own machine is the description of that name."""
+    """Return the factory of a target whose own machine is the description of that name."""
 
     def made(machine: Device | None) -> Accelerator:
         if machine is None and name == "accelerator":

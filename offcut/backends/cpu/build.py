@@ -48,7 +48,7 @@ class Code:
     host: Host
 
     def __call__(self, constants: Mapping[str, Array]) -> Callable[..., Any]:
-        """The call, with the constants packed as the code reads them."""
+        """Return the call, with the constants packed as the code reads them."""
         return make_callable(
             self.signature,
             self.loaded.address("offcut_entry"),
@@ -59,7 +59,7 @@ class Code:
         )
 
     def entry(self, constants: Mapping[str, Array]) -> Entry:
-        """The C entry, with the constants packed as it reads them."""
+        """Return the C entry, with the constants packed as it reads them."""
         packed, turn = self._read(constants), _in_turn(replace(self.host, external=(), threads=1))
         return Entry(
             self.loaded.address("offcut_entry"),
@@ -70,7 +70,7 @@ class Code:
         )
 
     def held(self, constants: Mapping[str, Array]) -> Copies:
-        """The constants, packed as the code reads them."""
+        """Return the constants, packed as the code reads them."""
         return Copies.of(constants, self.layouts)
 
     def _read(self, constants: Mapping[str, Array]) -> list[Packed]:
@@ -101,7 +101,7 @@ def code_bytes(program: Program, host: Host) -> int:
 
 
 def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
-    """A kernel's object files, and how its constants lie."""
+    """Return a kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
         low = lowered(made, signature, host)
     debug.note(4, low.text + low.loops + low.fastcall, "lower")
@@ -117,7 +117,7 @@ def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
 
 
 def constants(made: Planned) -> list[Buffer]:
-    """The constants that the code of a plan reads, in the order of the entry's pointers."""
+    """Return the constants that the code of a plan reads, in the order of the entry's pointers."""
     return [buffer for buffer in made.program.buffers if buffer.kind is Kind.CONSTANT]
 
 
@@ -144,7 +144,7 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
 
 @lru_cache(maxsize=8)
 def _in_turn(host: Host) -> jit.Loaded:
-    """The function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
+    """Return the function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
     text = in_turn_ir()
     name = objects.key("in turn", text, repr(host))
     kept = objects.get_or_make(name, lambda: jit.object_code(text, host, passes=True))

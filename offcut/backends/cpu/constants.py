@@ -78,12 +78,12 @@ class Copies(Recalled):
         return cls(constants, layouts)
 
     def as_read(self, layout: Reading) -> Packed:
-        """A constant as code reads it."""
+        """Return a constant as code reads it."""
         return self._packed[layout]
 
 
 def _packed(array: Array, layout: Layout | None, dtype: str) -> Packed:
-    """`pack`, done once for one array as long as somebody holds what it gave."""
+    """Return `pack`, done once for one array as long as somebody holds what it gave."""
     key = id(array), layout, dtype
     found = _shared.get(key)
     if found is None or found.source() is not array:
@@ -93,7 +93,7 @@ def _packed(array: Array, layout: Layout | None, dtype: str) -> Packed:
 
 
 def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
-    """`array` as `dtype`, where its layout says; what is past the extents is 0."""
+    """Return `array` as `dtype`, where its layout says; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
         if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
@@ -120,7 +120,7 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
 
 
 def unpack(packed: Packed, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
-    """The array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
+    """Return the array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is None:
         held = packed.memory[: prod(shape) * kind.itemsize]

@@ -159,7 +159,7 @@ def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]
 
 
 def _filled(f: Function, kind: str, values: Sequence[str]) -> str:
-    """An array on the stack that holds `values`."""
+    """Return an array on the stack that holds `values`."""
     base = f.slot(f"[{max(len(values), 1)} x {kind}]")
     for position, value in enumerate(values):
         at = f.let(f"getelementptr {kind}, ptr {base}, i64 {position}")

@@ -45,7 +45,7 @@ class Facts:
 
 
 def header(signature: Signature, facts: Facts) -> str:
-    """The text of ``NAME.h``, for C99 and C++."""
+    """Return the text of ``NAME.h``, for C99 and C++."""
     name = facts.name
     guard = f"OFFCUT_{name}_H"
     inputs, outputs, sizes = parameter_names(signature)
@@ -131,7 +131,7 @@ def parameter_names(
 def _described(
     signature: Signature, facts: Facts, arrays: Sequence[str], sizes: Sequence[str]
 ) -> str:
-    """The contract, line by line."""
+    """Return the contract, line by line."""
     inputs, outputs, first = signature.inputs, signature.outputs, len(signature.inputs)
     rows = [
         *(("reads ", f"{c}: {_array(a)}") for c, a in zip(arrays, inputs, strict=False)),

@@ -52,14 +52,14 @@ class Cpu(Target):
     agents = Agents((Unit(THREAD, fixed=False),), THREAD)
 
     def host(self, options: Options | None = None) -> isa.Host:
-        """The machine as a kernel may use it."""
+        """Return the machine as a kernel may use it."""
         given, host = Options() if options is None else options, self._found
         external = tuple(kernel for kernel in given.microkernels if kernel.unit == "core")
         return replace(host, external=external, threads=given.threads)
 
     @lazy_property
     def _found(self) -> isa.Host:
-        """The machine as it was when it was first asked for: a kernel stays what it was made for."""
+        """Return the machine as it was when it was first asked for: a kernel stays what it was made for."""
         return isa.host() if self.described is None else isa.described(self.described)
 
     def __reduce__(self) -> tuple[type[Cpu], tuple[Machine | None]]:
@@ -67,11 +67,11 @@ class Cpu(Target):
 
     @property
     def machine(self) -> Machine:  # type: ignore[override]
-        """The machine that it plans for."""
+        """Return the machine that it plans for."""
         return self.host().machine
 
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
-        """The processor's own, and those that are lent."""
+        """Return the processor's own, and those that are lent."""
         return tuple(family.microkernel for family in families(self.host(options)))
 
     def options(
@@ -101,17 +101,17 @@ class Cpu(Target):
         return Options(strategy, reassociate, lent, most, schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
-        """The host's, whether it lets this process use tile registers, and what is asked of the plan."""
+        """Return the host's, whether it lets this process use tile registers, and what is asked of the plan."""
         host = self.host(options)
         tiles = "tiles" if _has_tiles(host) else "no tiles"
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
     def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-        """The cut of a computation by its microkernels, or the loops of a program as vectors."""
+        """Yield the cut of a computation by its microkernels, or the loops of a program as vectors."""
         yield planner.plan(program, users, self.host(options), options)
 
     def computation(self, request: Request, options: Options) -> Computation | None:
-        """The program raised to whole arrays, each from those before."""
+        """Return the program raised to whole arrays, each from those before."""
         return planner.computation_of(request.program, request.users, options.reassociate)[0]
 
     def resolving(self, computation: Computation, options: Options) -> Resolving:
@@ -158,14 +158,14 @@ class Cpu(Target):
         return covers_of(program, self.host(options), options.reassociate).refused
 
     def called(self, planned: Planned, signature: Signature, options: Options) -> frozenset[str]:
-        """The microkernels whose functions the entry calls."""
+        """Return the microkernels whose functions the entry calls."""
         low = build.lowered(_own(planned), signature, self.host(options))
         return frozenset(name for name, _, _ in low.tiles)
 
     def notes(
         self, planned: Planned, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
-        """How many threads a call takes, and what they share; which functions were not compared with what they claim."""
+        """Return how many threads a call takes, and what they share; which functions were not compared with what they claim."""
         made, host = _own(planned), self.host(options)
         foreign = foreign_in(made.program, host)
         notes = threads_note(made.seconds, made.shares, host.threads, sizes, host.machine, foreign)
@@ -203,7 +203,7 @@ class Cpu(Target):
         folder: str | os.PathLike[str],
         name: str,
     ) -> Exported:
-        """An object file and a C header; a call runs on the thread that makes it."""
+        """Return an object file and a C header; a call runs on the thread that makes it."""
         check_name(name)
         made, host = _own(planned), self.host(options)
         low = build.lowered(made, signature, replace(host, threads=1))
@@ -215,7 +215,7 @@ class Cpu(Target):
 
 
 def target(machine: Device | None) -> Cpu:
-    """The processor that this process runs on, or another.
+    """Return the processor that this process runs on, or another.
 
     Raises TargetError where the machine is no processor.
     """
@@ -223,11 +223,11 @@ def target(machine: Device | None) -> Cpu:
 
 
 def _own(planned: Planned) -> CpuPlanned:
-    """A plan of this target's space."""
+    """Return a plan of this target's space."""
     assert isinstance(planned, CpuPlanned)
     return planned
 
 
 def _has_tiles(host: isa.Host) -> bool:
-    """Whether code for `host` may use tile registers in this process; asks the system for them."""
+    """Return whether code for `host` may use tile registers in this process; asks the system for them."""
     return "amx-tile" in host.features and amx.permitted()

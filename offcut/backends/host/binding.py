@@ -208,7 +208,7 @@ def _solved(
     name: str,
     sizes: Mapping[str, int],
 ) -> int:
-    """The value of the one unknown size of an extent."""
+    """Return the value of the one unknown size of an extent."""
     coef, rest = factor_of(extent, name), number_at(extent, {**sizes, name: 0})
     value, over = divmod(actual - rest, coef)
     if not over:
@@ -334,7 +334,7 @@ def _bind_outs(
     sizes: Mapping[str, int],
     inputs: tuple[View, ...],
 ) -> tuple[View, ...]:
-    """The arrays given as `out=`, checked; none where it is None."""
+    """Return the arrays given as `out=`, checked; none where it is None."""
     if out is None:
         return ()
     name, labels = signature.name, out_names(signature)
@@ -376,7 +376,7 @@ def _bind_outs(
 
 
 def _same_memory(one: View, other: View) -> bool:
-    """Whether two views are of the same elements, each at the same index."""
+    """Return whether two views are of the same elements, each at the same index."""
     steps, others = (arrays.window(each).strides for each in (one, other))
     return (one.address, one.shape, steps) == (other.address, other.shape, others)
 
@@ -439,7 +439,7 @@ def out_names(signature: Signature) -> tuple[str, ...]:
 
 
 def _usage(signature: Signature, sizes: Sequence[str] = ()) -> str:
-    """A call that would be accepted."""
+    """Return a call that would be accepted."""
     parts = [*(each.name for each in signature.inputs), *(f"{name}=..." for name in sizes)]
     return f"{signature.name}({', '.join(parts)})"
 

@@ -108,7 +108,7 @@ class _Text:
         self.label(f"on{self.count}")
 
     def word(self, index: int, type_: str = "ptr", base: str = "%table") -> str:
-        """The 8-byte word `index` of the table, or of another base."""
+        """Return the 8-byte word `index` of the table, or of another base."""
         at = self.let(f"getelementptr i64, ptr {base}, i64 {index}")
         return self.let(f"load {type_}, ptr {at}")
 
@@ -131,7 +131,7 @@ class _Text:
         return total
 
     def extent(self, extent: Expr, sizes: dict[str, str], without: str = "") -> str:
-        """An extent; `without` the term of a size."""
+        """Return an extent; `without` the term of a size."""
         form = ix.to_linear(extent)
         terms = [
             (sizes[atom.name], coef)
@@ -262,7 +262,7 @@ def _fast_body(
 
 
 def _given(text: _Text, count: int) -> list[str]:
-    """The arrays of ``out=``: the object itself, or the items of a plain tuple where there are several."""
+    """Return the arrays of ``out=``: the object itself, or the items of a plain tuple where there are several."""
     if count == 1:
         return ["%out"]
     type_ = text.word(TYPE_OF // 8, base="%out")

@@ -70,11 +70,11 @@ class Elements:
         return f"<{self.lanes} x {STORED[dtype]}>"
 
     def constant(self, value: float, dtype: str) -> str:
-        """A literal in every lane."""
+        """Return a literal in every lane."""
         return f"splat ({self.computed(dtype)} {self.scalar(value, dtype)})"
 
     def scalar(self, value: float, dtype: str) -> str:
-        """A literal, rounded to `dtype`."""
+        """Return a literal, rounded to `dtype`."""
         if dtype in FLOATS:
             with np.errstate(over="ignore"):
                 rounded = float(numpy_dtype(dtype).type(value))
@@ -84,7 +84,7 @@ class Elements:
         return str(int(value))
 
     def splat(self, value: str, dtype: str) -> str:
-        """A scalar in every lane."""
+        """Return a scalar in every lane."""
         kind, scalar = self.kind(dtype), self.computed(dtype)
         one = self.f.let(f"insertelement {kind} poison, {scalar} {value}, i32 0")
         if self.lanes == 1:
@@ -149,7 +149,7 @@ class Elements:
         return self.select(inside, moved, self.constant(0, dtype), dtype)
 
     def _remainder(self, dtype: str, a: str, b: str) -> str:
-        """The exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""
+        """Return the exact remainder of floats, 0 or of the sign of `b`; the C library's, but for its sign."""
         kind, bits = self.kind(dtype), f"<{self.lanes} x i1>"
         rest = self._left(dtype, a, b) if self.fma else self.f.let(f"frem {kind} {a}, {b}")
         name = f"llvm.copysign.v{self.lanes}{_INTRINSIC[self.computed(dtype)]}"
@@ -221,7 +221,7 @@ class Elements:
         return self._function(op, dtype, a)
 
     def _function(self, op: str, dtype: str, *arguments: str) -> str:
-        """A function of floats, in float32 for 16-bit ones; the C library's where no instruction and no writer is."""
+        """Return a function of floats, in float32 for 16-bit ones; the C library's where no instruction and no writer is."""
         inner = "float64" if dtype == "float64" else "float32"
         if FUNCTIONS[op].intrinsic:
             kind = self.kind(inner)
@@ -253,7 +253,7 @@ class Elements:
         return self.rounded(self.splat(result, inner), dtype)
 
     def _of_library(self, op: str, dtype: str, arguments: Sequence[str]) -> str:
-        """The C library's function of doubles, a lane at a time, rounded to float32 where that is what is computed."""
+        """Return the C library's function of doubles, a lane at a time, rounded to float32 where that is what is computed."""
         if dtype == "float32":
             wide = [self.cast(a, dtype, "float64") for a in arguments]
             return self.cast(self._of_library(op, "float64", wide), "float64", dtype)
@@ -268,7 +268,7 @@ class Elements:
         return result
 
     def select(self, condition: str, a: str, b: str, dtype: str) -> str:
-        """`a` where the condition holds, else `b`."""
+        """Return `a` where the condition holds, else `b`."""
         kind = self.kind(dtype)
         return self.f.let(f"select <{self.lanes} x i1> {condition}, {kind} {a}, {kind} {b}")
 
@@ -311,7 +311,7 @@ class Elements:
         return self.f.let(f"{word} {before} {a} to {after}")
 
     def _truncated(self, a: str, old: str, new: str) -> str:
-        """A float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
+        """Return a float as an integer, toward zero, saturating, NaN as 0: LLVM's own conversion of that kind takes lanes one by one."""
         wide = "float64" if old == "float64" else "float32"
         unsigned, bits = new in UNSIGNED, self._bits(new)
         least, above = (0, 2**bits) if unsigned else (-(2 ** (bits - 1)), 2 ** (bits - 1))
@@ -345,7 +345,7 @@ class Elements:
         return int(self.computed(dtype)[1:])
 
     def rounded(self, a: str, dtype: str) -> str:
-        """A float32 result as the nearest value of a 16-bit type; others as they are."""
+        """Return a float32 result as the nearest value of a 16-bit type; others as they are."""
         return self.loaded(self.storable(a, dtype), dtype) if dtype in HALVES else a
 
     def loaded(self, a: str, dtype: str) -> str:
@@ -371,7 +371,7 @@ class Elements:
         return self.f.let(f"bitcast {i32} {both} to {f32}")
 
     def storable(self, a: str, dtype: str) -> str:
-        """A computed value as it lies in memory, rounded to nearest, ties to even."""
+        """Return a computed value as it lies in memory, rounded to nearest, ties to even."""
         if dtype == "bool":
             return self.f.let(f"zext {self.kind(dtype)} {a} to {self.stored(dtype)}")
         if dtype not in HALVES:

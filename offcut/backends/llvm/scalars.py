@@ -94,11 +94,11 @@ class Scalars:
         return interval(expr, lambda _: (-_FAR, _FAR), within)
 
     def bounded(self, expr: Expr) -> bool:
-        """Whether an upper bound of a tile's extent is known, so that scratch can hold it."""
+        """Return whether an upper bound of a tile's extent is known, so that scratch can hold it."""
         return self.range_of(expr)[1] <= 4096
 
     def scalar(self, expr: Expr) -> str:
-        """An index expression as an i64."""
+        """Return an index expression as an i64."""
         f = self.f
         match expr:
             case Const(value, _):
@@ -146,12 +146,12 @@ class Scalars:
         self.bounds = kept
 
     def can_go_ahead(self, expr: Expr) -> bool:
-        """Whether there is a place ahead of all else, and `expr` is of what is known there."""
+        """Return whether there is a place ahead of all else, and `expr` is of what is known there."""
         names = {Var(name) for name in variables(expr)}
         return self.f.early is not None and names <= self.of_sizes.keys()
 
     def is_fixed(self, expr: Expr) -> bool:
-        """Whether an index is computed ahead of all else: of sizes alone, and dividing by literals."""
+        """Return whether an index is computed ahead of all else: of sizes alone, and dividing by literals."""
         if not self.can_go_ahead(expr):
             return False
         nodes = [node for node in walk(expr) if isinstance(node, Binary | Unary)]
@@ -161,7 +161,7 @@ class Scalars:
         )
 
     def holds(self, expr: Expr) -> str:
-        """A condition on indices as an i1."""
+        """Return a condition on indices as an i1."""
         match expr:
             case Const(value, "bool"):
                 return "true" if value else "false"

@@ -77,7 +77,7 @@ _EXP2 = (
 
 
 def declarations(name: str, lanes: int, fma: bool) -> frozenset[str]:
-    """The ``declare`` lines that a function needs, for a set over a whole module."""
+    """Return the ``declare`` lines that a function needs, for a set over a whole module."""
     found = vector_math.declarations("float64", lanes, fma)
     if name not in _NEAR:
         return found
@@ -89,7 +89,7 @@ def declarations(name: str, lanes: int, fma: bool) -> frozenset[str]:
 
 
 def define(name: str, lanes: int, fma: bool) -> str:
-    """An internal function ``T @symbol(T %x)``, or ``(T %x, T %y)``, that is `name` of each lane of float32.
+    """Return an internal function ``T @symbol(T %x)``, or ``(T %x, T %y)``, that is `name` of each lane of float32.
 
     lanes   at least 1; T is the scalar type for 1, else a vector
     fma     the target has fused multiply-add
@@ -143,7 +143,7 @@ def _log_of(body: Body, k: str, f: str) -> str:
 
 
 def _of_positive(body: Body, x: str, value: str) -> str:
-    """A logarithm of x, which is -inf at 0, inf at inf, and NaN below and of NaN."""
+    """Return a logarithm of x, which is -inf at 0, inf at inf, and NaN below and of NaN."""
     value = body.select(x, "oeq", 0.0, body.constant(-math.inf), value)
     value = body.select(x, "oeq", math.inf, x, value)
     return body.select(x, "ult", 0.0, body.constant(math.nan), value)
@@ -186,7 +186,7 @@ def _pow(body: Body, x: str, y: str) -> str:
 
 
 def _is_whole(body: Body, h: str) -> str:
-    """Whether h, at least 0 and with the precision of float32, is a whole number; inf is."""
+    """Return whether h, at least 0 and with the precision of float32, is a whole number; inf is."""
     shifter = body.constant(2.0**52)
     near = body.op("fsub", body.op("fadd", h, shifter), shifter)
     return body.emit(f"fcmp oeq {body.float_type} {near}, {h}")
@@ -203,7 +203,7 @@ def _exp2(body: Body, t: str) -> str:
 
 
 def _turned(body: Body, x: str, ahead: bool) -> str:
-    """The sine of x, or of x and a quarter turn `ahead`; nothing is said of ``|x|`` beyond `_FAR`."""
+    """Return the sine of x, or of x and a quarter turn `ahead`; nothing is said of ``|x|`` beyond `_FAR`."""
     shifter = body.constant(1.5 * 2.0**52)
     shifted = body.multiply_add(x, body.constant(2 / math.pi), shifter)
     n, r = body.op("fsub", shifted, shifter), x

@@ -20,7 +20,7 @@ GIVEN = (Kind.INPUT, Kind.CONSTANT)
 
 
 def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dict[str, Array]:
-    """Every array that `program` is given, of the declared element type and rank.
+    """Return every array that `program` is given, of the declared element type and rank.
 
     Raises CallError for one that is missing, or of another kind.
     """
@@ -66,7 +66,7 @@ def checked_arrays(program: Program, inputs: Mapping[str, npt.ArrayLike]) -> dic
 def checked_sizes(
     program: Program, arrays: dict[str, Array], given: dict[str, int]
 ) -> dict[str, int]:
-    """Every size of the program: as given, else solved from the shapes, then checked."""
+    """Return every size of the program: as given, else solved from the shapes, then checked."""
     declared = {size.name: size for size in program.sizes}
     known: dict[str, int] = {}
     for name, value in given.items():
@@ -149,7 +149,7 @@ def given_sizes(
 
 
 def checked_size(size: Size, value: int, op: str = "run", at: str = "") -> int:
-    """A value that a size may have, as a Python int.
+    """Return a value that a size may have, as a Python int.
 
     op  what is refused: ``run``, ``plan``
     at  what the value was read from, where the user did not give it

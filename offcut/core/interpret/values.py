@@ -76,13 +76,13 @@ class InterpreterFault(InternalError):
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int | float | bool:
-    """The value of an expression without loads, at given sizes and coordinates."""
+    """Return the value of an expression without loads, at given sizes and coordinates."""
     value: int | float | bool = _value(expr, lane_of(values)).item()
     return value
 
 
 def evaluate_all(expr: Expr, values: Mapping[str, Array], count: int) -> Array:
-    """`evaluate` at `count` places at once: of each name, its value at each of them."""
+    """Return `evaluate` at `count` places at once: of each name, its value at each of them."""
     lanes = Lanes(values, np.ones(count, bool), (count,))
     return np.broadcast_to(_value(expr, lanes), (count,))
 
@@ -111,7 +111,7 @@ class Lanes:
     own: Mapping[str, Array] | None = None
 
     def where(self, condition: Array) -> Lanes:
-        """The lanes of these where `condition` holds too."""
+        """Return the lanes of these where `condition` holds too."""
         return replace(self, mask=self.mask & condition)
 
     def let(self, name: str, value: Array) -> Lanes:
@@ -119,14 +119,14 @@ class Lanes:
         return replace(self, values={**self.values, name: value})
 
     def first(self, bad: Array) -> tuple[int, ...] | None:
-        """The first running lane at which `bad` holds."""
+        """Return the first running lane at which `bad` holds."""
         if not bad.any():
             return None
         found = np.argwhere(np.broadcast_to(self.mask & bad, self.shape))
         return tuple(map(int, found[0])) if len(found) else None
 
     def describe(self, lane: tuple[int, ...]) -> str:
-        """The coordinates of a lane, for a message."""
+        """Return the coordinates of a lane, for a message."""
         values = {n: np.broadcast_to(v, self.shape)[lane] for n, v in self.values.items()}
         return ", ".join(f"{name} = {value}" for name, value in values.items())
 
@@ -157,13 +157,13 @@ class Values:
         self.running: Stmt | None = None
 
     def broken(self, what: str, lanes: Lanes, lane: tuple[int, ...]) -> InterpreterFault:
-        """The fault of a lane: what it does, at which statement and coordinates."""
+        """Return the fault of a lane: what it does, at which statement and coordinates."""
         line = "" if self.running is None else format_head(self.running)
         because = f"it runs at {lanes.describe(lane) or 'no coordinates'}"
         return InterpreterFault(self.program.name, what, line, because)
 
     def value(self, expr: Expr, lanes: Lanes) -> Array:
-        """The value of `expr` at every running lane; what it is at the others is not defined."""
+        """Return the value of `expr` at every running lane; what it is at the others is not defined."""
         return np.asarray(self._compute(expr, lanes))
 
     def _compute(self, expr: Expr, lanes: Lanes) -> Any:
@@ -231,7 +231,7 @@ class Values:
     def element(
         self, name: str, index: tuple[Expr, ...], lanes: Lanes
     ) -> tuple[Array, tuple[Array, ...]]:
-        """The array that holds a buffer for these lanes, and the indices into it, all inside."""
+        """Return the array that holds a buffer for these lanes, and the indices into it, all inside."""
         whole, window = self.memory.get(name), self.windows.get(name)
         if whole is None or whole.ndim - (window.lanes if window else 0) != len(index):
             what = f"{name} has no element [{', '.join(map(format_expr, index))}]"
@@ -250,7 +250,7 @@ class Values:
     def view(
         self, name: str, memory: Array, parts: tuple[Array, ...], lanes: Lanes
     ) -> Array | None:
-        """The elements as a view of the memory that holds them, broadcastable to the lanes."""
+        """Return the elements as a view of the memory that holds them, broadcastable to the lanes."""
         window = self.windows.get(name)
         if name in (lanes.own or {}):
             return None
@@ -275,7 +275,7 @@ class Values:
         lanes: Lanes,
         parts: list[Array] | None = None,
     ) -> Array:
-        """`part`, which lies in ``0:extent`` at every running lane; 0 at others that do not."""
+        """Return `part`, which lies in ``0:extent`` at every running lane; 0 at others that do not."""
         outside = (part < 0) | (part >= extent)
         if not outside.any():
             return part
@@ -290,12 +290,12 @@ class Values:
 
 
 def lane_of(sizes: Mapping[str, int]) -> Lanes:
-    """The one lane outside all tiles."""
+    """Return the one lane outside all tiles."""
     return Lanes({n: np.asarray(v, np.int64) for n, v in sizes.items()}, np.asarray(True))
 
 
 def cast_values(values: Array, dtype: np.dtype[Any]) -> Array:
-    """`values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0; bool is what is not 0."""
+    """Return `values` as `dtype`; floats become integers toward zero, the nearest there is, NaN 0; bool is what is not 0."""
     if values.dtype.kind in "biu" or dtype.kind not in "iu":
         return values.astype(dtype)
     whole, held = np.nan_to_num(np.trunc(values.astype(np.float64)), nan=0.0), np.iinfo(dtype)

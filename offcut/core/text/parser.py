@@ -82,7 +82,7 @@ class _Statements(Declarations):
         )
 
     def block(self, names: frozenset[str]) -> tuple[Stmt, ...]:
-        """The statements indented below the line just read; none is legal."""
+        """Return the statements indented below the line just read; none is legal."""
         line = self.line
         if line is None or not self.opens(line):
             return ()
@@ -104,7 +104,7 @@ class _Statements(Declarations):
             )
 
     def here(self) -> Line | None:
-        """The next line where it is on the current level; None at the end of the block."""
+        """Return the next line where it is on the current level; None at the end of the block."""
         line = self.line
         if line is None or line.indent == self.levels[-1]:
             return line
@@ -404,14 +404,14 @@ class _Statements(Declarations):
 
 
 def _is_store(reader: Reader) -> bool:
-    """Whether the line begins with a buffer, whatever its name; ``if [1.0][i] < 2.0`` does not."""
+    """Return whether the line begins with a buffer, whatever its name; ``if [1.0][i] < 2.0`` does not."""
     first = reader.token
     return first.kind == "name" and first.text not in UNNAMEABLE and reader.following().text == "["
 
 
 @trim_traceback
 def parse(text: str) -> Program:
-    r"""The program that `text` says, in the syntax that ``str(program)`` writes.
+    r"""Return the program that `text` says, in the syntax that ``str(program)`` writes.
 
     ``parse(str(program)) == program``. Blank lines and ``# comments`` may stand anywhere, any
     consistent indentation will do, ``0 <= i < n`` is two comparisons joined by `and`, and a

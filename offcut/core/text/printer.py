@@ -45,7 +45,7 @@ ASSIGN = {None: "=", "sum": "+=", "max": "max=", "min": "min="}
 
 
 def format_expr(expr: Expr) -> str:
-    """The text that `parse_expr` reads back into an equal node."""
+    """Return the text that `parse_expr` reads back into an equal node."""
     return _expr(expr)[0]
 
 
@@ -95,7 +95,7 @@ def _expr(expr: Expr) -> tuple[str, int]:
 
 
 def _literals(expr: Expr) -> tuple[Const, ...] | None:
-    """The literals that `expr` takes its type from; None where anything else says it."""
+    """Return the literals that `expr` takes its type from; None where anything else says it."""
     match expr:
         case Const(_, dtype):
             return None if dtype == "bool" else (expr,)
@@ -108,7 +108,7 @@ def _literals(expr: Expr) -> tuple[Const, ...] | None:
 
 
 def _reads_otherwise(*parts: Expr) -> bool:
-    """Whether `parts`, of one type, are literals alone that are of another type when read back.
+    """Return whether `parts`, of one type, are literals alone that are of another type when read back.
 
     The 0.1 of ``float64(float32(0.1))`` would be a float64 without its type.
     """
@@ -121,7 +121,7 @@ def _reads_otherwise(*parts: Expr) -> bool:
 
 
 def _with_type(expr: Expr) -> Expr:
-    """`expr`, of literals alone, with the type of its first one as a function of it."""
+    """Return `expr`, of literals alone, with the type of its first one as a function of it."""
     match expr:
         case Const(_, dtype):
             return Unary(dtype, expr)
@@ -137,7 +137,7 @@ def _with_type(expr: Expr) -> Expr:
 
 
 def _is_scaling(expr: Binary) -> bool:
-    """Whether this is ``8*i``: an index product by a literal, printed without spaces."""
+    """Return whether this is ``8*i``: an index product by a literal, printed without spaces."""
     return expr.op == "*" and isinstance(expr.a, Const) and expr.a.dtype == "index"
 
 
@@ -151,7 +151,7 @@ def _list(parts: tuple[Expr, ...]) -> str:
 
 
 def format_program(program: Program) -> str:
-    """The text that `parse` reads back into an equal program."""
+    """Return the text that `parse` reads back into an equal program."""
     lines = [f"program {program.name}"]
     lines += [format_size(size) for size in program.sizes]
     lines += [f"assume {format_expr(fact)}" for fact in program.assumptions]
@@ -163,17 +163,17 @@ def format_program(program: Program) -> str:
 
 
 def format_stmt(stmt: Stmt) -> str:
-    """The text of one statement and all inside it."""
+    """Return the text of one statement and all inside it."""
     return "\n".join(_lines(stmt, ""))
 
 
 def format_head(stmt: Stmt) -> str:
-    """The first line of `format_stmt`, in which refusals name the statement."""
+    """Return the first line of `format_stmt`, in which refusals name the statement."""
     return next(_lines(stmt, ""))
 
 
 def format_size(size: Size) -> str:
-    """The line that declares a size."""
+    """Return the line that declares a size."""
     multiple = f" multiple_of {size.multiple_of}" if size.multiple_of != 1 else ""
     return f"size {size.name} in {size.min}:{size.max + 1}{multiple}"
 
@@ -251,7 +251,7 @@ _MOST = 60  # characters
 
 
 def shown(value: object) -> str:
-    """A value in one line of at most 60 characters and a mark that more follow: a node as its source says it, a statement by its first line."""
+    """Return a value in one line of at most 60 characters and a mark that more follow: a node as its source says it, a statement by its first line."""
     text = _text(value)
     line = next(iter(text.splitlines()), "")[:_MOST]
     return line if line == text else f"{line}…"

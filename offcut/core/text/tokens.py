@@ -57,7 +57,7 @@ class Line:
     tokens: tuple[Token, ...]
 
     def refuse(self, column: int, refused: str, because: str, *help: str) -> ParseError:
-        """The error about what stands at `column`, counted from 0."""
+        """Return the error about what stands at `column`, counted from 0."""
         where = f"line {self.number}, column {column + 1}: {self.text.strip()}"
         return ParseError("parse", refused, at=where, because=because, help=help)
 
@@ -91,23 +91,23 @@ class Tokens:
 
     @property
     def token(self) -> Token:
-        """The one to read next."""
+        """Return the one to read next."""
         return self.line.tokens[self.position]
 
     def following(self) -> Token:
-        """The token after the current one."""
+        """Return the token after the current one."""
         return self.line.tokens[min(self.position + 1, len(self.line.tokens) - 1)]
 
     def refuse(
         self, refused: str, because: str, *help: str, column: int | None = None
     ) -> ParseError:
-        """The error about what stands at `column`, or at the current token."""
+        """Return the error about what stands at `column`, or at the current token."""
         return self.line.refuse(
             self.token.start if column is None else column, refused, because, *help
         )
 
     def expected(self, what: str) -> ParseError:
-        """The error that something other than `what` stands here."""
+        """Return the error that something other than `what` stands here."""
         found = self.token.text if self.token.kind == "end" else f"`{_visible(self.token.text)}`"
         ours = [_FOREIGN[self.token.text]] if self.token.text in _FOREIGN else []
         return self.refuse(
@@ -121,7 +121,7 @@ class Tokens:
         return token
 
     def at(self, text: str) -> bool:
-        """Whether the current token is this word or operator."""
+        """Return whether the current token is this word or operator."""
         return self.token.text == text and self.token.kind in ("op", "name")
 
     def accept(self, text: str) -> bool:
@@ -165,7 +165,7 @@ class Tokens:
         return self.advance().text
 
     def raw(self, what: str, stop: str | None = None) -> str:
-        """The text from here to the token `stop`, or to the end of the line."""
+        """Return the text from here to the token `stop`, or to the end of the line."""
         first = self.token
         if first.kind == "end" or first.text == stop:
             raise self.expected(what)
@@ -187,7 +187,7 @@ class Tokens:
         return value
 
     def number(self, token: Token, negative: bool, column: int) -> int | float:
-        """The value of a number, an int where it is digits alone."""
+        """Return the value of a number, an int where it is digits alone."""
         sign = -1 if negative else 1
         try:
             value = sign * int(token.text) if token.text.isdigit() else sign * float(token.text)

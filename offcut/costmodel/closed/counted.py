@@ -54,7 +54,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.scan import Range, ScanContext
 from offcut.core.tile_limits import begun, limits, unlimited
-from offcut.core.traversal import used_names
+from offcut.core.traversal import rewrite_body, used_names
 from offcut.costmodel.closed.added import Tables
 from offcut.costmodel.closed.counts import ZERO, Counted, Counts, Piece, Way, added, values_of
 from offcut.costmodel.closed.covered import (
@@ -95,6 +95,9 @@ class BytesOf(Enum):
     NOTHING = "nothing"  # none are counted
 
 
+_OPEN = "#open"
+"""In the extent of a tile along its lanes: the text does not say it, whatever is known here, and the code has a loop along it. It is 0."""
+
 _BYTES = -1  # no number of a piece
 _APART = "#"  # no user can name an array so
 
@@ -115,7 +118,8 @@ def counted(
     piece is counted as if all conditions around it held, which is a bound.
     """
     fixed = {name: ix.const(size) for name, size in sizes.items()}
-    body = map_body(substitute_coordinates(program.body, fixed), by_quotients)
+    text = rewrite_body(program.body, _with_open)
+    body = map_body(substitute_coordinates(text, fixed), by_quotients)
     ways: dict[int, Sequence[Summing]] = {}
     while True:
         counter = _Counter(program, hardware, fixed, ways, options or {}, bytes_of)
@@ -267,7 +271,7 @@ class _Counter:
         stage = stored[-1] if stored else ""
         match stmt:
             case Tile(axes, _, role=role):
-                tile = tuple((axis.iter, axis.extent) for axis in axes)
+                tile = tuple((axis.iter, _extent(axis)) for axis in axes)
                 made = Piece(stage, role.value, tile, stmt.microkernel, scope.way)
             case Store() | For() if not _parted(stmt):
                 made = Piece(stage, Role.WHOLE.value, (), None, scope.way)
@@ -329,10 +333,11 @@ class _Counter:
             seen = self.block(tile.body, scope)
             return self.asked(seen, unlimited(tile)) if tile.axes else seen
         axis, *rest = axes
-        start, end = folded(axis.start), folded(ix.add(axis.start, axis.extent))
+        extent = _extent(axis)
+        start, end = folded(axis.start), folded(ix.add(axis.start, extent))
         known = _within(scope.known, axis.iter, start, end)
         with self.around(axis.iter, start, end):
-            run = ix.literal_value(folded(axis.extent))
+            run = None if _OPEN in variables(axis.extent) else ix.literal_value(extent)
             stop = end
             for limit in limits(tile, axis.iter):
                 stop = ix.minimum(stop, folded(limit))
@@ -352,7 +357,19 @@ class _Counter:
             seen = self.tile(tile, rest, inside)
         loops, guarded = self.hardware.machine.loops, tile.form is Form.GUARD
         if across is None:
+            each = seen.counts
             seen = self.loop(axis.iter, start, stop, seen, scope.known)
+            sizes = {one.name for one in self.program.sizes} | set(self.values)
+            if not rest and variables(ix.sub(stop, start)) <= sizes:
+                store = next(one for one in statements(tile.body) if isinstance(one, Store))
+                width = self.hardware.lanes_of(self.program.buffer(store.buffer).dtype)
+                counts = {
+                    piece: self.vectors(
+                        axis.iter, start, stop, width, seen.counts[piece], one, scope.known, piece
+                    )
+                    for piece, one in each.items()
+                }
+                seen = replace(seen, counts={**seen.counts, **counts})
         else:
             each = {
                 piece: self.lanes(axis.iter, start, end, stop, one, scope.known, piece, guarded)
@@ -498,12 +515,28 @@ class _Counter:
         if guarded:
             all_ = self.over(name, lo, hi, each, known, piece)
             return replace(every, instructions=all_.instructions, cycles=all_.cycles)
-        lanes = self.hardware.lanes
-        vectors = ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), lanes)
+        return self.vectors(
+            name, lo, stop, self.hardware.lanes, every, each, known, piece, ix.sub(hi, lo)
+        )
+
+    def vectors(
+        self,
+        name: str,
+        lo: Expr,
+        stop: Expr,
+        width: int,
+        every: Counts,
+        each: Counts,
+        known: ScanContext,
+        piece: int,
+        most: Expr | None = None,
+    ) -> Counts:
+        """The counts `every` of lanes up to `stop`, issued and timed by whole vectors; of at most `most` lanes."""
+        count = ix.mul(width, ix.ceildiv(ix.maximum(ix.sub(stop, lo), 0), width))
         # From 0 on: how many there are says more than where they end.
         moved = {name: ix.add(lo, Var(name))}
         from_0 = each.mapped(lambda value: substitute(value, moved))
-        run = ix.minimum(ix.sub(hi, lo), ix.mul(vectors, lanes))
+        run = count if most is None else ix.minimum(most, count)
         some = self.over(name, ZERO, run, from_0, known, piece)
         return replace(every, instructions=some.instructions, cycles=some.cycles)
 
@@ -595,7 +628,7 @@ class _Counter:
         padded = tile.form is Form.PAD and any(limits(tile, rows))
         full = {}
         if padded:
-            full[rows] = next(folded(axis.extent) for axis in tile.axes if axis.iter == rows)
+            full[rows] = next(_extent(axis) for axis in tile.axes if axis.iter == rows)
         sums, others = _sums_of(tile)
         done = self.instances(tile, sums, {**lengths, **full}, inside)
         after = self.instances(tile, others, lengths, inside)
@@ -685,7 +718,7 @@ class _Counter:
 
     def length(self, tile: Tile, axis: TileAxis, known: ScanContext) -> Expr:
         """How many instances along an axis of a tile are in the domain."""
-        length, limited = folded(axis.extent), False
+        length, limited = _extent(axis), False
         for limit in limits(tile, axis.iter):
             length, limited = _least(length, _left(folded(limit), folded(axis.start)), known), True
         if limited and not known.at_least_zero(length):
@@ -702,9 +735,7 @@ class _Counter:
             return kernel.panel
         if not any(limits(tile, rows)) or tile.form is Form.PAD:
             return None
-        known = next(
-            ix.literal_value(folded(axis.extent)) for axis in tile.axes if axis.iter == rows
-        )
+        known = next(ix.literal_value(_extent(axis)) for axis in tile.axes if axis.iter == rows)
         most = min(known or kernel.max_rows, kernel.max_rows)
         return min(kernel.columns_for(height) for height in range(1, most + 1))
 
@@ -758,6 +789,21 @@ class _Counter:
             if isinstance(node, Load):
                 add(node.buffer, box(node.index, written=False))
         return found
+
+
+def _with_open(stmt: Stmt) -> Stmt | None:
+    """A tile of plain loops whose text does not say how many lanes it has, so marked."""
+    if not isinstance(stmt, Tile) or not stmt.axes or stmt.cover is not None:
+        return None
+    *axes, last = stmt.axes
+    if ix.literal_value(last.extent) is not None:
+        return None
+    return replace(stmt, axes=(*axes, replace(last, extent=ix.add(last.extent, Var(_OPEN)))))
+
+
+def _extent(axis: TileAxis) -> Expr:
+    """How many instances a tile has along an axis."""
+    return folded(substitute(axis.extent, {_OPEN: ZERO}))
 
 
 def _ends_of(name: str, conditions: Sequence[Expr]) -> Iterator[Expr]:

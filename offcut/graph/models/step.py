@@ -69,7 +69,7 @@ class Step:
 
     @lazy_property
     def kernel_shapes(self) -> tuple[tuple[Expr, ...], ...]:
-        """The shape of each array as the kernel's signature says it, over the sizes of the graph.
+        """Return the shape of each array as the kernel's signature says it, over the sizes of the graph.
 
         Raises InternalError where the signature has other arrays, element types or ranks.
         """

@@ -13,7 +13,7 @@ from offcut.graph.graph import Bound, Node, renamed
 
 
 def share_equal(bound: Bound) -> Bound:
-    """The graph in which each operator runs once on the same operands, with the same options.
+    """Return the graph in which each operator runs once on the same operands, with the same options.
 
     Before: ``a = relu(x)``, ``b = relu(x)``, ``y = add(a, b)``. After: ``a = relu(x)``, ``y = add(a, a)``.
     Names of outputs stay.
@@ -39,7 +39,7 @@ def share_equal(bound: Bound) -> Bound:
 
 
 def with_operands(node: Node, names: Mapping[str, str]) -> Node:
-    """A node that reads other values; the same object where it reads none that is named."""
+    """Return a node that reads other values; the same object where it reads none that is named."""
     if not any(name in names for name in node.operands):
         return node
     arguments = tuple(renamed(one, names) for one in node.arguments)
@@ -63,20 +63,20 @@ def _equal_constants(bound: Bound) -> dict[str, str]:
 
 
 def _sample(array: Array) -> object:
-    """The type and the shape of an array, and some of its bytes."""
+    """Return the type and the shape of an array, and some of its bytes."""
     flat = np.ascontiguousarray(array).reshape(-1)
     some = flat[:: max(flat.size // 64, 1)].tobytes()
     return array.dtype.name, array.shape, some
 
 
 def _same_bits(one: Array, other: Array) -> bool:
-    """Whether two arrays of one type and shape hold the same bits: -0.0 is not 0.0, and a NaN is itself."""
+    """Return whether two arrays of one type and shape hold the same bits: -0.0 is not 0.0, and a NaN is itself."""
     a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
     return bool(np.array_equal(a, b))
 
 
 def drop_dead(bound: Bound) -> Bound:
-    """The graph without what no output needs; inputs stay, since a call gives them."""
+    """Return the graph without what no output needs; inputs stay, since a call gives them."""
     graph = bound.graph
     needed, nodes = set(graph.outputs), []
     for node in reversed(graph.nodes):

@@ -30,7 +30,7 @@ Terms: TypeAlias = Mapping[tuple[Expr, ...], int]
 
 
 def normal(expr: Expr | int) -> Expr:
-    """An extent in the form of all extents."""
+    """Return an extent in the form of all extents."""
     return ix.const(expr) if isinstance(expr, int) else _normal(expr)
 
 
@@ -51,7 +51,7 @@ def product(extents: Iterable[Expr]) -> Expr:
 
 
 def places(extent: Expr | int, reach: int, stride: int) -> Expr:
-    """How many places a window has along an axis.
+    """Return how many places a window has along an axis.
 
     extent  of the axis, with its padding
     reach   elements from the first that a window reads to the last
@@ -61,7 +61,7 @@ def places(extent: Expr | int, reach: int, stride: int) -> Expr:
 
 
 def quotient(extent: Expr, by: Expr) -> Expr | None:
-    """The extent that gives `extent` times `by`; None where none is seen."""
+    """Return the extent that gives `extent` times `by`; None where none is seen."""
     left, divisor = dict(_terms(extent)), _terms(by)
     if not divisor or (len(divisor) > 1 and not left):
         return None
@@ -97,18 +97,18 @@ def balanced(difference: Expr) -> tuple[Expr, Expr] | None:
 
 
 def at(extent: Expr, values: Mapping[str, Expr]) -> Expr:
-    """An extent where sizes have other values."""
+    """Return an extent where sizes have other values."""
     return normal(substitute(extent, dict(values)))
 
 
 def bounds(extent: Expr, sizes: Sequence[Size]) -> tuple[int, int]:
-    """The least and the greatest value that an extent is seen to have; both 0 at least."""
+    """Return the least and the greatest value that an extent is seen to have; both 0 at least."""
     low, high = span(extent, sizes)
     return max(low, 0), max(high, 0)
 
 
 def span(expr: Expr, sizes: Sequence[Size]) -> Interval:
-    """The least and the greatest value that an expression over sizes is seen to have, below 0 too."""
+    """Return the least and the greatest value that an expression over sizes is seen to have, below 0 too."""
     known = {size.name: (size.min, size.max) for size in sizes}
     low, high = interval(expr, lambda size: known[size.name] if isinstance(size, Var) else None)
     closer = of_floors(expr, known)
@@ -116,7 +116,7 @@ def span(expr: Expr, sizes: Sequence[Size]) -> Interval:
 
 
 def divisor(extent: Expr, sizes: Sequence[Size]) -> int:
-    """A number that is seen to divide the extent."""
+    """Return a number that is seen to divide the extent."""
     known = {size.name: size.multiple_of for size in sizes}
     total = 0
     for factors, count in _terms(extent).items():
@@ -144,14 +144,14 @@ class Numbers:
 
     @lazy_property
     def array(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The values that are known already.
+        """Return the values that are known already.
 
         Raises OverflowError where one is 2**63 or more.
         """
         return np.array(self.values, np.int64)
 
     def __call__(self, extent: Expr) -> int:
-        """The value of an extent."""
+        """Return the value of an extent."""
         place = self._places.get(id(extent))
         if place is not None:
             return self.values[place]
@@ -190,7 +190,7 @@ class Valued:
         )
 
     def __call__(self, sizes: Mapping[str, int]) -> Numbers:
-        """The values at sizes."""
+        """Return the values at sizes."""
         values = self.function(*(sizes[name] for name in self.sizes))
         return Numbers(sizes, values, self._places)
 
@@ -297,7 +297,7 @@ def _parts(expr: Expr, factor: int) -> tuple[Expr, int]:
 
 
 def _is_negated(expr: Expr) -> bool:
-    """Whether the first term is below 0."""
+    """Return whether the first term is below 0."""
     terms = _terms(expr)
     return bool(terms) and terms[_ordered(terms)[0]] < 0
 
@@ -327,7 +327,7 @@ def _join(total: dict[tuple[Expr, ...], int], terms: Terms, times: int = 1) -> N
 
 
 def _fewest(terms: Terms) -> Terms:
-    """The same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms; one term is the fewest."""
+    """Return the same with ``e % k`` as ``e - k*(e//k)``, or the other way round, where that has fewer terms; one term is the fewest."""
     for found in _rewritten(terms) if len(terms) > 1 else ():
         if len(found) < len(terms):
             return _fewest(found)
@@ -365,7 +365,7 @@ def _extreme_of_sums(terms: Terms, factors: tuple[Expr, ...], count: int) -> Ter
 
 @lru_cache(maxsize=1 << 14)
 def _one_term(terms: frozenset[tuple[tuple[Expr, ...], int]]) -> Expr | None:
-    """A sum as one term or 0; None for what has more. Kept, since a sum of extremes comes to the same sides in any order."""
+    """Return a sum as one term or 0; None for what has more. Kept, since a sum of extremes comes to the same sides in any order."""
     counts = dict(terms)
     found = _fewest({factors: counts[factors] for factors in _ordered(counts)})
     return _written(found) if len(found) <= 1 else None
@@ -432,7 +432,7 @@ def _with(terms: Terms, *more: Terms) -> Terms:
 
 
 def _ordered(terms: Terms) -> list[tuple[Expr, ...]]:
-    """The factors of terms, as they are written: those of more factors first."""
+    """Return the factors of terms, as they are written: those of more factors first."""
     return sorted(terms, key=lambda own: (-len(own), [*map(_text_of, own)]))
 
 
@@ -463,7 +463,7 @@ Ends: TypeAlias = tuple[float, float]
 
 @lru_cache(maxsize=1 << 12)
 def _ends(expr: Expr) -> Ends:
-    """The least and the greatest value that an expression is seen to have at any sizes from 0 on."""
+    """Return the least and the greatest value that an expression is seen to have at any sizes from 0 on."""
     return _ends_of(_terms(expr), MOST_EXTREMES)
 
 

@@ -41,7 +41,7 @@ def log_gamma(make: Make, x: Ref) -> Ref:
 
 
 def digamma(make: Make, x: Ref) -> Ref:
-    """The derivative of ``log gamma(x)``; NaN at the negative whole numbers, and at 0 inf of the other sign.
+    """Return the derivative of ``log gamma(x)``; NaN at the negative whole numbers, and at 0 inf of the other sign.
 
     From 8 on it is ``log(x) - 1/(2*x) - sum of B_2n / (2*n * x**(2*n))``, below that of ``x + 8`` less ``sum of 1 / (x + k)``, and of x
     below 1/2 that of ``1 - x`` less ``pi / tan(pi*x)``.
@@ -66,7 +66,7 @@ def digamma(make: Make, x: Ref) -> Ref:
 
 
 def _reflected(make: Make, x: Ref) -> tuple[Ref, Ref]:
-    """Whether x is below 1/2, and ``1 - x`` there."""
+    """Return whether x is below 1/2, and ``1 - x`` there."""
     low = make("less", x, 0.5)
     return low, make("where", low, make("subtract", 1.0, x), x)
 

@@ -34,7 +34,7 @@ def arctangent(make: Make, x: Ref) -> Ref:
 
 
 def arctangent_of(make: Make, y: Ref, x: Ref) -> Ref:
-    """The angle of the point (x, y), from -pi to pi; signs of zeros count."""
+    """Return the angle of the point (x, y), from -pi to pi; signs of zeros count."""
     high, wide = make("absolute", y), make("absolute", x)
     less, more = make("minimum", high, wide), make("maximum", high, wide)
     share = make("where", make("equal", less, math.inf), 1.0, make("divide", less, more))
@@ -92,11 +92,11 @@ def _log_of_twice(make: Make, x: Ref) -> Ref:
 
 
 def odd(make: Make, x: Ref, value: Ref) -> Ref:
-    """`value`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
+    """Return `value`, which is of x without its sign, with it; x itself where that is all that is left of ``x + c * x**3``, zeros with their sign."""
     signed = make("where", make("less", x, 0.0), make("negative", value), value)
     return make("where", make("less", make("absolute", x), _SMALL), x, signed)
 
 
 def is_negative(make: Make, x: Ref) -> Ref:
-    """Whether an element is below 0, or -0.0."""
+    """Return whether an element is below 0, or -0.0."""
     return make("logical_or", make("less", x, 0.0), make("less", make("reciprocal", x), 0.0))

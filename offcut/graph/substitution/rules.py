@@ -253,7 +253,7 @@ def _at_named(made: Rule, tried: list[dict[str, int]]) -> list[dict[str, int]]:
 
 
 def _lengths(graph: Graph) -> Iterator[int]:
-    """The numbers that stand in extents of a graph."""
+    """Yield the numbers that stand in extents of a graph."""
 
     def within(expr: Expr) -> Iterator[int]:
         if isinstance(expr, Const):
@@ -272,7 +272,7 @@ def _allowed(size: Size, least: int) -> range:
 
 
 def _numbers(graph: Graph) -> Iterator[float]:
-    """The numbers that operators of a graph are called with."""
+    """Yield the numbers that operators of a graph are called with."""
 
     def within(argument: Argument) -> Iterator[float]:
         if isinstance(argument, (int, float)) and not isinstance(argument, bool):
@@ -286,7 +286,7 @@ def _numbers(graph: Graph) -> Iterator[float]:
 
 
 def _in_float64(made: Rule) -> Rule:
-    """The rule with all floats in float64; as it is where an operator does not take them."""
+    """Return the rule with all floats in float64; as it is where an operator does not take them."""
     try:
         before, after = (
             parse_graph(_FLOATS.sub("float64", str(graph))) for graph in (made.before, made.after)
@@ -330,7 +330,7 @@ def _huge(generator: np.random.Generator, shape: list[int]) -> Array:
 
 
 def _along_one(generator: np.random.Generator, shape: list[int]) -> list[int]:
-    """The shape of an array that varies along one axis."""
+    """Return the shape of an array that varies along one axis."""
     axis = generator.integers(max(len(shape), 1))
     return [n if place == axis else 1 for place, n in enumerate(shape)]
 
@@ -452,7 +452,7 @@ def _check_at(
     floats: Drawn,
     named: list[float],
 ) -> bool:
-    """Whether the graph before takes such inputs, where that after computes the same.
+    """Return whether the graph before takes such inputs, where that after computes the same.
 
     Raises DescribeError where it does not.
     """

@@ -86,7 +86,7 @@ def check_activation(op: str, activation: Any, dtype: str) -> None:
 
 
 def activated(value: Value, activation: str | None) -> Value:
-    """`value` under an activation that was checked; None leaves it."""
+    """Return `value` under an activation that was checked; None leaves it."""
     return value if activation is None else ACTIVATIONS[activation](value)
 
 

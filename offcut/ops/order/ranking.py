@@ -26,7 +26,7 @@ FEW = 8  # elements that are found one after the other
 
 
 def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The place of the greatest element along `axis`, of int64; of several, the first.
+    """Return the place of the greatest element along `axis`, of int64; of several, the first.
 
     x          of any element type, with at least one axis
     axis       negative ones count from the last
@@ -41,7 +41,7 @@ def argmax(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | Non
 
 
 def argmin(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | None = None) -> Tensor:
-    """The place of the least element along `axis`, of int64; of several, or of NaN, the first.
+    """Return the place of the least element along `axis`, of int64; of several, or of NaN, the first.
 
     x, axis, keepdims   as in `argmax`
 
@@ -53,7 +53,7 @@ def argmin(x: Tensor, axis: int = -1, keepdims: bool = False, *, name: str | Non
 def topk(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The `k` greatest elements along `axis` in descending order, and their places, of int64.
+    """Return the `k` greatest elements along `axis` in descending order, and their places, of int64.
 
     x         of numbers, with at least one axis
     k         an int of at least 0, at most the extent where that is a number; sizes at which the axis is shorter give, beyond its elements, the
@@ -92,7 +92,7 @@ def topk(
 def sort(
     x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The elements along `axis` in ascending order, and their places, of int64.
+    """Return the elements along `axis` in ascending order, and their places, of int64.
 
     x            of numbers, with at least one axis
     descending   from the greatest on
@@ -111,14 +111,14 @@ def sort(
 
 
 def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor, Tensor]:
-    """The greatest elements, each the greatest of those that come after the one before."""
+    """Return the greatest elements, each the greatest of those that come after the one before."""
     shape, k = (*x.shape[:position], *x.shape[position + 1 :]), reduce_axis(x.shape[position], "k")
     letters = axis_letters(len(shape))
     nothing, nan = reduction_start("max", x.dtype), x.dtype in FLOATS
     values, places = list[Tensor](), list[Tensor]()
 
     def left(at: tuple[Value, ...]) -> tuple[Value, Value | None]:
-        """An element, and 1 where it comes after all that were found, else 0; None: nothing was."""
+        """Return an element, and 1 where it comes after all that were found, else 0; None: nothing was."""
         own = x[(*at[:position], k, *at[position:])]
         if not values:
             return own, None
@@ -160,7 +160,7 @@ def _one_by_one(x: Tensor, count: int, position: int, name: str) -> tuple[Tensor
 def _by_rank(
     x: Tensor, count: Any, position: int, largest: bool, name: str
 ) -> tuple[Tensor, Tensor]:
-    """The elements that so many come before as their places say."""
+    """Return the elements that so many come before as their places say."""
     letters = axis_letters(len(x.shape))
     other = reduce_axis(x.shape[position], "r")
     key, turn = _ordered(x, position, largest, name)

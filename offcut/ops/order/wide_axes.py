@@ -30,7 +30,7 @@ _NONE = 2**31 - 1  # the place of no element
 def leading(
     x: Tensor, k: int, axis: int = -1, largest: bool = True, *, name: str | None = None
 ) -> Program:
-    """A program of what `topk` gives: the `k` greatest elements along `axis` in descending order, and their places, of int64.
+    """Return a program of what `topk` gives: the `k` greatest elements along `axis` in descending order, and their places, of int64.
 
     x, k, axis, largest   as in `topk`
 
@@ -68,7 +68,7 @@ def leading(
         return f"{given}{order.at(place)}"
 
     def into(slot: str, value: str) -> str:
-        """Whether a value belongs before what a slot of the list holds."""
+        """Return whether a value belongs before what a slot of the list holds."""
         return f"({at}[{slot}] == {_NONE} or {order.before(value, f'{first}[{slot}]')})"
 
     spread = f"{BLOCK}*$q + {LANES}*$r + $c"
@@ -116,7 +116,7 @@ def leading(
 def merged(
     x: Tensor, axis: int = -1, descending: bool = False, *, name: str | None = None
 ) -> Program:
-    """A program of what `sort` gives: the elements along `axis` in ascending order, and their places, of int64.
+    """Return a program of what `sort` gives: the elements along `axis` in ascending order, and their places, of int64.
 
     x, axis, descending   as in `sort`
 
@@ -184,7 +184,7 @@ def merged(
 
 
 def _ranked(text: Written, order: _Order, extent: Any, own: str, places: str) -> list[str]:
-    """Each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
+    """Return each block of a line in order: the keys of its elements into `own`, and their places. Behind the last element of a line a block
     has keys that come after all others, which stay at its end.
     """
     dtype = order.x.dtype
@@ -236,12 +236,12 @@ class _Order:
         self.others = [name for n, name in enumerate(letters) if n != position]
 
     def at(self, place: str) -> str:
-        """The index of a place along the axis."""
+        """Return the index of a place along the axis."""
         others = [f"${name}" for name in self.others]
         return f"[{', '.join([*others[: self.position], place, *others[self.position :]])}]"
 
     def before(self, a: str, b: str) -> str:
-        """Whether `a` comes before `b`."""
+        """Return whether `a` comes before `b`."""
         less, greater = (a, b) if self.ascending else (b, a)
         if self.x.dtype not in FLOATS:
             return f"({less} < {greater})"

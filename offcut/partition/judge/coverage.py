@@ -52,7 +52,7 @@ class Covered:
 
     @property
     def loop(self) -> For:
-        """The innermost loop of its sum."""
+        """Return the innermost loop of its sum."""
         return self.loops[-1]
 
 

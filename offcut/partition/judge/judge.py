@@ -147,7 +147,7 @@ class _Judge:
         return Refusal(Question.TERM, because) if because else None
 
     def covered(self, stmt: Stmt) -> Covered | None:
-        """A statement as the microkernel computes it, with the loops around its sum; None where it does not."""
+        """Return a statement as the microkernel computes it, with the loops around its sum; None where it does not."""
         nest: list[For] = []
         inner = stmt
         while isinstance(inner, For) and len(inner.body) == 1:
@@ -170,7 +170,7 @@ class _Judge:
         return self.judged(inner, tuple(nest[cut:]), tuple(nest[:cut]))
 
     def with_whole_terms(self, store: Store) -> Store:
-        """An update without the condition that pads it: a term past the last is neutral, as zeros of its operands are."""
+        """Return an update without the condition that pads it: a term past the last is neutral, as zeros of its operands are."""
         match store:
             case Store(_, _, Select(_, value, Const(nothing)), reduce) if reduce is not None:
                 dtype = self.kernel.computes.dtype
@@ -179,7 +179,7 @@ class _Judge:
         return store
 
     def counted_from_axes(self, store: Store, nest: Sequence[For]) -> tuple[Store, list[For]]:
-        """The loops of a sum, those whose bounds move with the axes of the tile counted from where they begin."""
+        """Return the loops of a sum, those whose bounds move with the axes of the tile counted from where they begin."""
         loops: list[For] = []
         inner: tuple[Stmt, ...] = (store,)
         values: dict[str, Expr] = {}
@@ -202,7 +202,7 @@ class _Judge:
     def judged(
         self, store: Store, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> Covered | None:
-        """A store and the loops of its sum as the microkernel computes them; None where it does not."""
+        """Return a store and the loops of its sum as the microkernel computes them; None where it does not."""
         ways = self.ways(store, loops)
         reasons: list[Refusal] = []
         runs: list[tuple[int, Match]] = []
@@ -230,7 +230,7 @@ class _Judge:
         return None
 
     def ways(self, store: Store, loops: tuple[For, ...]) -> list[Match]:
-        """Every way to lay the microkernel over a store that the cover which is wanted allows."""
+        """Return every way to lay the microkernel over a store that the cover which is wanted allows."""
         value, reducer = self.term(store)
         axes, names = dict(self.wanted.axes), dict(self.wanted.operands)
         if names.pop(self.kernel.computes.name, store.buffer) != store.buffer:
@@ -251,14 +251,14 @@ class _Judge:
         ]
 
     def term(self, store: Store) -> tuple[Expr, str | None]:
-        """The value that a store reduces, and how; of an update, for a microkernel that reduces nothing, all that it computes."""
+        """Return the value that a store reduces, and how; of an update, for a microkernel that reduces nothing, all that it computes."""
         if self.kernel.reducer is not None or store.reduce is None:
             return store.value, store.reduce
         current = Load(store.buffer, store.index, self.program.buffer(store.buffer).dtype)
         return Binary(_AS_BINARY[store.reduce], current, store.value), None
 
     def takes_one(self, name: str) -> bool:
-        """Whether an axis of the result may have one value, and so be left out."""
+        """Return whether an axis of the result may have one value, and so be left out."""
         kernel = self.kernel
         place = kernel.axes.index(name)
         return name in kernel.predicates or any(t.extents[place] == 1 for t in kernel.tiles)
@@ -299,7 +299,7 @@ class _Judge:
     def turns(
         self, match: Match, loops: tuple[For, ...], around: tuple[For, ...]
     ) -> tuple[For, ...]:
-        """The innermost of the loops around a sum that the microkernel runs as well: along which both operands move by
+        """Return the innermost of the loops around a sum that the microkernel runs as well: along which both operands move by
         steps of their own, and no bound inside.
         """
         most = 0 if self.padded else self.kernel.turns
@@ -313,7 +313,7 @@ class _Judge:
         return around[len(around) - count :]
 
     def is_turn(self, loop: For, match: Match) -> bool:
-        """Whether a loop moves all operands by a constant step each, and none inside of a panel."""
+        """Return whether a loop moves all operands by a constant step each, and none inside of a panel."""
         for _, load in match.operands:
             steps = [coefficient(part, loop.iter) for part in load.index]
             if None in steps:
@@ -449,7 +449,7 @@ class _Judge:
         return None
 
     def reset(self) -> Coverage | Refusal | None:
-        """The tile as the reset of the microkernel: it stores where its sums start, and does no more."""
+        """Return the tile as the reset of the microkernel: it stores where its sums start, and does no more."""
         kernel = self.kernel
         match self.tile.body:
             case (Store(reduce=None) as store,) if kernel.reset is not None and _is_start(
@@ -465,7 +465,7 @@ class _Judge:
         return None
 
     def own_axes(self, store: Store) -> tuple[tuple[str, str | None], ...]:
-        """The axes of a tile that starts sums: those that the cover says, else in the order of the result."""
+        """Return the axes of a tile that starts sums: those that the cover says, else in the order of the result."""
         said = dict(self.wanted.axes)
         free = [
             part.name
@@ -489,7 +489,7 @@ class _Judge:
 
 
 def _starts(stmt: Covered | Stmt | None, covered: Covered) -> bool:
-    """Whether `stmt` stores what a sum starts from at its element."""
+    """Return whether `stmt` stores what a sum starts from at its element."""
     if not isinstance(stmt, Store):
         return False
     same = list(map(ix.simplify, stmt.index)) == list(map(ix.simplify, covered.store.index))
@@ -498,7 +498,7 @@ def _starts(stmt: Covered | Stmt | None, covered: Covered) -> bool:
 
 
 def _is_start(value: Expr, kernel: Microkernel) -> bool:
-    """Whether a value is what a microkernel starts its reduction from: +0 of a sum."""
+    """Return whether a value is what a microkernel starts its reduction from: +0 of a sum."""
     if not isinstance(value, Const) or kernel.reducer is None:
         return False
     wanted = reduction_start(kernel.reducer, kernel.computes.dtype)
@@ -512,7 +512,7 @@ def _neutral(store: Store, kernel: Microkernel) -> str:
 
 
 def is_run(loop: For) -> bool:
-    """Whether a loop has an iteration, as its text shows."""
+    """Return whether a loop has an iteration, as its text shows."""
     times = ix.literal_value(ix.sub(loop.hi, loop.lo))
     return times is not None and times > 0
 

@@ -40,17 +40,17 @@ class Match:
 
     @property
     def rows(self) -> str | None:
-        """The iterator of the axis before the last one of the microkernel's result."""
+        """Return the iterator of the axis before the last one of the microkernel's result."""
         return self.axis(self.microkernel.rows)
 
     @property
     def columns(self) -> str | None:
-        """The iterator of the last axis of the microkernel's result."""
+        """Return the iterator of the last axis of the microkernel's result."""
         return self.axis(self.microkernel.columns)
 
     @property
     def depth(self) -> str:
-        """The innermost loop of the sum; "" where the microkernel has none."""
+        """Return the innermost loop of the sum; "" where the microkernel has none."""
         return self.axis(self.microkernel.depth) or ""
 
     @property

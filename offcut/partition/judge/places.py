@@ -123,7 +123,7 @@ class Places:
         return ""
 
     def is_laid(self, name: str, index: Sequence[Expr], layout: Layout) -> bool:
-        """Whether a stated layout is the declared one, each of its axes an axis of the array."""
+        """Return whether a stated layout is the declared one, each of its axes an axis of the array."""
         declared = self.kernel.layout_of(name)
         axes: list[int] = []
         for part in self.kernel.index_of(name):
@@ -142,7 +142,7 @@ class Places:
         return mine == layout or (by_address and mine.canonical() == layout.canonical())
 
     def is_packed(self, layout: Layout, buffer: Buffer, load: Load) -> bool:
-        """Whether an operand lies in panels as the microkernel reads them, from the first term on, zeros past the last."""
+        """Return whether an operand lies in panels as the microkernel reads them, from the first term on, zeros past the last."""
         kernel, loop, panels = self.kernel, self.loops[-1], as_panels(layout)
         if panels is None or panels.width != kernel.panel:
             return False
@@ -156,7 +156,7 @@ class Places:
         return whole and self.ends_in_zeros(panels.rows, buffer, loop.hi)
 
     def ends_in_zeros(self, rows: int, buffer: Buffer, end: Expr) -> bool:
-        """Whether the last group of terms is whole, or what follows `end` in it is zero.
+        """Return whether the last group of terms is whole, or what follows `end` in it is zero.
 
         The unit multiplies all of a group, and what lies past the last term of the other operand may be no NaN.
         """
@@ -181,7 +181,7 @@ def shown(store: Store) -> str:
 
 
 def _is_zero_beyond(program: Program, buffer: str, rows: int, depth: Expr) -> bool:
-    """Whether all that is stored in a buffer from row `depth` on is zero."""
+    """Return whether all that is stored in a buffer from row `depth` on is zero."""
     for stmt in statements(program.body):
         match stmt:
             case Store(name) if name != buffer:

@@ -45,7 +45,7 @@ def tiles_by_name(given: str) -> dict[str, int]:
 
 
 def tiles_by_depth(given: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The tiles from the outermost loops inward.
+    """Return the tiles from the outermost loops inward.
 
     Raises PassFailedException for one below 0.
     """
@@ -58,7 +58,7 @@ def tiles_by_depth(given: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tails_of(given: str) -> str | dict[str, str]:
-    """A strategy for all loops that are cut, or by loop.
+    """Return a strategy for all loops that are cut, or by loop.
 
     Raises PassFailedException for a part that is no loop and its strategy, and for a loop that is named twice.
     """
@@ -175,7 +175,7 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
 
 
 def _by_depth(given: tuple[int, ...], program: Program) -> dict[str, int]:
-    """The tiles that were given by depth, by the names of the loops there."""
+    """Return the tiles that were given by depth, by the names of the loops there."""
     found: dict[str, int] = {}
 
     def seek(body: tuple[object, ...], depth: int) -> None:
@@ -193,7 +193,7 @@ def _by_depth(given: tuple[int, ...], program: Program) -> dict[str, int]:
 
 
 def _outermost(op: ModuleOp) -> list[scf.ForOp]:
-    """The loops that are in no other, in the order of the text."""
+    """Return the loops that are in no other, in the order of the text."""
     found: list[scf.ForOp] = []
     for one in op.walk():
         inside = one.parent_op()
@@ -210,7 +210,7 @@ def _hints(loop: scf.ForOp) -> set[str]:
 
 
 def _named(program: Program) -> dict[str, None]:
-    """The loops of a program, with and without the arrays that they write."""
+    """Return the loops of a program, with and without the arrays that they write."""
     found: dict[str, None] = {}
     for loop in walk(program.body):
         if isinstance(loop, For):

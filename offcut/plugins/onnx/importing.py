@@ -90,7 +90,7 @@ def imported(
     constants: Mapping[str, Any],
     weights: Mapping[int, Array] = MappingProxyType({}),
 ) -> Imported:
-    """The graph of a model.
+    """Return the graph of a model.
 
     weights  initializers whose bytes are not in `proto`, by their places
 
@@ -172,7 +172,7 @@ class _Import:
         self.inputs: dict[str, str] = {}
 
     def run(self) -> Imported:
-        """The graph."""
+        """Return the graph."""
         values = {
             tensor.name: self.initializer(tensor, self.weights.get(place))
             for place, tensor in enumerate(self.graph.initializer)
@@ -223,7 +223,7 @@ class _Import:
         return Imported(drop_dead(builder.bound), self.inputs, outputs)
 
     def output(self, name: str, operand: Operand | None) -> str:
-        """An output as a value of the graph."""
+        """Return an output as a value of the graph."""
         if operand is None:
             return name
         try:
@@ -233,7 +233,7 @@ class _Import:
             return name
 
     def initializer(self, tensor: Any, array: Array | None) -> Operand | None:
-        """A tensor of the file, which is `array` where that is given; None where it is none."""
+        """Return a tensor of the file, which is `array` where that is given; None where it is none."""
         try:
             return of_tensor(tensor) if array is None else of_array(array)
         except Refused as refused:
@@ -243,7 +243,7 @@ class _Import:
             return None
 
     def constant(self, value: Any, given: Any) -> Known:
-        """An input that is known, as it is declared; a size of the file that is one of its extents is fixed by it.
+        """Return an input that is known, as it is declared; a size of the file that is one of its extents is fixed by it.
 
         Raises DescribeError for an array of another element type or shape.
         """
@@ -287,7 +287,7 @@ class _Import:
         self.symbols[size] = extent
 
     def input(self, value: Any) -> Ref | None:
-        """An input that calls give; None where it is none that we take."""
+        """Return an input that calls give; None where it is none that we take."""
         if not value.type.HasField("tensor_type"):
             because = "it is no tensor, but a sequence, a map or an optional"
             self.complaints.append(Complaint(value.name, "input", because, "tensors"))
@@ -309,7 +309,7 @@ class _Import:
         return self.context.with_numbers(made)
 
     def extent(self, name: str, axis: int, dim: Any) -> Element:
-        """An extent of an input: a number, a size, or an expression over sizes as exporters write it; below 0: a size, too."""
+        """Return an extent of an input: a number, a size, or an expression over sizes as exporters write it; below 0: a size, too."""
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return int(dim.dim_value)
         text = _name(dim) or f"{name}_{axis}"
@@ -335,7 +335,7 @@ class _Import:
                 raise _NoExtent
 
     def size(self, text: str) -> Element:
-        """A size by the name that it has in the file."""
+        """Return a size by the name that it has in the file."""
         if text in self.facts.equal:
             of = self.facts.equal[text]
             return plain(extents.at(of, {one: ix.index(self.size(one)) for one in variables(of)}))
@@ -345,7 +345,7 @@ class _Import:
         return self.symbols[text]
 
     def open_size(self, text: str) -> Element:
-        """A size that calls give."""
+        """Return a size that calls give."""
         factor = self.facts.factor(text)
         wish = _identifier(text) if factor == 1 else f"{_identifier(text)}_{factor}"
         name = self.context.builder.fresh(wish)
@@ -387,7 +387,7 @@ def _identifier(text: str) -> str:
 
 
 def _refusal(proto: Any, complaints: list[Complaint]) -> DescribeError:
-    """One error for all nodes that cannot be taken."""
+    """Return one error for all nodes that cannot be taken."""
     lines = list(_lines(complaints))
     count = len(complaints)
     what = "one node" if count == 1 else f"{count} nodes"
@@ -405,7 +405,7 @@ def _lines(complaints: list[Complaint]) -> Iterator[str]:
 
 
 def ordered(proto: Any) -> Any:
-    """A model whose nodes follow what they read, a copy with its weights; itself where they do, or where they read each other in a circle.
+    """Return a model whose nodes follow what they read, a copy with its weights; itself where they do, or where they read each other in a circle.
 
     Nodes of bodies and functions stay in their order.
     """

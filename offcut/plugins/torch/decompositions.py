@@ -96,7 +96,7 @@ def _attention(
 
 
 def _added(mask: Any, kind: int | None, q: Any) -> Any:
-    """A mask as what is added to scores, of four axes: 0, or minus infinity for what is left out."""
+    """Return a mask as what is added to scores, of four axes: 0, or minus infinity for what is left out."""
     scores = (*q.shape[:3], q.shape[2])
     axes: tuple[int, ...]
     if kind == EVERY_PAIR:

@@ -38,7 +38,7 @@ SETS = 64
 def backend(
     module: Any, examples: Sequence[Any], options: Mapping[str, Any] | None = None, **others: Any
 ) -> Callable[..., Any]:
-    """A graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
+    """Return a graph of torch, compiled when it is first called; named ``offcut`` among torch's backends.
 
     options  ``{"threads": 2, "distributive": False}``, as `How` says
 
@@ -64,7 +64,7 @@ class _Again(TensorifyScalarRestartAnalysis, UnspecializeRestartAnalysis):  # ty
 
 
 def _specialised(examples: Sequence[Any]) -> bool:
-    """Whether sizes of a trace start at 2, are one by chance, or are numbers because they were 1 or equal to one."""
+    """Return whether sizes of a trace start at 2, are one by chance, or are numbers because they were 1 or equal to one."""
     dynamic = not torch._dynamo.config.assume_static_by_default
     return any(
         isinstance(one, torch.SymInt)
@@ -75,7 +75,7 @@ def _specialised(examples: Sequence[Any]) -> bool:
 
 
 def _traced() -> tuple[Any, ...]:
-    """The tensors that the frame is traced with, but for parameters."""
+    """Return the tensors that the frame is traced with, but for parameters."""
     context = TracingContext.try_get()
     found = () if context is None else context.tensor_to_context
     return tuple(one for one in found if not isinstance(one, torch.nn.Parameter))
@@ -95,7 +95,7 @@ class Compiled:
         self.changes = 0
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
-        """The results of the graph."""
+        """Return the results of the graph."""
         constants = [arguments[place] for place in self.fixed]
         key = tuple([one.data_ptr() for one in constants])
         versions = tuple([0 if one.is_inference() else one._version for one in constants])
@@ -125,7 +125,7 @@ class Compiled:
 
 
 def _forward(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
-    """A graph of results, without a backward graph."""
+    """Return a graph of results, without a backward graph."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
@@ -141,7 +141,7 @@ def _forward(module: Any, examples: Sequence[Any], how: How) -> Callable[..., An
 
 
 def _training(module: Any, examples: Sequence[Any], how: How) -> Callable[..., Any]:
-    """A graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
+    """Return a graph of results and of what the backward graph reads; its weights change with every step, so none is constant."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
         return make_boxed_func(module.forward)  # type: ignore[no-any-return]
@@ -149,12 +149,12 @@ def _training(module: Any, examples: Sequence[Any], how: How) -> Callable[..., A
 
 
 def _backward(module: Any, examples: Sequence[Any]) -> Callable[..., Any]:
-    """A backward graph stays with torch."""
+    """Return a backward graph stays with torch."""
     return make_boxed_func(module.forward)  # type: ignore[no-any-return]
 
 
 def _boxed(run: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
-    """A function of one list that it empties, as torch calls it."""
+    """Return a function of one list that it empties, as torch calls it."""
 
     def boxed(arguments: list[Any]) -> Any:
         given = list(arguments)

@@ -71,7 +71,7 @@ class TorchModel:
             return self._of_other_size(flat, refused)
 
     def _of_other_size(self, flat: Sequence[Any], refused: FixedSizeError) -> Any:
-        """The results for a size that the first program takes for another number: torch says whether the module takes it, and it is
+        """Return the results for a size that the first program takes for another number: torch says whether the module takes it, and it is
         traced for the next call.
 
         Raises `refused` where the module does not.
@@ -102,7 +102,7 @@ class TorchModel:
         return result
 
     def _otherwise(self, flat: Sequence[Any]) -> Any:
-        """The results for sizes that the first program was not traced for."""
+        """Return the results for sizes that the first program was not traced for."""
         seen = len(self.traced)
         for one in self.traced[1:seen]:
             if one.takes(flat):
@@ -171,17 +171,17 @@ class TorchModel:
 
     @property
     def program(self) -> Program:
-        """The first that was traced."""
+        """Return the first that was traced."""
         return self.traced[0].program
 
     @property
     def known(self) -> Sequence[Any]:
-        """The weights of the first that torch reads, None for its arguments, `HELD` for what kernels hold."""
+        """Return the weights of the first that torch reads, None for its arguments, `HELD` for what kernels hold."""
         return self.traced[0].known
 
     @property
     def report(self) -> str:
-        """How many operators are ours, and which stay with torch, why."""
+        """Return how many operators are ours, and which stay with torch, why."""
         refused = () if self.again is None else self.again.refused
         ran = (one.program.report() for one in self.traced)
         frozen = () if self.again is None else self.again.frozen
@@ -206,7 +206,7 @@ class _Again:
         self.frozen: dict[str, None] = {}
 
     def traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced | None:
-        """The program for a call; None where it cannot be traced, or enough were."""
+        """Return the program for a call; None where it cannot be traced, or enough were."""
         if not self.left:
             return None
         self.left -= 1
@@ -258,7 +258,7 @@ def _of_module(
     dynamic_shapes: Any,
     how: How,
 ) -> TorchModel:
-    """A module that is traced again where a call needs it; one that cannot be copied, as the program that it is once."""
+    """Return a module that is traced again where a call needs it; one that cannot be copied, as the program that it is once."""
     args = () if args is None and kwargs else args
     if args is None:
         raise DescribeError(
@@ -288,7 +288,7 @@ def _of_module(
 
 
 def _of_program(program: Any, kwargs: dict[str, Any], how: How) -> TorchModel:
-    """A program that torch exported, which has one branch."""
+    """Return a program that torch exported, which has one branch."""
     if not isinstance(program, torch.export.ExportedProgram):
         raise DescribeError(
             "from_torch",
@@ -333,7 +333,7 @@ def _module(
     how: How,
     again: bool = False,
 ) -> Traced:
-    """A module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
+    """Return a module, traced; a batch of one example as one of two, where the module takes that: torch takes 1 for a number."""
     twice = None if again or dynamic_shapes is not None else _twice(args, kwargs)
     if twice is not None:
         with suppress(DescribeError):
@@ -344,7 +344,7 @@ def _module(
 
 
 def _layers(model: torch.nn.Module) -> int:
-    """How many of the modules in a module have weights of their own: about as many kernels as it is."""
+    """Return how many of the modules in a module have weights of their own: about as many kernels as it is."""
     own = (next(one.parameters(recurse=False), None) for one in model.modules())
     return sum(one is not None for one in own)
 
@@ -352,7 +352,7 @@ def _layers(model: torch.nn.Module) -> int:
 def _twice(
     args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """A batch of one example as a batch of it and itself; None where a tensor has another first axis."""
+    """Return a batch of one example as a batch of it and itself; None where a tensor has another first axis."""
     given = args, kwargs
     tensors = [one for one in pytree.tree_leaves(given) if isinstance(one, torch.Tensor)]
     if not tensors or any(one.dim() == 0 or one.shape[0] != 1 for one in tensors):
@@ -364,7 +364,7 @@ def _twice(
 
 
 def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced:
-    """A program in operators that we take, as far as torch can write it in these: it traces it anew to do so, which takes longer than
+    """Return a program in operators that we take, as far as torch can write it in these: it traces it anew to do so, which takes longer than
     all else. So it is taken as it is first, where it seems to be in these already.
     """
     if all(map(_is_ours, exported.graph.nodes)):
@@ -378,7 +378,7 @@ def _traced(exported: Any, conditions: Sequence[Any] | None, how: How) -> Traced
 
 
 def _is_ours(node: Any) -> bool:
-    """Whether a node is a size, or an operator that we take and that writes to no operand."""
+    """Return whether a node is a size, or an operator that we take and that writes to no operand."""
     if node.op != "call_function":
         return node.op in ("placeholder", "output")
     if is_size(node) or node.target is operator.getitem:
@@ -401,7 +401,7 @@ def _exported(
     dynamic_shapes: Any,
     again: bool = False,
 ) -> tuple[Any, list[Any]]:
-    """The program, and the conditions on sizes that held.
+    """Return the program, and the conditions on sizes that held.
 
     again  for a call of other sizes: those of 0 and 1 are numbers as dynamo takes them
     """

@@ -134,7 +134,7 @@ class Translation:
         )
 
     def several(self, node: Any) -> Any:
-        """The results of a node that has several."""
+        """Return the results of a node that has several."""
         if node not in self.held:
             if node not in self.free:
                 raise Left("torch calculates what it is taken from")
@@ -142,7 +142,7 @@ class Translation:
         return self.held[node]
 
     def agreed(self, found: Any) -> Any:
-        """The results as torch says them: an extent that is a number there is one here, in the calls that are taken.
+        """Return the results as torch says them: an extent that is a number there is one here, in the calls that are taken.
 
         Raises Left where a result is not of the element type and the rank that torch says, or of another number.
         """
@@ -176,11 +176,11 @@ class Translation:
             self.extent(one)
 
     def extent(self, size: Any) -> Expr:
-        """An int or a SymInt as an extent."""
+        """Return an int or a SymInt as an extent."""
         return self.extent_in(sympy_of(size))
 
     def extent_in(self, expr: Any) -> Expr:
-        """An expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
+        """Return an expression in symbols as an extent, in sizes of the graph; one that has but one value is that."""
         found = self.facts.simplified(expr)
         for symbol in found.free_symbols:
             if not is_size_symbol(symbol):
@@ -190,7 +190,7 @@ class Translation:
         return extent_of(found)
 
     def argument(self, given: Any) -> Any:
-        """An argument of a node: values for tensors, expressions for sizes."""
+        """Return an argument of a node: values for tensors, expressions for sizes."""
         if isinstance(given, torch.fx.Node):
             value = given.meta.get("val")
             if isinstance(value, torch.Tensor):
@@ -209,7 +209,7 @@ class Translation:
         return given
 
     def value(self, node: Any) -> Ref:
-        """The value of a tensor: made here, a constant, or an input."""
+        """Return the value of a tensor: made here, a constant, or an input."""
         if node in self.free:
             self.take(node)
         if node not in self.held:
@@ -225,7 +225,7 @@ class Translation:
         return found
 
     def node(self, op: str, *arguments: Argument | Sequence[Argument], **options: Any) -> Any:
-        """The result of one of our operators."""
+        """Return the result of one of our operators."""
         if op not in ops.__all__ and op not in VIEWS:
             raise Left(f"offcut has no {op}")
         given = {name: value for name, value in options.items() if value is not None}
@@ -251,7 +251,7 @@ class Translation:
         return found
 
     def _aligned(self, x: Any) -> Any:
-        """An operand with the extents that the result has: of an operator by element these are the same in every call, or 1."""
+        """Return an operand with the extents that the result has: of an operator by element these are the same in every call, or 1."""
         if not isinstance(x, Ref) or self.rank(x) > len(self.extents):
             return x
         own = self.shape(x)
@@ -261,7 +261,7 @@ class Translation:
         )
 
     def restated(self, x: Ref, shape: Sequence[Expr]) -> Ref:
-        """A value with extents that torch says are the same, though they are not seen to be: a call in which they are not is refused.
+        """Return a value with extents that torch says are the same, though they are not seen to be: a call in which they are not is refused.
 
         ``x[2*(e - w) : 2*e - w]`` is all of e elements where w is e, and else begins before the first or ends after the last.
         """
@@ -275,11 +275,11 @@ class Translation:
         return found
 
     def shape(self, x: Ref) -> tuple[Expr, ...]:
-        """The extents of a value."""
+        """Return the extents of a value."""
         return self.builder.values[x.name].shape
 
     def dtype(self, x: Ref) -> str:
-        """The element type of a value."""
+        """Return the element type of a value."""
         return self.builder.values[x.name].dtype
 
     def at_least(self, extent: Expr, least: int) -> None:
@@ -317,25 +317,25 @@ class Translation:
         return checked
 
     def is_above_0(self, x: Operand) -> bool:
-        """Whether an operand is a size that is above 0 in every call."""
+        """Return whether an operand is a size that is above 0 in every call."""
         return isinstance(x, Expr) and span(x, tuple(self.builder.sizes.values()))[0] > 0
 
     def rank(self, x: Ref) -> int:
-        """How many axes a value has."""
+        """Return how many axes a value has."""
         return len(self.shape(x))
 
     def axis(self, x: Ref, axis: int) -> int:
-        """An axis from 0 on."""
+        """Return an axis from 0 on."""
         return axis % self.rank(x) if self.rank(x) else 0
 
     @property
     def result(self) -> str:
-        """The element type of the result, or of the first, as it is calculated."""
+        """Return the element type of the result, or of the first, as it is calculated."""
         return self.calculated or NAMES[self._first.dtype]
 
     @property
     def extents(self) -> tuple[Expr, ...]:
-        """The shape of the result, or of the first, as torch says it."""
+        """Return the shape of the result, or of the first, as torch says it."""
         return tuple(map(self.extent, self._first.shape))
 
     @property
@@ -343,22 +343,22 @@ class Translation:
         return self.fake[0] if isinstance(self.fake, tuple | list) else self.fake
 
     def as_result(self, x: Operand) -> Any:
-        """An operand in the element type of the result."""
+        """Return an operand in the element type of the result."""
         return self.cast(x, self.result) if isinstance(x, Ref) else x
 
     def as_held(self, x: Ref) -> Ref:
-        """A value as the elements of the result hold it, in the type that is calculated in."""
+        """Return a value as the elements of the result hold it, in the type that is calculated in."""
         return self.cast(self.cast(x, NAMES[self._first.dtype]), self.dtype(x))
 
     def cast(self, x: Ref, dtype: str) -> Ref:
-        """A value in another element type."""
+        """Return a value in another element type."""
         if self.dtype(x) == dtype:
             return x
         found: Ref = self.node("cast", x, dtype)
         return found
 
     def rounded_number(self, x: Operand) -> Operand:
-        """An operand; a number as the elements of the result hold it, where these have 16 bits."""
+        """Return an operand; a number as the elements of the result hold it, where these have 16 bits."""
         kind = NAMES[self._first.dtype]
         if kind not in HALVES or isinstance(x, bool | Ref | Expr):
             return x
@@ -366,7 +366,7 @@ class Translation:
             return float(numpy_dtype(kind).type(float(x)))
 
     def scalar(self, value: Any, dtype: str) -> Ref:
-        """A number or a size as an array without axes."""
+        """Return a number or a size as an array without axes."""
         if isinstance(value, Expr):
             return of_size(self.node, value, dtype, tuple(self.builder.sizes.values()))
         made = np.asarray(value, dtype=np.float64 if isinstance(value, float) else None)
@@ -378,7 +378,7 @@ class Translation:
         return found
 
     def reshape(self, x: Ref, shape: Iterable[Argument]) -> Ref:
-        """The elements of a value in another shape."""
+        """Return the elements of a value in another shape."""
         wanted = tuple(plain(one) if isinstance(one, Expr) else one for one in shape)
         if wanted == tuple(map(plain, self.shape(x))):
             return x
@@ -391,7 +391,7 @@ class Translation:
         return found
 
     def viewed(self, x: Ref) -> Ref:
-        """The elements of a value in the shape of the result, of which there are as many, as torch says."""
+        """Return the elements of a value in the shape of the result, of which there are as many, as torch says."""
         wanted = self.extents
         try:
             return self.reshape(x, wanted)
@@ -400,7 +400,7 @@ class Translation:
             return self.reshape(self.restated(flat, (product(wanted),)), wanted)
 
     def transpose(self, x: Ref, axes: Sequence[int]) -> Ref:
-        """A value with its axes in another order."""
+        """Return a value with its axes in another order."""
         order = tuple(self.axis(x, axis) for axis in axes)
         if order == tuple(range(len(order))):
             return x
@@ -414,7 +414,7 @@ class Translation:
         return found
 
     def turned(self, x: Ref) -> Ref | None:
-        """The value of which `x` is that with the last two axes exchanged; None where it is no such."""
+        """Return the value of which `x` is that with the last two axes exchanged; None where it is no such."""
         before = self.made.get(x.name)
         if before is not None and before.op == "transpose":
             rank = self.rank(x)
@@ -425,7 +425,7 @@ class Translation:
         return None
 
     def slice(self, x: Ref, axis: int, start: Argument, stop: Argument, step: int = 1) -> Ref:
-        """A part of an axis; the whole of it is the value itself."""
+        """Return a part of an axis; the whole of it is the value itself."""
         whole = plain(self.shape(x)[axis])
         if step == 1 and start == 0 and stop == whole:
             return x
@@ -439,14 +439,14 @@ class Translation:
         return pruned(self.builder.bound, names), outputs
 
     def roots(self, name: str) -> str:
-        """The value whose memory a value may share: through views."""
+        """Return the value whose memory a value may share: through views."""
         while name in self.made and self.made[name].op in VIEWS:
             name = self.made[name].operands[0]
         return name
 
 
 def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
-    """A graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
+    """Return a graph without what its outputs do not need; inputs and sizes that nothing names are left out, too."""
     live = drop_dead(Bound(replace(bound.graph, outputs=outputs), bound.arrays))
     graph = live.graph
     read = {*outputs, *(name for node in graph.nodes for name in node.operands)}
@@ -458,7 +458,7 @@ def pruned(bound: Bound, outputs: tuple[str, ...]) -> Bound:
 
 
 def plain(extent: Expr) -> Expr | int:
-    """An extent that is a number as one."""
+    """Return an extent that is a number as one."""
     literal = ix.literal_value(extent)
     return extent if literal is None else literal
 
@@ -472,7 +472,7 @@ def product(extents: Iterable[Expr | int]) -> Expr:
 
 
 def _named(values: Iterable[Value], nodes: Iterable[Node]) -> set[str]:
-    """The sizes in shapes and arguments."""
+    """Return the sizes in shapes and arguments."""
     found: set[str] = set()
 
     def look(argument: Any) -> None:

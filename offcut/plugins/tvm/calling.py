@@ -33,7 +33,7 @@ _BOOL = (6, 8)
 
 
 def function_of(kernel: Kernel) -> Any:
-    """A `tvm_ffi.Function` that fills its last arguments: ``f(inputs…, outputs…)``, in the order of ``kernel.signature``.
+    """Return a `tvm_ffi.Function` that fills its last arguments: ``f(inputs…, outputs…)``, in the order of ``kernel.signature``.
 
     Arrays are row major, on the CPU, and an output overlaps no other array. Another array raises ValueError in TVM.
 
@@ -103,7 +103,7 @@ class _Text:
         return self.f.let(f"load {kind}, ptr {at}")
 
     def array(self, number: int, array: Argument) -> tuple[list[str], list[str], str]:
-        """An argument's extents, strides in elements, and address, an integer."""
+        """Return an argument's extents, strides in elements, and address, an integer."""
         f = self.f
         kind = self.field("i32", "%arguments", 16 * number)
         held = f.let(f"icmp eq i32 {kind}, {_TENSOR}")
@@ -127,7 +127,7 @@ class _Text:
         return shape, self.row_major(shape, at, given), start
 
     def row_major(self, shape: Sequence[str], at: str, given: str) -> list[str]:
-        """The strides of a row-major array; where some are given, they are to be these."""
+        """Return the strides of a row-major array; where some are given, they are to be these."""
         f, steps, step = self.f, list[str](), "1"
         none = f.let(f"icmp eq ptr {given}, null")
         strides = f.let(f"select i1 {none}, ptr {at}, ptr {given}")

@@ -67,7 +67,7 @@ class Agents:
 
     @property
     def by_name(self) -> Mapping[str, Unit]:
-        """The units by name; a default one that is not listed is ordinary."""
+        """Return the units by name; a default one that is not listed is ordinary."""
         return {self.default: Unit(self.default), **{unit.name: unit for unit in self.units}}
 
 

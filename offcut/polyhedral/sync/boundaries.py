@@ -53,7 +53,7 @@ def is_barrier(stmt: Stmt, unit: str) -> bool:
 
 
 def windows_in_step(body: Sequence[Stmt], unit: str) -> set[str]:
-    """The buffers of windows around loops that are bound to a unit, which all of its agents reach together, and share."""
+    """Return the buffers of windows around loops that are bound to a unit, which all of its agents reach together, and share."""
     found: set[str] = set()
     for stmt in body:
         if isinstance(stmt, For) and stmt.unit == unit:
@@ -65,7 +65,7 @@ def windows_in_step(body: Sequence[Stmt], unit: str) -> set[str]:
 
 
 def own_of(program: Program, unit: str) -> frozenset[str]:
-    """The buffers of which each iteration of loops that are bound to a unit has its own, and each tile."""
+    """Return the buffers of which each iteration of loops that are bound to a unit has its own, and each tile."""
     independence = Independence(program)
     loops = [stmt for stmt in walk(program) if isinstance(stmt, For) and stmt.unit == unit]
     own = {

@@ -113,12 +113,12 @@ class Event:
 
     @property
     def keys(self) -> dict[Key, Loop]:
-        """The loops around whose iterations are agents."""
+        """Return the loops around whose iterations are agents."""
         return {loop.key: loop for loop in self.loops if loop.key is not None}
 
     @property
     def head(self) -> str:
-        """The first line of its statement."""
+        """Return the first line of its statement."""
         return format_head(self.stmt)
 
 

@@ -180,7 +180,7 @@ class Order:
 
     @lazy_property
     def matches(self) -> Mapping[str, Match]:
-        """The match of each token, by its name, as `match` checks it."""
+        """Return the match of each token, by its name, as `match` checks it."""
         result = {}
         ends = set[tuple[str, str]]()
         for token in self.program.tokens:

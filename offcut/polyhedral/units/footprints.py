@@ -82,7 +82,7 @@ class Footprints:
         return False
 
     def apart(self, one: Access, other: Access) -> bool:
-        """Whether two accesses of a buffer are known to touch no element in common."""
+        """Return whether two accesses of a buffer are known to touch no element in common."""
         return any(
             mine is not None
             and theirs is not None
@@ -91,7 +91,7 @@ class Footprints:
         )
 
     def runs(self, loop: For) -> bool:
-        """Whether a loop, whose bounds are fixed, is known to have an iteration."""
+        """Return whether a loop, whose bounds are fixed, is known to have an iteration."""
         lo, hi = self._polynomial(loop.lo, _Scope()), self._polynomial(loop.hi, _Scope())
         return lo is not None and hi is not None and self._at_least(hi - lo, 1)
 
@@ -118,7 +118,7 @@ class Footprints:
                     yield self._access(buffer, index, True, scope)
 
     def _within(self, stmt: Stmt, scope: _Scope) -> _Scope:
-        """The scope of what is inside a loop, a tile or a bounded value."""
+        """Return the scope of what is inside a loop, a tile or a bounded value."""
         match stmt:
             case For(name, lo, hi, _):
                 return self._over(scope, name, lo, hi)
@@ -174,7 +174,7 @@ class Footprints:
         return ends[0], ends[1]
 
     def _polynomial(self, expr: Expr, scope: _Scope) -> Polynomial | None:
-        """An index expression; quotients and the like of what is fixed are names of their own."""
+        """Return an index expression; quotients and the like of what is fixed are names of their own."""
 
         def part(node: Expr) -> Polynomial | None:
             match node:
@@ -199,7 +199,7 @@ class Conflicts:
         self.found: dict[Stmt, frozenset[Access]] = {}
 
     def between(self, one: Stmt, other: Stmt, moved: Collection[str] = ()) -> bool:
-        """Whether one of two statements may touch what the other one writes.
+        """Return whether one of two statements may touch what the other one writes.
 
         moved   the buffers whose elements do not say where they lie
         """
@@ -233,18 +233,18 @@ class _Scope:
     moving: str = ""
 
     def moves(self, expr: Expr) -> bool:
-        """Whether `expr` may change from one iteration to another, or with the data."""
+        """Return whether `expr` may change from one iteration to another, or with the data."""
         inner = {self.moving, *(name for name, _, _ in self.ranges)}
         reads = any(isinstance(node, Load) for node in walk(expr))
         return reads or bool(variables(expr) & inner)
 
     def named(self, expr: Expr) -> Expr:
-        """`expr` with the values of `Let` by their names here."""
+        """Return `expr` with the values of `Let` by their names here."""
         return substitute(expr, dict(self.fixed)) if self.fixed else expr
 
 
 def _simpler(end: Expr) -> Expr:
-    """An end that `end` does not exceed."""
+    """Return an end that `end` does not exceed."""
     return end.a if isinstance(end, Binary) and end.op == "min" else end
 
 

@@ -35,12 +35,12 @@ class Independence:
         self.open: dict[str, None] = {}
 
     def of(self, loop: For, path: Path) -> bool:
-        """Whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
+        """Return whether iterations of `loop` touch nothing that another one writes, whatever it is marked."""
         left = self.not_shown(loop)
         return not left or self.by_sets(left, path)
 
     def not_shown(self, loop: For) -> set[str]:
-        """The buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""
+        """Return the buffers of which footprints do not show that an iteration of `loop` touches nothing that another one writes."""
         shared = {name for name in stored_arrays(loop.body) if not self.keeps(name, loop)}
         shared -= status_buffers(self.program)
         by_buffer: dict[str, set[Access]] = {name: set() for name in shared}
@@ -59,7 +59,7 @@ class Independence:
             self.footprints.least[stmt.name] = stmt.lo
 
     def by_sets(self, buffers: set[str], path: Path) -> bool:
-        """Whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
+        """Return whether the loop at `path` carries no dependence of these buffers, as isl finds them."""
         position = path[0]
         if position not in self.carried:
             alone = replace(self.program, body=(self.program.body[position],))
@@ -81,7 +81,7 @@ class Independence:
         return not any(one.buffer in buffers for one in carried.get((0, *path[1:]), ()))
 
     def keeps(self, name: str, loop: For) -> bool:
-        """Whether each iteration of `loop` has what it writes of a buffer for itself."""
+        """Return whether each iteration of `loop` has what it writes of a buffer for itself."""
         buffer = self.program.buffer(name)
         if name in self.tiled:
             return True

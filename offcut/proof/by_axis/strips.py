@@ -55,7 +55,7 @@ class Strip:
 
     @property
     def bound(self) -> set[str]:
-        """The names of its counters and of its values."""
+        """Return the names of its counters and of its values."""
         return {name for name, _, _ in self.loops} | {value.name for value in self.values}
 
     def exprs(self) -> Iterator[Expr]:
@@ -67,7 +67,7 @@ class Strip:
             yield from (value.value, *value.given)
 
     def mapped(self, change: Callable[[Expr], Expr]) -> Strip:
-        """The same with every expression changed."""
+        """Return the same with every expression changed."""
         return replace(
             self,
             lower=change(self.lower),
@@ -81,7 +81,7 @@ class Strip:
         )
 
     def renamed(self, names: Mapping[str, str]) -> Strip:
-        """The same with other names for those in `names`, its counters and values included."""
+        """Return the same with other names for those in `names`, its counters and values included."""
         to: dict[str, Expr] = {old: Var(new) for old, new in names.items()}
         new = self.mapped(lambda expr: substitute(expr, to))
         return replace(

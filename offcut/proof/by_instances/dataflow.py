@@ -80,7 +80,7 @@ class DataFlow:
         raise self.differs(name, point, Case(sizes, because))
 
     def differs(self, name: str, point: Sequence[int], case: Case) -> Differs:
-        """A read that sees another value, or an element of a result that is left otherwise."""
+        """Return a read that sees another value, or an element of a result that is left otherwise."""
         if name.startswith("F_"):
             element = name[2:], tuple(point)
             return Differs(f"the result {name[2:]}", [replace(case, element=element)])
@@ -90,7 +90,7 @@ class DataFlow:
     def value_at(
         self, values: UnionMap, name: str, sizes: Sequence[int], point: Sequence[int]
     ) -> tuple[str, tuple[int, ...]] | None:
-        """The value that a read sees: its tuple and coordinates; None: nothing."""
+        """Return the value that a read sees: its tuple and coordinates; None: nothing."""
         xs = ", ".join(f"x{k}" for k in range(len(point)))
         at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
         here = Set(f"{self.flows.space.parameters}{{ {name}[{xs}] : {at} }}")
@@ -133,11 +133,11 @@ class DataFlow:
         return f"{given}{who} reads {element} of {have}, not of {want}"
 
     def is_memory(self, value: tuple[str, tuple[int, ...]]) -> bool:
-        """Whether a value is one that the caller gave."""
+        """Return whether a value is one that the caller gave."""
         return value[0].startswith("m_")
 
     def described(self, value: tuple[str, tuple[int, ...]] | None, sizes: Sequence[int]) -> str:
-        """A value, as an instance of the source or an initial element."""
+        """Return a value, as an instance of the source or an initial element."""
         if value is None:
             return "nothing"
         name, point = value
@@ -147,7 +147,7 @@ class DataFlow:
         return self.all.instance(statement, sizes, point)
 
     def run(self, part: Part, sizes: Sequence[int], point: Sequence[int]) -> str:
-        """An emitted instance, as the instance of the source that it is."""
+        """Return an emitted instance, as the instance of the source that it is."""
         if part.match is None:
             return self.all.instance(part.statement, sizes, point)
         at = self.all.values(part.statement, sizes, point)
@@ -158,7 +158,7 @@ class DataFlow:
     def runs_of(
         self, value: tuple[str, tuple[int, ...]], sizes: Sequence[int]
     ) -> list[tuple[Part, tuple[int, ...]]]:
-        """An emitted instance of every part that is this source instance."""
+        """Return an emitted instance of every part that is this source instance."""
         name, point = value
         xs = ", ".join(f"x{k}" for k in range(len(point)))
         at = " and ".join(f"x{k} = {x}" for k, x in enumerate(point)) or "true"
@@ -175,7 +175,7 @@ class DataFlow:
         return runs
 
     def is_later(self, one: Part, when: Sequence[int], other: Part, then: Sequence[int]) -> bool:
-        """Whether the first emitted instance runs after the second."""
+        """Return whether the first emitted instance runs after the second."""
         first, second = (
             [
                 [dict(zip(p.statement.iters, at, strict=True))[x] for x in e]
@@ -270,14 +270,14 @@ def _touched(statement: Statement) -> list[tuple[str, tuple[Expr, ...], bool, bo
 
 
 def _says_the_same(one: Statement, other: Statement) -> bool:
-    """Whether two statements store one number."""
+    """Return whether two statements store one number."""
     first, second = one.store, other.store
     same = (first.value, first.reduce) == (second.value, second.reduce) == (first.value, None)
     return same and isinstance(first.value, Const) and first.buffer == second.buffer
 
 
 def _shared_lanes(one: Statement, other: Statement) -> tuple[str, ...]:
-    """The axes of the tiles that both are in."""
+    """Return the axes of the tiles that both are in."""
     found: tuple[str, ...] = ()
     for a, b in zip(one.time, other.time, strict=False):
         if a != b:

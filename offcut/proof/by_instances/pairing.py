@@ -35,13 +35,13 @@ NOT_TOLD = "cannot tell whether the emitted program computes what the source doe
 
 
 def refused(of: str, because: str, *help: str) -> PartitionError:
-    """The error of a program that does not compute what another one does."""
+    """Return the error of a program that does not compute what another one does."""
     what = "the emitted program does not compute what the source does"
     return PartitionError("prove", what, at=of, because=because, help=help)
 
 
 def untold(of: str, because: str) -> PartitionError:
-    """The error of a program of which it is not known."""
+    """Return the error of a program of which it is not known."""
     return PartitionError("prove", NOT_TOLD, at=of, because=because)
 
 
@@ -104,12 +104,12 @@ class Match:
     guessed: bool = False
 
     def of(self, expr: Expr) -> Expr:
-        """A source expression over the emitted iterators."""
+        """Return a source expression over the emitted iterators."""
         return ix.fold_indices(substitute(expr, self.at))
 
     @property
     def point(self) -> list[Expr]:
-        """The source instance."""
+        """Return the source instance."""
         return [self.at[name] for name in self.source.iters]
 
 
@@ -140,7 +140,7 @@ class Sides:
         self.same = frozenset(used - copied) & {b.name for b in emitted.buffers}
 
     def side(self, program: Program, letter: str) -> Side:
-        """The statements of a program; those of the source with primed iterators."""
+        """Return the statements of a program; those of the source with primed iterators."""
         statements = extract_statements(self.flows, program, letter)
         if letter == "S":
             statements = [_primed(statement) for statement in statements]
@@ -158,7 +158,7 @@ class Sides:
         )
 
     def effective(self, statement: Statement, zero: frozenset[str]) -> Statement:
-        """An update without the instances that change nothing."""
+        """Return an update without the instances that change nothing."""
         store, domain = statement.store, statement.domain
         while store.reduce is not None and isinstance(store.value, Select):
             condition, then, other = store.value.condition, store.value.then, store.value.other
@@ -210,7 +210,7 @@ class Sides:
 
 
 def _taken(node: Expr) -> Expr | None:
-    """The value of a ``where`` whose condition is of numbers alone."""
+    """Return the value of a ``where`` whose condition is of numbers alone."""
     if not isinstance(node, Select) or variables(node.condition):
         return None
     if any(isinstance(part, Load) for part in walk(node.condition)):
@@ -219,7 +219,7 @@ def _taken(node: Expr) -> Expr | None:
 
 
 def _primed(statement: Statement) -> Statement:
-    """A source statement with its iterators told from the emitted program's."""
+    """Return a source statement with its iterators told from the emitted program's."""
     iters = statement.iters
 
     def new(expr: Expr) -> Expr:
@@ -251,12 +251,12 @@ def _primed(statement: Statement) -> Statement:
 
 
 def unprimed(name: str) -> str:
-    """The name of an iterator as the source has it."""
+    """Return the name of an iterator as the source has it."""
     return name.removesuffix("'")
 
 
 def shown(text: str) -> str:
-    """`text` as a user may read it."""
+    """Return `text` as a user may read it."""
     return text.replace("'", "")
 
 
@@ -268,7 +268,7 @@ def text_of(statement: Statement) -> str:
 
 
 def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
-    """The reads of a value and of the conditions around it, but that of an update's own element."""
+    """Yield the reads of a value and of the conditions around it, but that of an update's own element."""
     yield from loads(statement.store.value)
     for part in statement.store.index:
         yield from loads(part)
@@ -277,7 +277,7 @@ def reads_of(statement: Statement) -> Iterator[tuple[Load, tuple[Expr, ...]]]:
 
 
 def timing(statement: Statement) -> tuple[tuple[int | str | tuple[str, ...], ...], dict[str, int]]:
-    """The time of a statement, and the positions of its iterators."""
+    """Return the time of a statement, and the positions of its iterators."""
     return statement.time, {name: k for k, name in enumerate(statement.iters)}
 
 

@@ -21,7 +21,7 @@ _MOST_ELEMENTS = 2**16  # so that all runs take about as long as isl did
 def tried(
     source: Program, emitted: Program, users: Mapping[str, str], free: bool, because: str
 ) -> PartitionError:
-    """The error of programs of which isl tells nothing.
+    """Return the error of programs of which isl tells nothing.
 
     users    the users' names of sizes, by the program's
     free     whether the terms of a float sum may be added in another order

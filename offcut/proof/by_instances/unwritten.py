@@ -52,7 +52,7 @@ Box = tuple[tuple[Expr, Expr], ...]  # (start, extent) of each axis
 
 
 def writes_first(program: Program, names: Collection[str]) -> bool:
-    """Whether `program` writes each element of these arrays before it reads it; False where that is not known.
+    """Return whether `program` writes each element of these arrays before it reads it; False where that is not known.
 
     Theorem: an element that is read has a last write before the read, at all sizes.
 
@@ -223,14 +223,14 @@ class _Flow:
             yield Load(store.buffer, store.index, dtype_of(store.value)), ()
 
     def decided(self, one: Statement, path: Sequence[Expr]) -> bool:
-        """Whether sets say all of the conditions on the way to a read."""
+        """Return whether sets say all of the conditions on the way to a read."""
         parts = (part for condition in path for part in bounds_of(condition))
         at = one.coordinates
         return all(self.sets.restricted(one.domain, part, at) is not None for part in parts)
 
 
 def _touching(body: Sequence[Stmt], names: frozenset[str]) -> tuple[Stmt, ...]:
-    """`body` without what touches none of these arrays; what asks or counts to their elements stays whole."""
+    """Return `body` without what touches none of these arrays; what asks or counts to their elements stays whole."""
     return tuple(
         stmt if statement_arrays(stmt) & names else map_blocks(stmt, lambda b: _touching(b, names))
         for stmt in body
@@ -239,7 +239,7 @@ def _touching(body: Sequence[Stmt], names: frozenset[str]) -> tuple[Stmt, ...]:
 
 
 def _begins(body: Sequence[Stmt], name: str) -> bool:
-    """Whether the text says so: each block that touches the array stores an element first, and touches no other one."""
+    """Return whether the text says so: each block that touches the array stores an element first, and touches no other one."""
     touching = [stmt for stmt in body if name in accessed_arrays((stmt,))]
     if not touching:
         return True
@@ -267,7 +267,7 @@ def _begins(body: Sequence[Stmt], name: str) -> bool:
 
 
 def _fills(body: Sequence[Stmt], name: str, box: Box) -> bool:
-    """Whether the text says so: what touches the array first in a block stores all of it, or of its window."""
+    """Return whether the text says so: what touches the array first in a block stores all of it, or of its window."""
     touching = [stmt for stmt in body if name in accessed_arrays((stmt,))]
     if not touching:
         return True
@@ -282,7 +282,7 @@ def _fills(body: Sequence[Stmt], name: str, box: Box) -> bool:
 
 
 def _is_filled(stmt: Stmt, name: str, box: Box) -> bool:
-    """Whether loops around one store run over all elements of a box, each stored before it is touched otherwise."""
+    """Return whether loops around one store run over all elements of a box, each stored before it is touched otherwise."""
     around: dict[str, tuple[Expr, Expr]] = {}
     inner: tuple[Stmt, ...] = (stmt,)
     while True:

@@ -64,7 +64,7 @@ from offcut.proof.by_text.places import (
 
 
 def check_side_by_side(space: Space, source: Program, emitted: Program) -> bool:
-    """Whether instances run that are masked to nothing, where the text of `emitted` is that of `source`.
+    """Return whether instances run that are masked to nothing, where the text of `emitted` is that of `source`.
 
     Raises NotStructural, or NotSeparable, where that is not shown.
     """
@@ -89,7 +89,7 @@ class _SideBySide:
         return set(_carried(self.source))
 
     def carries(self, loop: For) -> bool:
-        """Whether a loop of the source carries a dependence: it accesses the array, and is named so."""
+        """Return whether a loop of the source carries a dependence: it accesses the array, and is named so."""
         return any(
             (self.nest, loop.iter, name) in self.carried for name in accessed_arrays((loop,))
         )
@@ -256,7 +256,7 @@ class _SideBySide:
             self.each(chain, [p for one in mine for p in tiles_of(one, (), free)], at)
 
     def places_of(self, mine: Sequence[Stmt], chain: Sequence[For], at: Facts) -> Iterator[Place]:
-        """The nodes of `mine` that bind the first coordinate of a chain, or more of them."""
+        """Yield the nodes of `mine` that bind the first coordinate of a chain, or more of them."""
         steps = Steps(chain[0], mine, at)
         names = [one.iter for one in chain]
         for one in mine:
@@ -283,7 +283,7 @@ class _SideBySide:
         steps: Steps,
         names: Sequence[str],
     ) -> Iterator[Place]:
-        """The nodes that bind the first of `names`, and more of them where one tile does."""
+        """Yield the nodes that bind the first of `names`, and more of them where one tile does."""
         match stmt:
             case For() if stmt.iter == names[0]:
                 yield Place(path, ((stmt.iter, stmt.lo, stmt.hi),), (), stmt.body, Form.FULL, False)
@@ -308,13 +308,13 @@ class _SideBySide:
                 raise NotStructural("a statement among the tiles of a loop")
 
     def steps_in(self, stmt: Stmt, loop: For) -> bool:
-        """Whether `stmt` holds a loop that the source has not, and is none over what only others of its loops run."""
+        """Return whether `stmt` holds a loop that the source has not, and is none over what only others of its loops run."""
         if isinstance(stmt, For) and stmt.iter in self.iterators - all_bound_names(loop):
             return False
         return any(s.iter not in self.iterators for s in statements((stmt,)) if isinstance(s, For))
 
     def stepped(self, stmt: For, path: tuple[For | Let | Expr, ...], steps: Steps) -> Place:
-        """A loop that runs several coordinates in each iteration, one after the other in its text."""
+        """Return a loop that runs several coordinates in each iteration, one after the other in its text."""
         loop = steps.loop
         for count in steps.counts():
             for start in steps.starts(stmt, count):
@@ -406,19 +406,19 @@ def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
 
 
 def _array(one: Dependence) -> str:
-    """The array that both ends access."""
+    """Return the array that both ends access."""
     return (one.target if one.kind == "anti" else one.source).store.buffer
 
 
 def _says_the_same(one: Dependence) -> bool:
-    """Whether both ends store one number: in either order the element is that number."""
+    """Return whether both ends store one number: in either order the element is that number."""
     first, second = one.source.store, one.target.store
     same = (first.value, first.reduce) == (second.value, second.reduce) == (first.value, None)
     return one.kind == "output" and isinstance(first.value, Const) and same
 
 
 def _alone(stmt: Stmt) -> Stmt:
-    """A statement with nothing inside."""
+    """Return a statement with nothing inside."""
     return map_blocks(stmt, lambda _: ())
 
 
@@ -431,7 +431,7 @@ def _chain(loop: For) -> list[For]:
 
 
 def _around(chain: Sequence[For], stmt: Stmt) -> For:
-    """The loops of `chain` around one statement."""
+    """Return the loops of `chain` around one statement."""
     made = replace(chain[-1], body=(stmt,))
     for loop in reversed(chain[:-1]):
         made = replace(loop, body=(made,))
@@ -439,14 +439,14 @@ def _around(chain: Sequence[For], stmt: Stmt) -> For:
 
 
 def _is_one(name: str, first: Expr, end: Expr, inside: Facts) -> bool:
-    """Whether a range is one literal number, or nothing."""
+    """Return whether a range is one literal number, or nothing."""
     if ix.literal_value(first) is None:
         return False
     return ix.sub(end, first) == ix.const(1) or inside.holds(Compare("==", Var(name), first))
 
 
 def _is_like(loop: For, other: Stmt) -> bool:
-    """Whether `other` is a loop over the coordinate of `loop`, too, and writes what that writes."""
+    """Return whether `other` is a loop over the coordinate of `loop`, too, and writes what that writes."""
     alike = isinstance(other, For) and other.iter == loop.iter
     return alike and not _written((other,)).isdisjoint(_written((loop,)))
 

@@ -40,7 +40,7 @@ _FIRST = 600  # sizes from the least one on, of a program of one size
 
 
 def write_out_derived_sizes(program: Program) -> Program:
-    """`program` without bounded values that are sums, products, and quotients by literals, of what is fixed around them."""
+    """Return `program` without bounded values that are sums, products, and quotients by literals, of what is fixed around them."""
     if not any(
         isinstance(stmt, Let) and _is_plain(stmt.value) for stmt in statements(program.body)
     ):
@@ -78,7 +78,7 @@ def _is_plain(value: Expr) -> bool:
 
 
 def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
-    """Whether what is around shows that a bounded value is in its range, and nothing inside takes a name that is in it."""
+    """Return whether what is around shows that a bounded value is in its range, and nothing inside takes a name that is in it."""
     if all_bound_names(let.body) & (variables(let.value) | {let.name}):
         return False
     try:
@@ -121,7 +121,7 @@ def _sample_values(size: Size, count: int) -> list[int]:
 
 
 def _find_in_block(body: Iterable[Stmt], at: Mapping[str, int]) -> Let | None:
-    """The first bounded value in a block that leaves its range, with these values of what is around.
+    """Return the first bounded value in a block that leaves its range, with these values of what is around.
 
     What depends on anything else, as a counter, is not looked at, and neither is what it is around.
     """
@@ -152,6 +152,6 @@ def _is_of(expr: Expr, names: Iterable[str]) -> bool:
 
 
 def _divides(expr: Expr, at: Mapping[str, int]) -> bool:
-    """Whether each divisor of an expression is positive."""
+    """Return whether each divisor of an expression is positive."""
     divisors = (e.b for e in walk(expr) if isinstance(e, Binary) and e.op in ("//", "%"))
     return all(evaluate(divisor, at) > 0 for divisor in divisors)

@@ -108,7 +108,7 @@ class Fixed:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """The sizes of the program and those that are added."""
+        """Return the sizes of the program and those that are added."""
         return tuple(self.known.values())
 
     def buffer(self, buffer: Buffer) -> Buffer:

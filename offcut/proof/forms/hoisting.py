@@ -24,7 +24,7 @@ from offcut.polyhedral import Facts, Space, coefficient
 
 
 def hoisted(program: Program) -> Program:
-    """`program` with its conditions as far out as they go."""
+    """Return `program` with its conditions as far out as they go."""
     return _Hoisting(program).made()
 
 
@@ -56,7 +56,7 @@ class _Hoisting:
                 return map_blocks(stmt, lambda inner: self.block(inner, at))
 
     def loop(self, loop: For, at: Facts) -> Stmt:
-        """A loop, or a condition around it."""
+        """Return a loop, or a condition around it."""
         match loop.body:
             case (If(condition, then, ()),) if not reads_memory(condition):
                 pass
@@ -78,7 +78,7 @@ class _Hoisting:
 
 
 def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
-    """`loop` with the iterations at which `atom` holds; None where bounds do not say them."""
+    """Return `loop` with the iterations at which `atom` holds; None where bounds do not say them."""
     limit = bound(atom, loop.iter)
     if limit is None:
         return None
@@ -93,14 +93,14 @@ def _limited(loop: For, atom: Expr, at: Facts) -> For | None:
 
 
 def _limit(atom: Expr, axes: Set[str], at: Facts) -> Expr:
-    """An atom on one of `axes` as a limit of it, where isl shows that it is the same."""
+    """Return an atom on one of `axes` as a limit of it, where isl shows that it is the same."""
     limit = bound(atom, *axes) if len(axes) == 1 else None
     same = limit is not None and at.where(atom).holds(limit) and at.where(limit).holds(atom)
     return limit if limit is not None and same else atom
 
 
 def bound(atom: Expr, name: str) -> Compare | None:
-    """A comparison as ``name >= lo`` or ``name < hi``; None where it is neither."""
+    """Return a comparison as ``name >= lo`` or ``name < hi``; None where it is neither."""
     if not isinstance(atom, Compare) or atom.op not in (">=", "<", ">", "<="):
         return None
     if dtype_of(atom.a) != "index":

@@ -24,7 +24,7 @@ from offcut.core.traversal import all_bound_names
 
 
 def joined_like(emitted: Program, source: Program) -> Program:
-    """`source` with loops joined that are one in `emitted`, where they may be."""
+    """Return `source` with loops joined that are one in `emitted`, where they may be."""
     there = [stmt for stmt in statements(emitted.body) if isinstance(stmt, For)]
     stores = [(loop, stored_arrays(loop.body)) for loop in there]
 
@@ -42,7 +42,7 @@ def joined_like(emitted: Program, source: Program) -> Program:
 
 
 def joined_parts(program: Program) -> Program:
-    """`program` with loops joined that run over one part of a range in turn, where they may be.
+    """Return `program` with loops joined that run over one part of a range in turn, where they may be.
 
     Such are the loops of a block of rows; its start is that of an iteration of the loop around::
 
@@ -63,7 +63,7 @@ def joined_parts(program: Program) -> Program:
 
 
 def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) -> tuple[Stmt, ...]:
-    """`body` with the loops that stand side by side as one, where `as_one` makes one of them."""
+    """Return `body` with the loops that stand side by side as one, where `as_one` makes one of them."""
     made: list[Stmt] = []
     for stmt in body:
         before = made[-1] if made else None
@@ -76,7 +76,7 @@ def _joined(body: tuple[Stmt, ...], as_one: Callable[[For, For], For | None]) ->
 
 
 def _called(loop: For, name: str) -> For | None:
-    """`loop` with its iterator called `name`; None where something else in it is called so."""
+    """Return `loop` with its iterator called `name`; None where something else in it is called so."""
     if loop.iter == name:
         return loop
     inside = [expr for stmt in statements((loop,)) for expr in expressions(stmt)]
@@ -87,7 +87,7 @@ def _called(loop: For, name: str) -> For | None:
 
 
 def _may_join(first: For, second: For) -> bool:
-    """Whether two loops in turn have one range, and their iterations meet in what is theirs alone."""
+    """Return whether two loops in turn have one range, and their iterations meet in what is theirs alone."""
     if (first.iter, first.lo, first.hi) != (second.iter, second.lo, second.hi):
         return False
     if read_arrays((first.lo, first.hi)) or first.iter in all_bound_names(
@@ -102,5 +102,5 @@ def _may_join(first: For, second: For) -> bool:
 
 
 def _is_by_iteration(name: str, accesses: Sequence[Sequence[Expr]]) -> bool:
-    """Whether the iterator alone is the index on some axis of every access."""
+    """Return whether the iterator alone is the index on some axis of every access."""
     return any(all(index == Var(name) for index in axis) for axis in zip(*accesses, strict=True))

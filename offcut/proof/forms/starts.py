@@ -34,7 +34,7 @@ from offcut.core.program import (
 
 
 def started(program: Program, kept: Collection[str]) -> Program:
-    """`program` with its sums starting from what they are added to, where a local array held them.
+    """Return `program` with its sums starting from what they are added to, where a local array held them.
 
     kept   arrays that stay
     """
@@ -49,7 +49,7 @@ def started(program: Program, kept: Collection[str]) -> Program:
 
 
 def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
-    """`body` with the sums that it makes in the array of that name where they are added."""
+    """Return `body` with the sums that it makes in the array of that name where they are added."""
     statements: list[Stmt] = []
     position = 0
     while position < len(body):
@@ -60,7 +60,7 @@ def _started(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
 
 
 def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:
-    """A start, the terms and what is added to, as a sum that starts from that; nothing where it is none."""
+    """Return a start, the terms and what is added to, as a sum that starts from that; nothing where it is none."""
     match body:
         case (Store(first, at, Const(number, dtype), None), terms, Store(_, index, value, None)):
             pass
@@ -89,7 +89,7 @@ def _sum(body: tuple[Stmt, ...], name: str) -> list[Stmt]:
 
 
 def with_floats(program: Program) -> Program:
-    """`program` with each number of a float type as a float, and shapes in one form."""
+    """Return `program` with each number of a float type as a float, and shapes in one form."""
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Const) or node.dtype not in FLOATS or isinstance(node.value, float):
@@ -103,7 +103,7 @@ def with_floats(program: Program) -> Program:
 
 
 def given(source: Program, emitted: Program) -> Program:
-    """`source` with what it updates as an input and a result, where `emitted` has these."""
+    """Return `source` with what it updates as an input and a result, where `emitted` has these."""
     for mine, theirs in zip(source.results, emitted.results, strict=False):
         names = {b.name: b for b in emitted.buffers}
         before = names.get(mine.name)
@@ -116,7 +116,7 @@ def given(source: Program, emitted: Program) -> Program:
 
 
 def _split(program: Program, name: str, result: str) -> Program:
-    """`program` with the array that it updates copied to `result` before all else."""
+    """Return `program` with the array that it updates copied to `result` before all else."""
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer != name:

@@ -31,7 +31,7 @@ from offcut.proof.forms.forwarding import copied_whole
 
 
 def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
-    """`program` with each result, and each array that stays, stored where it ends, in place of the local
+    """Return `program` with each result, and each array that stays, stored where it ends, in place of the local
     array it is a copy of.
 
     program   all that it accesses lies inside of its buffers
@@ -72,7 +72,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
 
 
 def turned_like(program: Program, source: Program) -> Program:
-    """`program` with the axes of each array that it has to itself in the order that `source` has.
+    """Return `program` with the axes of each array that it has to itself in the order that `source` has.
 
     The order is that of the names in the index of the first store in either.
     """
@@ -95,7 +95,7 @@ def turned_like(program: Program, source: Program) -> Program:
 
 
 def told_apart(program: Program, source: Program) -> Program:
-    """`program` with names of their own for its arrays that are of another shape in `source`."""
+    """Return `program` with names of their own for its arrays that are of another shape in `source`."""
     theirs = {buffer.name: buffer for buffer in source.buffers}
     names = Names(sorted({*theirs, *(buffer.name for buffer in program.buffers)}))
     for mine in program.buffers:
@@ -110,7 +110,7 @@ def told_apart(program: Program, source: Program) -> Program:
 
 
 def _first_index(program: Program, buffer: str) -> list[str]:
-    """The names in the index of the first store of `buffer`; none where it is of anything else."""
+    """Return the names in the index of the first store of `buffer`; none where it is of anything else."""
     stores = (s for s in analysis(program).of(Store) if s.buffer == buffer)
     index = next((store.index for store in stores), ())
     names = [part.name for part in index if isinstance(part, Var)]
@@ -118,7 +118,7 @@ def _first_index(program: Program, buffer: str) -> list[str]:
 
 
 def _renamed(stmt: Stmt, old: str, new: str, places: list[int]) -> Stmt:
-    """`stmt` with each element of `old` as the one of `new` whose axis k is its axis ``places[k]``."""
+    """Return `stmt` with each element of `old` as the one of `new` whose axis k is its axis ``places[k]``."""
 
     def rule(node: Expr) -> Expr | None:
         if not isinstance(node, Load) or node.buffer != old:

@@ -34,7 +34,7 @@ from offcut.core.traversal import rewrite_body, with_buffer_renamed
 
 
 def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
-    """`program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
+    """Return `program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
     that `source` has not: with tiles over the same rows as they are, and as one.
     """
     buffer_of = {buffer.name: buffer for buffer in source.buffers}
@@ -69,14 +69,14 @@ def _without(body: tuple[Stmt, ...], name: str) -> tuple[Stmt, ...]:
 
 
 def _is_copy(store: Store, name: str) -> bool:
-    """Whether an element of an array is copied to the same place of another one."""
+    """Return whether an element of an array is copied to the same place of another one."""
     value = store.value
     copies = isinstance(value, Load) and value.buffer == name and value.index == store.index
     return copies and store.reduce is None and store.buffer != name
 
 
 def _names(store: Store) -> list[str] | None:
-    """The names that its index is made of, one by one."""
+    """Return the names that its index is made of, one by one."""
     names = [part.name for part in store.index if isinstance(part, Var)]
     own = len(names) == len(set(names)) == len(store.index)
     return names if own and variables(store.value) <= set(names) else None
@@ -100,7 +100,7 @@ def _is_idle(stmt: Stmt) -> bool:
 
 
 def _joined(body: tuple[Stmt, ...], shared: bool) -> tuple[Stmt, ...]:
-    """`body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
+    """Return `body` with tiles that run one after the other as one: those over the same instances, and if `shared` those whose first
     axes are the same, whose further axes become loops.
     """
     statements: list[Stmt] = []
@@ -132,7 +132,7 @@ def _together(first: Tile, second: Stmt, shared: bool) -> Tile | None:
 
 
 def _inner(tile: Tile, count: int) -> tuple[Stmt, ...]:
-    """The body of a tile in loops over its axes but for the first `count` ones."""
+    """Return the body of a tile in loops over its axes but for the first `count` ones."""
     body = tile.body
     for axis in reversed(tile.axes[count:]):
         body = (For(axis.iter, axis.start, ix.add(axis.start, axis.extent), body),)

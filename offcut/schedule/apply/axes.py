@@ -31,12 +31,12 @@ class Target:
 
     @property
     def nest(self) -> Nest:
-        """The nest as it is now."""
+        """Return the nest as it is now."""
         return self.nests.nest(self.name)
 
     @property
     def stage(self) -> str:
-        """The name by which `stage_named` finds it: the buffer, where one nest alone writes it."""
+        """Return the name by which `stage_named` finds it: the buffer, where one nest alone writes it."""
         writes = sum(self.buffer in nest.written for nest in self.nests.nests)
         return self.buffer if writes == 1 else self.name
 
@@ -46,14 +46,14 @@ class Target:
         return self.nest.loops_of(self.buffer)
 
     def axes(self, op: str, *wanted: object) -> tuple[str, ...]:
-        """The loops that `wanted` name.
+        """Return the loops that `wanted` name.
 
         Raises PartitionError for one that is not a loop of this stage.
         """
         return tuple(self.axis(op, one) for one in wanted)
 
     def axis(self, op: str, wanted: object) -> str:
-        """The loop that `wanted` names: its name, what the user called it, or an `Axis`."""
+        """Return the loop that `wanted` names: its name, what the user called it, or an `Axis`."""
         listed = (f"loops of {self.buffer}: {', '.join(self.loops) or 'none'}",)
         if isinstance(wanted, Axis) and wanted.nest != self.name:
             raise PartitionError(
@@ -106,13 +106,13 @@ class Target:
 
 
 def stages_of(nests: Nests) -> tuple[str, ...]:
-    """The names of the stages, in order."""
+    """Return the names of the stages, in order."""
     listed = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
     return tuple(target.stage for target in listed)
 
 
 def stage_named(nests: Nests, name: str) -> Target:
-    """The stage of the buffer, or the nest, of that name.
+    """Return the stage of the buffer, or the nest, of that name.
 
     Raises PartitionError where there is none, or several write the buffer.
     """

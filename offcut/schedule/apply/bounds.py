@@ -19,15 +19,19 @@ Ranges = Mapping[str, Ends | None]
 
 
 def footprint(
-    body: tuple[Stmt, ...], buffer: str, shape: tuple[Expr, ...], facts: Facts
+    body: tuple[Stmt, ...],
+    buffer: str,
+    shape: tuple[Expr, ...],
+    facts: Facts,
+    stored: bool = False,
 ) -> tuple[tuple[Expr, Expr], ...]:
-    """(start, extent) by axis of the smallest box known to hold every read of `buffer` in `body`.
+    """(start, extent) by axis of the smallest box known to hold every read of `buffer` in `body`, or every store if `stored`.
 
     It lies within the shape: what a masked or padded instance would touch outside is not read.
     """
     box: list[Ends | None] = [None] * len(shape)
-    for load, ranges in _loads(body, buffer, {}):
-        for axis, part in enumerate(load.index):
+    for index, ranges in _accesses(body, buffer, {}, stored):
+        for axis, part in enumerate(index):
             found = ends(part, ranges) or (ix.const(0), ix.sub(shape[axis], 1))
             known = box[axis]
             if known is not None:
@@ -43,32 +47,37 @@ def footprint(
     return tuple(window)
 
 
-def _loads(body: tuple[Stmt, ...], buffer: str, ranges: Ranges) -> Iterator[tuple[Load, Ranges]]:
-    """Every read of `buffer`, with the ranges of the iterators that are bound inside `body`."""
+def _accesses(
+    body: tuple[Stmt, ...], buffer: str, ranges: Ranges, stored: bool
+) -> Iterator[tuple[tuple[Expr, ...], Ranges]]:
+    """Yield the index of every read, or store, of `buffer`, with the ranges of the iterators that are bound inside `body`."""
     for stmt in body:
         match stmt:
             case For(name, lo, hi, inner):
-                yield from _loads(inner, buffer, _bound(ranges, name, lo, ix.sub(hi, 1)))
+                yield from _accesses(inner, buffer, _bound(ranges, name, lo, ix.sub(hi, 1)), stored)
             case Tile(axes, inner):
                 now = ranges
                 for axis in axes:
                     last = ix.sub(ix.add(axis.start, axis.extent), 1)
                     now = _bound(now, axis.iter, axis.start, last)
-                yield from _loads(inner, buffer, now)
+                yield from _accesses(inner, buffer, now, stored)
             case Let(name, lo, hi, _, inner):
                 now = {**ranges, name: (ix.const(lo), ix.const(hi - 1))}
-                yield from _loads(inner, buffer, now)
+                yield from _accesses(inner, buffer, now, stored)
             case If(_, then, other):
-                yield from _loads((*then, *other), buffer, ranges)
+                yield from _accesses((*then, *other), buffer, ranges, stored)
             case Alloc(_, _, inner):
-                yield from _loads(inner, buffer, ranges)
+                yield from _accesses(inner, buffer, ranges, stored)
             case Choose(options):
                 for option in options:
-                    yield from _loads(option.body, buffer, ranges)
+                    yield from _accesses(option.body, buffer, ranges, stored)
+            case Store(other, index, _) if stored:
+                if other == buffer:
+                    yield index, ranges
             case Store(_, _, value):
                 for node in walk(value):
                     if isinstance(node, Load) and node.buffer == buffer:
-                        yield node, ranges
+                        yield node.index, ranges
 
 
 def _bound(ranges: Ranges, name: str, first: Expr, last: Expr) -> Ranges:

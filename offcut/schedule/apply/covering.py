@@ -34,7 +34,7 @@ Refuse = Callable[..., PartitionError]
 
 
 def tensorize(target: Target, step: Cover) -> Nests:
-    """The loops from `axis` inwards run by an instruction, a tile at a time."""
+    """Return the schedule in which an instruction runs the loops from `axis` inwards, a tile at a time."""
     axis = target.axis("tensorize", step.axis)
     at = f"axis {target.buffer}.{axis}"
     name, given = step.microkernel, target.nests.intrinsics
@@ -51,7 +51,7 @@ def tensorize(target: Target, step: Cover) -> Nests:
 def intrinsic_named(
     name: str, given: Sequence[Microkernel], at: str, own: Sequence[str] = ()
 ) -> Microkernel:
-    """The instruction of that name: one of `given`, the last of them, or one that was declared.
+    """Return the instruction of that name: one of `given`, the last of them, or one that was declared.
 
     own  the names of the microkernels of the target
 
@@ -64,7 +64,7 @@ def intrinsic_named(
 
 
 def undeclared(what: object, at: str, own: Sequence[str] = ()) -> PartitionError:
-    """The refusal of what is no instruction."""
+    """Return the refusal of what is no instruction."""
     return PartitionError(
         "tensorize",
         f"cannot run {what!r}",
@@ -213,13 +213,13 @@ def build_tensorize(
     extents: tuple[tuple[str, int], ...],
     wanted: tile.Cover | None = None,
 ) -> Nests:
-    """The schedule with the loops covered."""
+    """Return the schedule with the loops covered."""
     covered = Covered(axis, intrinsic, extents, wanted)
     return target.nests.with_nest(replace(target.nest, covered=covered))
 
 
 def _computing(target: Target, axis: str, refuse: Refuse) -> Part:
-    """The part that computes terms: the update of a reduction, or the only store."""
+    """Return the part that computes terms: the update of a reduction, or the only store."""
     mine = [part for part in target.nest.parts if axis in part.loops]
     for part in mine:
         if len(part.body) != 1 or not isinstance(part.body[0], Store):

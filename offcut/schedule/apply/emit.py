@@ -49,6 +49,7 @@ from offcut.partition.strategies.placing import ITER
 from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.bounds import footprint
 from offcut.schedule.apply.offsets import At
+from offcut.schedule.apply.placing import is_beside
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Alternatives, Covered, Nest, Nests, point_of
 from offcut.schedule.apply.tiles import Open, Tiles
@@ -124,17 +125,18 @@ class _Lowering:
         return self.nest(nest, At(self.facts, {}))
 
     def nest(self, nest: Nest, at: At) -> tuple[Stmt, ...]:
-        """The statements of `nest` at a place around it, its roots in the window there."""
+        """Return the statements of `nest` at a place around it, its roots in the window there."""
         body = _Nest(self, nest).block([(part.loops, part) for part in nest.parts], at)
         return self.computed_inside(nest, None, body, at)
 
     def computed_inside(
         self, nest: Nest, axis: str | None, body: tuple[Stmt, ...], at: At
     ) -> tuple[Stmt, ...]:
-        """`body`, the inside of a loop, with what is computed there around and before it."""
+        """Return `body`, the inside of a loop, with what is computed there around and before it."""
         for producer in reversed(tuple(self.nests.attached(nest.name, axis))):
             (buffer,) = producer.written
-            window = footprint(body, buffer, self.nests.buffer(buffer).shape, at.facts)
+            shape, beside = self.nests.buffer(buffer).shape, is_beside(self.nests, producer)
+            window = footprint(body, nest.written[0] if beside else buffer, shape, at.facts, beside)
             point = point_of(producer, buffer)
             assert point is not None
             reach = {
@@ -145,6 +147,9 @@ class _Lowering:
             made = self.nest(producer, inner)
             where = producer.window
             inside = (*made, *body)
+            if beside:
+                body = inside
+                continue
             body = (Alloc(buffer, window, inside, where.memory, where.depth, where.inplace),)
         return body
 
@@ -153,6 +158,9 @@ class _Lowering:
     ) -> dict[str, Segment]:
         """Return the segments of a stage's roots: those of the loops that name its elements in what reads it."""
         (buffer,) = producer.written
+        if is_beside(self.nests, producer):
+            roots = zip(point, point_of(reader, reader.written[0]) or (), strict=True)
+            return {root: at.segments[of] for root, of in roots if of in at.segments}
         inside = (reader, *(n for n in self.nests.nests if n.at and n.at[0] == reader.name))
         found: dict[str, Segment] = {}
         for load in (load for one in inside for load in loads_of(one.plain)):
@@ -175,7 +183,7 @@ class _Nest(Tiles):
         self.lowering = lowering
 
     def block(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """`parts` in order, neighbours in one loop where they begin with the same."""
+        """Return `parts` in order, neighbours in one loop where they begin with the same."""
         body: tuple[Stmt, ...] = ()
         for first, group in groupby(parts, key=lambda part: part[0][:1]):
             inside = list(group)
@@ -201,7 +209,7 @@ class _Nest(Tiles):
         return Made(tile, tuple((root, at.segments[root]) for root in roots), tile.microkernel)
 
     def loop(self, axis: str, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """The loop over `axis` around `parts`; several where its tail is treated apart."""
+        """Return the loop over `axis` around `parts`; several where its tail is treated apart."""
         made, at = self.nest.made_by(axis), self.fixed(axis, at)
         if isinstance(made, SplitPair) and axis == made.outer and self.covers(made, parts):
             return self.segmented(made, parts, at)
@@ -210,7 +218,7 @@ class _Nest(Tiles):
         return self.plain(axis, ix.const(0), self.extent(axis, at), parts, at)
 
     def covers(self, split: SplitPair, parts: Sequence[Open]) -> bool:
-        """Whether all loops of the inner axis are still to come, so that a segment bounds them."""
+        """Return whether all loops of the inner axis are still to come, so that a segment bounds them."""
         inner = set(self.nest.leaves(split.inner))
         fused = any(isinstance(self.nest.made_by(leaf), Fuse) for leaf in inner)
         return not fused and all(inner <= set(loops) for loops, _ in parts)
@@ -242,7 +250,7 @@ class _Nest(Tiles):
         return (If(conjunction(guards), body),) if guards and body else body
 
     def segmented(self, split: SplitPair, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """The outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
+        """Return the outer loop of a split, once for its full tiles and once for each kind of tail; neither where its end lies before its start."""
         extent = self.extent(split.axis, at)
         if variables(extent) <= {size.name for size in self.nests.sizes}:
             extent = at.facts.extreme("max", extent, ix.const(0))
@@ -266,7 +274,7 @@ class _Nest(Tiles):
     def tailed(
         self, split: SplitPair, strategy: Strategy, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """The segments that `strategy` gives."""
+        """Return the segments that `strategy` gives."""
         body: tuple[Stmt, ...] = ()
         found: Sequence[Segment] = segments(strategy, extent, split.factor)
         for segment in found:
@@ -281,7 +289,7 @@ class _Nest(Tiles):
         return asked or self.always(ix.compare("==", rest, 0), at)
 
     def strategy(self, split: SplitPair) -> Strategy:
-        """How the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
+        """Return how the tail of `split` runs; cutting it off by default, padding it for an intrinsic.
 
         Loops have every height, so what is left is a ladder of one step.
         """
@@ -356,7 +364,7 @@ class _Nest(Tiles):
     def segment(
         self, split: SplitPair, segment: Segment, extent: Expr, parts: Sequence[Open], at: At
     ) -> tuple[Stmt, ...]:
-        """The tiles of one segment of a loop of `extent` iterations."""
+        """Return the tiles of one segment of a loop of `extent` iterations."""
         bound: dict[str, Expr] = {
             let.name: Var(self.names.fresh(let.name.strip("#"))) for let in segment.lets
         }

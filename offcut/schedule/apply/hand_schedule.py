@@ -53,7 +53,7 @@ from offcut.schedule.refusing import at_line
 def create_schedule(
     output: Tensor | Sequence[Tensor] | Program, inputs: Sequence[Tensor] | None = None
 ) -> HandSchedule:
-    """A schedule of `output`: each stage a nest of its own, no loop changed.
+    """Return a schedule of `output`: each stage a nest of its own, no loop changed.
 
     output  tensors, or a loop program, whose nests are known by the buffers that they write
     inputs  placeholders in call order; by default in the order in which they are read
@@ -76,7 +76,7 @@ def replayed(
     reassociate: bool = True,
     of_target: Sequence[Microkernel] = (),
 ) -> tuple[tuple[Primitive, ...], Program]:
-    """The primitives that `schedule` begins with, and what they make of `program`, proved.
+    """Return the primitives that `schedule` begins with, and what they make of `program`, proved.
 
     microkernels  that `tensorize` may name, beside declared instructions
     of_target     that `cover` may name, whose tiles the target judges
@@ -208,7 +208,7 @@ class HandSchedule:
         return f"<schedule by hand of {names}>"
 
     def __getitem__(self, key: Tensor | str | Stage) -> Stage:
-        """The stage of a tensor, of the buffer of that name, or of a primitive's result.
+        """Return the stage of a tensor, of the buffer of that name, or of a primitive's result.
 
         Raises PartitionError where there is none.
         """
@@ -223,12 +223,12 @@ class HandSchedule:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of the stages, in the order in which they were described."""
+        """Return the names of the stages, in the order in which they were described."""
         return stages_of(self._nests)
 
     @property
     def schedule(self) -> Schedule:
-        """The primitives, in the order of their calls; ``oc.compile(…, schedule=…)`` does them again."""
+        """Return the primitives, in the order of their calls; ``oc.compile(…, schedule=…)`` does them again."""
         return Schedule(self._nests.name, self._steps)
 
     def apply(self, schedule: Schedule, microkernels: Sequence[Microkernel] = ()) -> HandSchedule:
@@ -276,7 +276,7 @@ class HandSchedule:
     def cache_read(
         self, tensor: Tensor | str | Stage, scope: str, readers: Sequence[Tensor | str | Stage]
     ) -> Stage:
-        """A copy of `tensor` in the memory `scope`, which the stages `readers` read instead.
+        """Return a copy of `tensor` in the memory `scope`, which the stages `readers` read instead.
 
         Raises PartitionError where a reader does not read it, or it is written between them.
         """
@@ -287,7 +287,7 @@ class HandSchedule:
         return self[name]
 
     def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
-        """The stage that computes `tensor` in the memory `scope`; `tensor` is copied out of it.
+        """Return the stage that computes `tensor` in the memory `scope`; `tensor` is copied out of it.
 
         Raises PartitionError where it is updated in place, or its loops are scheduled already.
         """
@@ -298,11 +298,11 @@ class HandSchedule:
 
     @property
     def source(self) -> Program:
-        """The program that is scheduled: every stage in its own loops, as the stages are now."""
+        """Return the program that is scheduled: every stage in its own loops, as the stages are now."""
         return self._nests.source
 
     def lower(self, reassociate: bool = True) -> Program:
-        """The loop program, proved to compute what `source` does, for all sizes.
+        """Return the loop program, proved to compute what `source` does, for all sizes.
 
         reassociate  whether the terms of a sum may be added in another order
 
@@ -366,7 +366,7 @@ class HandSchedule:
         return (*forms, self._nests)
 
     def run(self, inputs: Mapping[str, Any], **sizes: int) -> Any:
-        """The result of the reference interpreter on numpy arrays, by the users' names.
+        """Return the result of the reference interpreter on numpy arrays, by the users' names.
 
         Raises CallError where an input or a size does not fit.
         """
@@ -397,7 +397,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """The buffer that it writes."""
+        """Return the buffer that it writes."""
         return self.buffer
 
     @property
@@ -462,7 +462,7 @@ class Stage:
         return made
 
     def fuse(self, outer: str | Axis, inner: str | Axis) -> Axis:
-        """One loop over the pairs of two loops, one directly inside the other."""
+        """Fuse two loops, one directly inside the other; return the loop over their pairs."""
         target = self._target()
         first, second = target.axes("fuse", outer, inner)
         fused = target.nest.names().fresh(f"{first}_{second}")
@@ -470,24 +470,24 @@ class Stage:
         return self._axis(fused)
 
     def reorder(self, *axes: str | Axis) -> Stage:
-        """The loops named, in this order, at the places that they have among all."""
+        """Put the loops named in this order, at the places that they have among all; return this stage."""
         target = self._target()
         return self._do(Order(target.stage, target.axes("reorder", *axes)))
 
     def unroll(self, axis: str | Axis) -> Stage:
-        """The loop written out."""
+        """Write the loop out; return this stage."""
         return self._run(axis, UNROLL)
 
     def vectorize(self, axis: str | Axis) -> Stage:
-        """The iterations of the loop as lanes of vectors; it must carry no dependence."""
+        """Run the iterations of the loop as lanes of vectors; it must carry no dependence. Return this stage."""
         return self._run(axis, LANE)
 
     def parallel(self, axis: str | Axis) -> Stage:
-        """The iterations of the loop on several threads; it must carry no dependence."""
+        """Run the iterations of the loop on several threads; it must carry no dependence. Return this stage."""
         return self._run(axis, THREAD)
 
     def bind(self, axis: str | Axis, index: str) -> Stage:
-        """The iterations of the loop run by a hardware index; it must carry no dependence."""
+        """Run the iterations of the loop by a hardware index; it must carry no dependence. Return this stage."""
         target = self._target()
         return self._do(Bind(target.stage, target.axis("bind", axis), index))
 
@@ -496,7 +496,7 @@ class Stage:
         return self._do(Bind(target.stage, target.axis(UNIT_PRIMITIVES[unit], axis), unit))
 
     def compute_at(self, consumer: Tensor | str | Stage, axis: str | Axis, depth: int = 1) -> Stage:
-        """Computed inside a loop of its reader, in a window of what is read there.
+        """Compute the stage inside a loop of its reader, in a window of the elements that are read there; return this stage.
 
         depth  the number of windows, which iterations of the loop take in turn: one is filled while another one is read
         """
@@ -505,18 +505,18 @@ class Stage:
         return self._do(At(self._target().stage, reader.stage, name, None, depth))
 
     def compute_inline(self) -> None:
-        """Computed wherever it is read, and nowhere else; the stage is gone."""
+        """Compute the stage wherever it is read, and nowhere else: the stage is gone."""
         self._do(Inline(self._target().stage))
 
     def rfactor(self, axis: str | Axis) -> Stage:
-        """The new stage that reduces what is inside `axis`; this one reduces over `axis`."""
+        """Reduce the loops inside `axis` in a new stage, which is returned; this one reduces over `axis`."""
         target = self._target()
         name = target.nests.names().fresh(f"{target.buffer}F")
         self._do(RFactor(target.stage, target.axis("rfactor", axis), name))
         return self._schedule[name]
 
     def tensorize(self, axis: str | Axis, intrinsic: Any) -> Stage:
-        """The loops from `axis` inwards run by a declared instruction."""
+        """Run the loops from `axis` inwards by a declared instruction; return this stage."""
         target, schedule = self._target(), self._schedule
         name = target.axis("tensorize", axis)
         if not isinstance(intrinsic, Microkernel):

@@ -23,7 +23,7 @@ from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split,
 
 
 def split(target: Target, step: Split) -> Nests:
-    """The loop over `axis` becomes a loop for each level of tiles, and one inside the tiles."""
+    """Return the schedule with a loop for each level of tiles, and one inside the tiles, where `axis` was."""
     step = replace(step, axis=target.axis("split", step.axis))
     at = f"axis {target.buffer}.{step.axis}"
     check_new("split", at, target.nest.names(), *step.names)
@@ -36,7 +36,7 @@ def split(target: Target, step: Split) -> Nests:
 
 
 def checked_factor(target: Target, axis: str, factor: object) -> int:
-    """A number of iterations, as a Python int; refused where it is none."""
+    """Return a number of iterations, as a Python int; refused where it is none."""
     found = whole(factor)
     if found is None or not 1 <= found <= MAX_SIZE:
         raise PartitionError(
@@ -115,7 +115,7 @@ def check_terms(target: Target, axis: str, factor: int, tail: Strategy) -> None:
 
 
 def _extent(nest: Nest, axis: str) -> Expr | None:
-    """How often the loop over an axis runs; None where that is not one expression in the sizes."""
+    """Return how often the loop over an axis runs; None where that is not one expression in the sizes."""
     literal, root = literal_extent(nest, axis), nest.root(axis)
     if root is not None:
         return ix.sub(root.hi, root.lo)
@@ -127,13 +127,13 @@ def _facts(target: Target) -> Facts:
 
 
 def _users(target: Target) -> dict[str, str]:
-    """The users' names of the sizes, by the program's."""
+    """Return the users' names of the sizes, by the program's."""
     users = {name: user for user, name in target.nests.size_names}
     return {size.name: users.get(size.name, size.name) for size in target.nests.sizes}
 
 
 def build_split(target: Target, pair: SplitPair) -> Nests:
-    """The schedule with two loops where `axis` was."""
+    """Return the schedule with two loops where `axis` was."""
     nest = target.nest
     made = pair.outer, pair.inner
     changed = replace(
@@ -146,7 +146,7 @@ def build_split(target: Target, pair: SplitPair) -> Nests:
 
 
 def fuse(target: Target, step: Fuse) -> Nests:
-    """One loop over the pairs of two, the inner one fastest."""
+    """Return the schedule with one loop over the pairs of two, the inner one fastest."""
     outer, inner = target.axes("fuse", step.outer, step.inner)
     check_new("fuse", f"stage {target.buffer}", target.nest.names(), step.fused)
     check_fuse(target, outer, inner)
@@ -193,7 +193,7 @@ def check_fuse(target: Target, outer: str, inner: str) -> None:
 
 
 def build_fuse(target: Target, step: Fuse) -> Nests:
-    """The schedule with one loop where there were two."""
+    """Return the schedule with one loop where there were two."""
     nest = target.nest
     pair = step.outer, step.inner
     changed = replace(
@@ -206,7 +206,7 @@ def build_fuse(target: Target, step: Fuse) -> Nests:
 
 
 def reorder(target: Target, step: Order) -> Nests:
-    """The loops named, in this order, at the places that they had; the others stay."""
+    """Return the schedule with the loops named in this order, at the places that they had; the others stay."""
     names = target.axes("reorder", *step.loops)
     check_reorder(target, names)
     return build_reorder(target, names)
@@ -228,7 +228,7 @@ def check_reorder(target: Target, names: tuple[str, ...]) -> None:
 
 
 def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
-    """The schedule with loops permuted in every part that writes the buffer."""
+    """Return the schedule with loops permuted in every part that writes the buffer."""
     nest = target.nest
 
     def permuted(part: Part) -> Part:
@@ -241,7 +241,7 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
 
 
 def bind(target: Target, step: Bind) -> Nests:
-    """The loop over `axis` run by a unit of the machine, such as ``thread`` or ``blockIdx.x``."""
+    """Return the schedule in which a unit of the machine runs the loop over `axis`, such as ``thread`` or ``blockIdx.x``."""
     op = UNIT_PRIMITIVES.get(step.unit, "bind")
     name, unit = target.axis(op, step.axis), step.unit
     parts = unit.split(".") if isinstance(unit, str) else []
@@ -261,7 +261,7 @@ def _marked(nest: Nest, mark: Mark) -> Nest:
 
 
 def _moved(nest: Nest, axis: str, to: str) -> tuple[Mark, ...]:
-    """The marks, those of a loop that is gone on the loop that is outermost in its place."""
+    """Return the marks, those of a loop that is gone on the loop that is outermost in its place."""
     return tuple(replace(m, axis=to) if m.axis == axis else m for m in nest.marks)
 
 

@@ -55,21 +55,21 @@ class Offsets:
         self.nest = nest
 
     def leaf(self, part: Part, at: At) -> tuple[Stmt, ...]:
-        """The statements of `part`, with the values of the roots that are known."""
+        """Return the statements of `part`, with the values of the roots that are known."""
         roots = (root.name for root in self.nest.roots)
         values = {name: self.coordinate(name, at) for name in roots if name in at.offsets}
         return substitute_coordinates(part.body, values)
 
     def coordinate(self, root: str, at: At) -> Expr:
-        """The value of a root whose offset is known."""
+        """Return the value of a root whose offset is known."""
         return ix.simplify(ix.add(self.bound(root, 0, at), at.offsets[root]))
 
     def bound(self, root: str, end: int, at: At) -> Expr:
-        """The lower (0) or upper (1) bound of a root here, in the names of the loops around."""
+        """Return the lower (0) or upper (1) bound of a root here, in the names of the loops around."""
         return at.window[root][end] if root in at.window else self.own_bound(root, end, at)
 
     def own_bound(self, root: str, end: int, at: At) -> Expr:
-        """The bound that the source gives it; the widest, where it depends on a loop further in."""
+        """Return the bound that the source gives it; the widest, where it depends on a loop further in."""
         loop = self.nest.root(root)
         assert loop is not None
         wanted = loop.hi if end else loop.lo
@@ -87,13 +87,13 @@ class Offsets:
         return ix.simplify(substitute(wanted, values)) if values else wanted
 
     def needed(self, root: str) -> set[str]:
-        """The roots in the bounds of a root."""
+        """Return the roots in the bounds of a root."""
         loop = self.nest.root(root)
         assert loop is not None
         return {name for name in depends_on(loop) if self.nest.root(name) is not None}
 
     def fixed(self, axis: str, at: At) -> At:
-        """`at`, with the bounds of the roots of `axis` what they are when their first loop opens."""
+        """Return `at`, with the bounds of the roots of `axis` what they are when their first loop opens."""
         window, early = dict(at.window), set(at.early)
         for root in self.nest.origins(axis):
             if root not in window:
@@ -114,7 +114,7 @@ class Offsets:
         return conditions
 
     def extent(self, axis: str, at: At) -> Expr:
-        """How many values an axis has here."""
+        """Return how many values an axis has here."""
         if axis in at.extents:
             return at.extents[axis]
         made = self.nest.made_by(axis)
@@ -129,7 +129,7 @@ class Offsets:
                 return ix.mul(self.extent(outer, at), self.extent(inner, at))
 
     def completed(self, axis: str, offset: Expr, at: At) -> tuple[At, tuple[Expr, ...]]:
-        """`at` with this offset, and all that follow from it; conditions under which they exist."""
+        """Return `at` with this offset, and all that follow from it; conditions under which they exist."""
         offsets, guards = dict(at.offsets), []
         pending = [(axis, offset)]
         while pending:
@@ -167,13 +167,13 @@ class Offsets:
         return replace(at, offsets=offsets), tuple(guards)
 
     def always(self, condition: Expr, at: At) -> bool:
-        """Whether a condition is known to hold."""
+        """Return whether a condition is known to hold."""
         if isinstance(condition, Const):
             return bool(condition.value)
         return at.facts.holds(condition)
 
     def root_below(self, leaf: str) -> str | None:
-        """The root of which `leaf` is the innermost part: consecutive values of it."""
+        """Return the root of which `leaf` is the innermost part: consecutive values of it."""
         match self.nest.made_by(leaf):
             case None:
                 return leaf
@@ -183,7 +183,7 @@ class Offsets:
                 return None
 
     def base(self, leaf: str, at: At) -> Expr:
-        """The value of the root of `leaf` where the offset of `leaf` is 0."""
+        """Return the value of the root of `leaf` where the offset of `leaf` is 0."""
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 0, at)
@@ -194,7 +194,7 @@ class Offsets:
         return ix.add(self.base(made.axis, at), start)
 
     def end(self, leaf: str, at: At) -> Expr:
-        """The least upper bound of the root of `leaf` that holds for all of its ancestors."""
+        """Return the least upper bound of the root of `leaf` that holds for all of its ancestors."""
         made = self.nest.made_by(leaf)
         if made is None:
             return self.bound(leaf, 1, at)

@@ -15,7 +15,7 @@ from offcut.schedule.decisions import At
 
 
 def compute_at(target: Target, step: At) -> Nests:
-    """The stage inside a loop of its consumer, on the box of elements that is read there."""
+    """Return the schedule with the stage inside a loop of its consumer, on the box of elements that is read there."""
     consumer = stage_named(target.nests, step.reader)
     name = None if step.axis is None else consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
@@ -39,6 +39,8 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         because = f"{target.buffer} and {consumer.buffer} are one nest"
     elif len(nest.written) != 1:
         because = f"its nest writes {' and '.join(nest.written)}"
+    elif is_beside(nests, nest) and not reads(nests, nest.name, consumer.buffer):
+        because = _not_alike(nest, consumer, axis)
     elif nests.buffer(target.buffer).kind is not Kind.LOCAL:
         kind = nests.buffer(target.buffer).kind.value
         because = f"{target.buffer} is {kind}: all of it is wanted"
@@ -65,8 +67,33 @@ def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None
         raise PartitionError("compute_at", refused, at=at, because=because, help=help_)
 
 
+def is_beside(nests: Nests, nest: Nest) -> bool:
+    """Whether a nest computes a result that nothing reads: at a loop of another it is computed beside that one's elements."""
+    (buffer, *more) = nest.written
+    result = not more and nests.buffer(buffer).kind is Kind.OUTPUT
+    return result and not any(reads(nests, other.name, buffer) for other in nests.nests)
+
+
+def _not_alike(nest: Nest, consumer: Target, axis: str | None) -> str:
+    """Return why a result cannot be computed beside that of `consumer`; "" if it can.
+
+    Theorem: both have the same elements, and all of the other's are stored inside the loop, so that these boxes cover both.
+    """
+    other = consumer.nest
+    points = [point_of(one, one.written[0]) for one in (nest, other) if len(one.written) == 1]
+    ranges = [
+        [(r.lo, r.hi) for name in point or () for r in (one.root(name),) if r is not None]
+        for one, point in zip((nest, other), points, strict=False)
+    ]
+    if len(points) != 2 or None in points or ranges[0] != ranges[1]:
+        return f"it is a result, and has other elements than {consumer.buffer}"
+    if axis is not None and any(axis not in part.loops for part in other.parts):
+        return f"it is a result, and {consumer.buffer} is stored outside of that loop"
+    return ""
+
+
 def _ragged(nest: Nest, buffer: str) -> Root | None:
-    """A loop over an axis of `buffer` that is not as long everywhere."""
+    """Return a loop over an axis of `buffer` that is not as long everywhere."""
     for name in point_of(nest, buffer) or ():
         root = nest.root(name)
         if root is not None and any(nest.root(other) is not None for other in depends_on(root)):
@@ -75,7 +102,7 @@ def _ragged(nest: Nest, buffer: str) -> Root | None:
 
 
 def _beside(consumer: Target, axis: str | None, buffer: str) -> str | None:
-    """A statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
+    """Return a statement of the consumer that reads `buffer` and is not inside the loop `axis`."""
     for part in consumer.nest.parts:
         if axis is not None and axis not in part.loops:
             for stmt in part.body:
@@ -126,13 +153,13 @@ def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> N
 
 
 def build_compute_at(target: Target, consumer: Target, axis: str | None, window: Window) -> Nests:
-    """The schedule with the stage attached to the loop."""
+    """Return the schedule with the stage attached to the loop."""
     changed = replace(target.nest, at=(consumer.name, axis), window=window)
     return target.nests.with_nest(changed)
 
 
 def reads(nests: Nests, name: str, buffer: str) -> bool:
-    """Whether a nest reads `buffer`."""
+    """Return whether a nest reads `buffer`."""
     return any(_reads(part.body, buffer) for part in nests.nest(name).parts)
 
 

@@ -28,7 +28,7 @@ from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, Root
 
 
 def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nests:
-    """One nest for each stage of the computation of `outputs`, in dependence order."""
+    """Return one nest for each stage of the computation of `outputs`, in dependence order."""
     described = computation(outputs, inputs)
     nests = nests_of_program(source(described))
     called = tuple(
@@ -44,7 +44,7 @@ def nests_of_tensors(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> Nes
 
 
 def nests_of_program(program: Program) -> Nests:
-    """One nest for each stage of `program`; several of one buffer are C_0, C_1, … in order."""
+    """Return one nest for each stage of `program`; several of one buffer are C_0, C_1, … in order."""
     program = canonicalize(program)
     bodies = [body for run in _runs(program.body) for body in _apart(run) if _stores(body)]
     firsts = [_stores(body)[0].buffer for body in bodies]
@@ -79,7 +79,7 @@ def _runs(body: Sequence[Stmt]) -> Iterator[tuple[Stmt, ...]]:
 
 
 def _apart(nest: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
-    """The stages of a nest that computes several arrays point by point, each in loops of its own.
+    """Yield the stages of a nest that computes several arrays point by point, each in loops of its own.
 
     Theorem: where every access of an array that it stores is at the point of the iteration, no iteration
     meets another, and each run of statements may go through all points before the next one begins.
@@ -99,7 +99,7 @@ def _apart(nest: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
 
 
 def _pointwise(nest: tuple[Stmt, ...], loops: set[Var], runs: Sequence[tuple[Stmt, ...]]) -> bool:
-    """Whether each run stores one array, at the point of `loops`, and all of `nest` reads it there."""
+    """Return whether each run stores one array, at the point of `loops`, and all of `nest` reads it there."""
     stores = [_stores(run) for run in runs]
     points = {store.buffer: store.index for run in stores for store in run}
     return (
@@ -113,7 +113,7 @@ def _pointwise(nest: tuple[Stmt, ...], loops: set[Var], runs: Sequence[tuple[Stm
 
 
 def loads_of(body: tuple[Stmt, ...]) -> Iterator[Load]:
-    """Every read of statements, of those inside them too."""
+    """Yield every read of statements, of those inside them too."""
     for stmt in walk(body):
         for expr in expressions(stmt):
             yield from (node for node in nodes(expr) if isinstance(node, Load))
@@ -124,7 +124,7 @@ def _stores(body: tuple[Stmt, ...]) -> list[Store]:
 
 
 def read_nest(body: tuple[Stmt, ...], name: str, copies: bool = False) -> Nest:
-    """The nest of these statements.
+    """Return the nest of these statements.
 
     Raises PartitionError for statements of a program that is cut already: tiles, choices, bounded
     values, windows.
@@ -150,7 +150,7 @@ class _Reader:
     def block(
         self, body: tuple[Stmt, ...], loops: tuple[str, ...], conditions: tuple[Expr, ...]
     ) -> list[Part]:
-        """The parts of a list of statements: neighbours without a loop in them are one."""
+        """Return the parts of a list of statements: neighbours without a loop in them are one."""
         parts: list[Part] = []
         together: list[Stmt] = []
 

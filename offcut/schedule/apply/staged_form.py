@@ -53,7 +53,7 @@ class Part:
 
     @property
     def stores(self) -> tuple[Store, ...]:
-        """Every store, in order."""
+        """Return every store, in order."""
         return tuple(stmt for stmt in walk(self.body) if isinstance(stmt, Store))
 
 
@@ -72,7 +72,7 @@ class Covered:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names by which tiles call the instruction."""
+        """Return the names by which tiles call the instruction."""
         one = self.intrinsic
         return frozenset(name for name in (one.name, one.reset, one.update) if name is not None)
 
@@ -120,25 +120,25 @@ class Nest:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """The buffers that it writes, in order."""
+        """Return the buffers that it writes, in order."""
         return tuple(dict.fromkeys(s.buffer for part in self.parts for s in part.stores))
 
     @property
     def untouched(self) -> bool:
-        """Whether no loop of it has been changed."""
+        """Return whether no loop of it has been changed."""
         return not self.relations and not self.marks and self.at is None and self.covered is None
 
     def root(self, name: str) -> Root | None:
-        """The root of that name; None for an axis that a primitive made."""
+        """Return the root of that name; None for an axis that a primitive made."""
         return next((root for root in self.roots if root.name == name), None)
 
     def loops_of(self, buffer: str) -> tuple[str, ...]:
-        """The loops around the stores of `buffer`, outermost first."""
+        """Return the loops around the stores of `buffer`, outermost first."""
         mine = (p.loops for p in self.parts if any(s.buffer == buffer for s in p.stores))
         return tuple(dict.fromkeys(name for loops in mine for name in loops))
 
     def made_by(self, axis: str) -> SplitPair | Fuse | None:
-        """The relation that made `axis`; None for a root."""
+        """Return the relation that made `axis`; None for a root."""
         for relation in self.relations:
             made = (
                 (relation.outer, relation.inner)
@@ -150,7 +150,7 @@ class Nest:
         return None
 
     def taken_apart(self, axis: str) -> SplitPair | Fuse | None:
-        """The relation by which other axes stand for `axis`; None for a loop."""
+        """Return the relation by which other axes stand for `axis`; None for a loop."""
         for relation in self.relations:
             gone = (
                 (relation.axis,)
@@ -162,11 +162,11 @@ class Nest:
         return None
 
     def mark(self, axis: str) -> Mark:
-        """How the loop over `axis` runs."""
+        """Return how the loop over `axis` runs."""
         return next((mark for mark in self.marks if mark.axis == axis), Mark(axis))
 
     def names(self) -> Names:
-        """A supply of axis names that are new to this nest."""
+        """Return a supply of axis names that are new to this nest."""
         made = [
             name
             for relation in self.relations
@@ -179,7 +179,7 @@ class Nest:
         return Names([*(root.name for root in self.roots), *made])
 
     def leaves(self, axis: str) -> tuple[str, ...]:
-        """The loops that stand for `axis`."""
+        """Return the loops that stand for `axis`."""
         match self.taken_apart(axis):
             case None:
                 return (axis,)
@@ -189,7 +189,7 @@ class Nest:
                 return self.leaves(fused)
 
     def origins(self, axis: str) -> tuple[str, ...]:
-        """The roots that `axis` is made of."""
+        """Return the roots that `axis` is made of."""
         match self.made_by(axis):
             case None:
                 return (axis,)
@@ -262,11 +262,11 @@ class Nests:
     alternatives: tuple[Alternatives, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
-        """The buffer of that name."""
+        """Return the buffer of that name."""
         return next(buffer for buffer in self.buffers if buffer.name == name)
 
     def nest(self, name: str) -> Nest:
-        """The nest of that name."""
+        """Return the nest of that name."""
         return next(nest for nest in self.nests if nest.name == name)
 
     def with_nest(self, changed: Nest) -> Nests:
@@ -280,26 +280,26 @@ class Nests:
         return replace(self, rewrites=(*self.rewrites, rewrite))
 
     def attached(self, nest: str, axis: str | None) -> Iterator[Nest]:
-        """The nests that are computed inside that loop, or before the loops of `nest`, in order."""
+        """Return the nests that are computed inside that loop, or before the loops of `nest`, in order."""
         return (one for one in self.nests if one.at == (nest, axis))
 
     def program(self, body: tuple[Stmt, ...]) -> Program:
-        """The program of these declarations around `body`."""
+        """Return the program of these declarations around `body`."""
         return Program(self.name, self.sizes, self.assumptions, self.buffers, body)
 
     @property
     def source(self) -> Program:
-        """The program that is scheduled: every nest where it was described, no loop changed."""
+        """Return the program that is scheduled: every nest where it was described, no loop changed."""
         return self.program(tuple(stmt for nest in self.nests for stmt in nest.plain))
 
     def names(self) -> Names:
-        """A supply of buffer names that are new."""
+        """Return a supply of buffer names that are new."""
         axes = [root.name for nest in self.nests for root in nest.roots]
         return Names([*axes, *(s.name for s in self.sizes), *(b.name for b in self.buffers)])
 
 
 def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
-    """The roots that name an element of `buffer` wherever it is stored; None where none do.
+    """Return the roots that name an element of `buffer` wherever it is stored; None where none do.
 
     Only ``buffer[i, j] = …`` with distinct roots as indices, alike in every store, is such.
     """
@@ -317,7 +317,7 @@ def point_of(nest: Nest, buffer: str) -> tuple[str, ...] | None:
 
 
 def literal_extent(nest: Nest, axis: str) -> int | None:
-    """How many values `axis` has, where that is one number at all sizes."""
+    """Return how many values `axis` has, where that is one number at all sizes."""
     root = nest.root(axis)
     if root is not None:
         return ix.literal_value(ix.sub(root.hi, root.lo))
@@ -335,5 +335,5 @@ def literal_extent(nest: Nest, axis: str) -> int | None:
 
 
 def depends_on(root: Root) -> frozenset[str]:
-    """The names in the bounds of a root."""
+    """Return the names in the bounds of a root."""
     return variables(root.lo) | variables(root.hi)

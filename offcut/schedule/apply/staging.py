@@ -41,7 +41,7 @@ from offcut.schedule.decisions import RFactor, SplitPair, Staging
 
 
 def cache_read(nests: Nests, step: Staging) -> Nests:
-    """A copy of `buffer` in `memory`, which `readers` read instead.
+    """Return the schedule with a copy of `buffer` in `memory`, which `readers` read instead.
 
     ``A[k, y]`` becomes ``AL[k, y]`` after ``AL[k, y] = A[k, y]`` for all elements.
     """
@@ -96,7 +96,7 @@ def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
 
 
 def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nests:
-    """The schedule with the copy before its first reader."""
+    """Return the schedule with the copy before its first reader."""
     buffer, name = step.what, step.name
     original = nests.buffer(buffer)
     first = min(k for k, nest in enumerate(nests.nests) if nest.name in readers)
@@ -122,7 +122,7 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
 
 
 def stage_value(nests: Nests, step: Staging) -> Nests:
-    """The values of an expression in an array of their own, which `readers` read instead.
+    """Return the schedule with the values of an expression in an array of their own, which `readers` read instead.
 
     ``C[i] = sum of where(2*i + r >= 1, X[2*i + r - 1], 0) * W[r]`` reads ``X_in[2*i + r]`` after
     ``X_in[u] = where(u >= 1, X[u - 1], 0)`` for all u that are read.
@@ -190,7 +190,7 @@ def check_unwritten(nests: Nests, step: Staging, value: Expr, readers: Sequence[
 
 
 def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Expr, ...]) -> Nests:
-    """The schedule with the array before its first reader, which reads it where it had the expression.
+    """Return the schedule with the array before its first reader, which reads it where it had the expression.
 
     Raises PartitionError if a reader has no such expression.
     """
@@ -267,7 +267,7 @@ def _normal_form(expr: Expr) -> object:
 
 
 def _is_gathered(nests: Nests, buffer: str) -> bool:
-    """Whether the values of an array say which elements of `buffer` are read: no set knows these."""
+    """Return whether the values of an array say which elements of `buffer` are read: no set knows these."""
     return any(
         isinstance(node, Load)
         for nest in nests.nests
@@ -299,7 +299,7 @@ def _axis_names(nest: Nest, buffer: str, rank: int) -> list[str]:
 
 
 def cache_write(target: Target, step: Staging) -> Nests:
-    """The stage computed in a buffer of its own in `memory`, then copied out.
+    """Return the schedule with the stage computed in a buffer of its own in `memory`, then copied out.
 
     ``C[y, x] = …`` becomes ``CL[y, x] = …``, and after it ``C[y, x] = CL[y, x]`` for all elements.
     """
@@ -338,7 +338,7 @@ def check_cache_write(target: Target) -> None:
 
 
 def build_cache_write(target: Target, step: Staging) -> Nests:
-    """The schedule with the stage renamed, and the copy after it."""
+    """Return the schedule with the stage renamed, and the copy after it."""
     nests, nest, buffer, name = target.nests, target.nest, target.buffer, step.name
     original = nests.buffer(buffer)
     point = point_of(nest, buffer)
@@ -355,7 +355,7 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
 
 
 def _stored_in(nest: Nest, old: str, new: str) -> Nest:
-    """`nest` with the buffer `old` called `new`, where it is stored and where it is read."""
+    """Return `nest` with the buffer `old` called `new`, where it is stored and where it is read."""
 
     def moved(node: Expr) -> Expr | None:
         match node:
@@ -371,7 +371,7 @@ def _stored_in(nest: Nest, old: str, new: str) -> Nest:
 
 
 def with_expressions(nest: Nest, change: Callable[[Expr], Expr]) -> Nest:
-    """`nest` with `change` applied to the expressions of its statements."""
+    """Return `nest` with `change` applied to the expressions of its statements."""
     return replace(
         nest,
         plain=tuple(map_expressions(stmt, change) for stmt in nest.plain),
@@ -383,7 +383,7 @@ def with_expressions(nest: Nest, change: Callable[[Expr], Expr]) -> Nest:
 
 
 def with_statements(nest: Nest, change: Callable[[Stmt], Stmt]) -> Nest:
-    """`nest` with `change` applied to each of its statements, from the leaves up."""
+    """Return `nest` with `change` applied to each of its statements, from the leaves up."""
     return replace(
         nest,
         plain=_changed(nest.plain, change),
@@ -407,7 +407,7 @@ def _changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[St
 
 
 def compute_inline(target: Target) -> Nests:
-    """The stage computed wherever it is read, and nowhere else."""
+    """Return the schedule with the stage computed wherever it is read, and nowhere else."""
     check_compute_inline(target)
     return build_compute_inline(target)
 
@@ -449,7 +449,7 @@ def check_compute_inline(target: Target) -> None:
 
 
 def build_compute_inline(target: Target) -> Nests:
-    """The schedule with the equation put in at every read, and the stage and its buffer gone."""
+    """Return the schedule with the equation put in at every read, and the stage and its buffer gone."""
     nests, nest, buffer = target.nests, target.nest, target.buffer
     point = point_of(nest, buffer)
     (store,) = (store for part in nest.parts for store in part.stores)
@@ -479,7 +479,7 @@ def build_compute_inline(target: Target) -> Nests:
 
 
 def rfactor(target: Target, step: RFactor) -> Nests:
-    """A reduction in two: over what is inside `axis`, for each value of it; then over `axis`.
+    """Return the schedule with a reduction in two: over what is inside `axis`, for each value of it; then over `axis`.
 
     With ``k = 8*ko + ki`` and ``axis = ko``: ``CF[ko, i] = sum over ki``, ``C[i] = sum over ko``.
     """
@@ -536,7 +536,7 @@ def check_rfactor(target: Target, axis: str) -> None:
 
 
 def build_rfactor(target: Target, step: RFactor) -> Nests:
-    """The schedule with two stages where there was one, their loops as described."""
+    """Return the schedule with two stages where there was one, their loops as described."""
     nests, nest, buffer = target.nests, target.nest, target.buffer
     axis, name = step.axis, step.name
     found, original = _reduction(target), nests.buffer(target.buffer)

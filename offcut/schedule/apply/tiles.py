@@ -29,7 +29,7 @@ class Tiles(Offsets):
         self.nests, self.names = nests, names
 
     def is_tile(self, first: str, parts: Sequence[Open]) -> bool:
-        """Whether the loops from `first` inwards are one tile."""
+        """Return whether the loops from `first` inwards are one tile."""
         covered = self.nest.covered
         if covered is not None:
             return covered.axis == first
@@ -45,18 +45,18 @@ class Tiles(Offsets):
         ) and all(self.is_box(loops) for loops, _ in parts)
 
     def is_box(self, loops: Sequence[str]) -> bool:
-        """Whether each of `loops` is of a root of its own, whose bounds depend on no other of them."""
+        """Return whether each of `loops` is of a root of its own, whose bounds depend on no other of them."""
         names = {self.root_below(leaf) for leaf in loops}
         roots = [root for root in self.nest.roots if root.name in names]
         return len(names) == len(loops) and not any(depends_on(root) & names for root in roots)
 
     def tile_leaves(self) -> frozenset[str]:
-        """The loops that an intrinsic runs."""
+        """Return the loops that an intrinsic runs."""
         covered = self.nest.covered
         return frozenset() if covered is None else frozenset(covered.loops(self.nest))
 
     def tiles(self, parts: Sequence[Open], at: At) -> tuple[Stmt, ...]:
-        """Each part as one tile; a start and its updates together where an intrinsic does both."""
+        """Return each part as one tile; a start and its updates together where an intrinsic does both."""
         covered = self.nest.covered
         if covered is None:
             return tuple(self.tile(loops, [part], None, at) for loops, part in parts)
@@ -75,7 +75,7 @@ class Tiles(Offsets):
         return tuple(body)
 
     def fits(self, parts: Sequence[Open], at: At) -> bool:
-        """Whether every tile has the extents that its intrinsic declares, or is padded to them."""
+        """Return whether every tile has the extents that its intrinsic declares, or is padded to them."""
         covered = self.nest.covered
         if covered is None or covered.wanted is not None:
             return True
@@ -104,7 +104,7 @@ class Tiles(Offsets):
     def tile(
         self, loops: Sequence[str], parts: Sequence[Part], microkernel: str | None, at: At
     ) -> Tile:
-        """One tile over the roots below `loops`, those that only a reduction has inside it."""
+        """Return one tile over the roots below `loops`, those that only a reduction has inside it."""
         covered = self.nest.covered
         extents = dict(covered.extents) if covered is not None else {}
         stored = {

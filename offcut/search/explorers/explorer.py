@@ -82,13 +82,13 @@ class Judge:
         return self.scale * self.space.expected(schedule)
 
     def best(self, count: int) -> list[Schedule]:
-        """The best of what was measured, and `space.first` before it where that was not."""
+        """Return the best of what was measured, and `space.first` before it where that was not."""
         fine = [one for one, seconds in self.measured.items() if isfinite(seconds)]
         found = sorted(fine, key=self.measured.__getitem__)[:count]
         return found if self.space.first in self.measured else [self.space.first, *found][:count]
 
     def to_try(self, visited: Sequence[Schedule], count: int) -> list[Schedule]:
-        """The `count` best of what was visited that were not measured; of equal ones the first."""
+        """Return the `count` best of what was visited that were not measured; of equal ones the first."""
         new = [s for s in dict.fromkeys(visited) if s not in self.measured and isfinite(self(s))]
         return sorted(new, key=self)[:count]
 
@@ -124,7 +124,7 @@ class Exhaustive:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """The next ones."""
+        """Return the next ones."""
         schedules = {one.schedule for one in seen}
         new = (s for s in space.enumerate() if s not in schedules and isfinite(space.expected(s)))
         return tuple(islice(new, count))

@@ -34,7 +34,7 @@ class Evolution:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """The best that ever lived."""
+        """Return the best that ever lived."""
         judge = Judge(space, seen)
         living = judge.best(self.population // 2)
         living += [space.sample(rng) for _ in range(self.population - len(living))]
@@ -79,7 +79,7 @@ class Beam:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """The best that the passes visit."""
+        """Return the best that the passes visit."""
         judge = Judge(space, seen)
         beam = judge.best(self.width)
         visited = list(beam)
@@ -98,7 +98,7 @@ class Beam:
 
 
 def _best(points: Sequence[Schedule], judge: Judge, level: int, width: int) -> list[Schedule]:
-    """The best point of each grain, the best of these first."""
+    """Return the best point of each grain, the best of these first."""
     found: dict[Hashable, Schedule] = {}
     for point in sorted(dict.fromkeys(points), key=judge):
         if isfinite(judge(point)):
@@ -164,7 +164,7 @@ class Anneal:
     def propose(
         self, space: Points, seen: Sequence[Seen], rng: Random, count: int
     ) -> Sequence[Schedule]:
-        """The best that the chains visit."""
+        """Return the best that the chains visit."""
         judge = Judge(space, seen)
         heads = judge.best(self.chains - self.chains // 2)
         heads += [space.sample(rng) for _ in range(self.chains - len(heads))]

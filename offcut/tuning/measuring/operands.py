@@ -64,7 +64,7 @@ def inner_sizes(request: Request, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_constants(request: Request, seed: int, draw: Draw) -> Request:
-    """The request with values for those constants that are zero everywhere."""
+    """Return the request with values for those constants that are zero everywhere."""
     program = request.program
     arrays = {
         name: array if array.any() else _values(program, name, array.shape, seed, draw)
@@ -74,7 +74,7 @@ def with_constants(request: Request, seed: int, draw: Draw) -> Request:
 
 
 def drawn(program: Program, sizes: Mapping[str, int], seed: int, draw: Draw) -> dict[str, Array]:
-    """An array for each input and each array that is updated, by name."""
+    """Return an array for each input and each array that is updated, by name."""
     taken, _ = crossing(program.buffers)
     return {
         buffer.name: _values(program, buffer.name, shape_of(buffer, sizes), seed, draw)
@@ -101,7 +101,7 @@ def _values(program: Program, name: str, shape: tuple[int, ...], seed: int, draw
 
 
 def asked_for_places(program: Program) -> frozenset[str]:
-    """The buffers whose elements say where something lies: in an index, a bound, or a condition."""
+    """Return the buffers whose elements say where something lies: in an index, a bound, or a condition."""
     return frozenset(
         node.buffer for expr in _places(program) for node in walk(expr) if isinstance(node, Load)
     )

@@ -104,7 +104,7 @@ def picks_of(
 
 
 def chosen_by(table: Table, default: Schedule) -> Chosen | None:
-    """How well the default chooses among its ways; None where it has one, or not all of them were timed."""
+    """Return how well the default chooses among its ways; None where it has one, or not all of them were timed."""
     ways = [table.seconds(one) for one in alone(default)]
     least = tuple(map(min, zip(*ways, strict=True)))
     here = table.seconds(default)
@@ -169,7 +169,7 @@ def replayed(
     trials: Sequence[int],
     beyond: float,
 ) -> tuple[float, ...]:
-    """The regret of the best that was tried after each of so many trials; infinite where none was timed.
+    """Return the regret of the best that was tried after each of so many trials; infinite where none was timed.
 
     problem  its seed is that of the explorer
     price    that the explorer goes by; it may learn from the trials

@@ -134,7 +134,7 @@ def _explored(found: Findings) -> Grid:
 
 
 def to_csv(found: Findings, said: Sequence[str]) -> str:
-    """A line for each figure, below comment lines."""
+    """Return a line for each figure, below comment lines."""
     text = io.StringIO()
     text.writelines(f"# {line}\n" for line in said)
     writer = csv.writer(text, lineterminator="\n")

@@ -157,7 +157,7 @@ def makers_of(problem: Problem, space: Points) -> dict[str, Maker]:
 
 
 def _remembered(price: Price) -> Price:
-    """A price that is asked once of each schedule; a refusal is remembered, too."""
+    """Return a price that is asked once of each schedule; a refusal is remembered, too."""
     known: dict[Schedule, Mapping[Sizes, float] | PartitionError] = {}
 
     def asked(schedule: Schedule) -> Mapping[Sizes, float]:

@@ -63,14 +63,14 @@ def price_of(
 
 
 def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
-    """The closed form of schedules with nests, at the sizes of a problem in their order."""
+    """Return the closed form of schedules with nests, at the sizes of a problem in their order."""
     target, options = problem.target, problem.options
     resolving = target.resolving(computation, options)
     return SchedulePrices(target.hardware(options), _calls(problem), resolving, options.threads)
 
 
 def loop_prices(problem: Problem) -> LoopPrices | None:
-    """The closed form of schedules without nests, likewise; None where the program's loops have none, or no processor runs them."""
+    """Return the closed form of schedules without nests, likewise; None where the program's loops have none, or no processor runs them."""
     computation = standing(problem.request.program)
     if computation is None or not isinstance(problem.target.machine, Machine):
         return None
@@ -79,7 +79,7 @@ def loop_prices(problem: Problem) -> LoopPrices | None:
 
 
 def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
-    """The closed form of the program that a schedule without nests makes, at the sizes of a problem in their order.
+    """Return the closed form of the program that a schedule without nests makes, at the sizes of a problem in their order.
 
     Its loops are cut for it, which takes some tenth of a second. Raises PartitionError for a schedule that is not legal.
     """

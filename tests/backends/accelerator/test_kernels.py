@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
-from accelerators import Array, bytes_of, clipped, convolved, dense, pooling, requantised, residual
+from accelerators import (
+    Array,
+    bytes_of,
+    clipped,
+    convolution,
+    convolved,
+    dense,
+    pooling,
+    requantised,
+    residual,
+)
 from conftest import slow
 from machines import shipped
 
 import offcut as oc
-from offcut import Kernel, Schedule
+from offcut import Kernel, Schedule, Tensor
 from offcut.backends.accelerator.planning.planner import labels
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.schedule import Choose
@@ -339,13 +350,70 @@ def test_rows_of_words_lie_along_images_or_columns_of_images() -> None:
         assert kernel.timeline(n=many).races == ()
 
 
-def test_a_plan_says_what_was_decided_and_it_is_done_again() -> None:
-    inputs, result = dense(70, 45)
-    kernel = oc.compile(result, inputs=inputs, target="vta")
+@pytest.mark.parametrize(
+    ("described", "machine"),
+    [
+        (lambda: dense(70, 45), "vta"),
+        slow(lambda: residual(20, 20), "gemmini"),
+        slow(pooling, "vta"),
+        slow(pooling, "gemmini"),
+        slow(convolution, "vta"),
+        slow(convolution, "gemmini"),
+    ],
+)
+def test_what_was_decided_is_read_and_done_again(
+    described: Callable[[], tuple[list[Tensor], Tensor]], machine: str
+) -> None:
+    inputs, result = described()
+    kernel = oc.compile(result, inputs=inputs, target=machine)
     schedule = oc.Schedule.parse(str(kernel.schedule))
     assert schedule == kernel.schedule
-    again = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
+    again = oc.compile(result, inputs=inputs, target=machine, schedule=schedule)
     assert again.loops == kernel.loops
+    assert oc.parse(str(kernel.loops)) == kernel.loops
+
+
+@pytest.mark.parametrize(
+    ("tail", "machine"),
+    [("balance", "vta"), *(slow(tail, "gemmini") for tail in ("auto", "shift", "pad", "ladder"))],
+)
+def test_several_results_of_one_sum_are_stored_from_the_same_tile(tail: str, machine: str) -> None:
+    (a, w), _ = dense(20, 24)
+    total = oc.ops.dense(a, w, name="S")
+    parts = tuple(
+        oc.compute(
+            total.shape, lambda i, j, b=b: (total[i, j] // 256**b).astype("uint8"), name=f"S{b}"
+        )
+        for b in range(4)
+    )
+    kernel = oc.compile(parts, inputs=[a, w], target=machine, strategy=tail)
+    assert str(kernel.schedule).count("stage read W for S") == str(kernel.schedule).count(
+        "cover S at"
+    )
+    rng = np.random.default_rng(7)
+    for n in (1, 31, 32, 33, 64):
+        x, y = bytes_of(rng, (n, 20)), bytes_of(rng, (20, 24))
+        found = np.stack(kernel(x, y), axis=-1).view("<i4")[..., 0]
+        np.testing.assert_array_equal(found, x.astype(np.int64) @ y)
+        assert not kernel.timeline(n=n).races
+
+
+@pytest.mark.parametrize("machine", ["vta", slow("gemmini")])
+def test_a_result_that_another_one_reads_is_stored_and_loaded_again(machine: str) -> None:
+    (a, w), first = dense(20, 24)
+    last = oc.compute(first.shape, lambda i, j: oc.maximum(first[i, j], 3), name="Z")
+    kernel = oc.compile([first, last], inputs=[a, w], target=machine)
+    rng = np.random.default_rng(8)
+    for n in (0, 1, 33):
+        x, y = bytes_of(rng, (n, 20)), bytes_of(rng, (20, 24))
+        one, other = kernel(x, y)
+        np.testing.assert_array_equal(one, clipped(x.astype(np.int64) @ y, 6))
+        np.testing.assert_array_equal(other, np.maximum(one, 3))
+
+
+def test_a_plan_says_what_was_decided_and_how_long_it_takes() -> None:
+    inputs, result = dense(70, 45)
+    kernel = oc.compile(result, inputs=inputs, target="vta")
     run = kernel.timeline(n=29)
     assert run.cycles > 0
     assert 0 < run.utilisation <= 1

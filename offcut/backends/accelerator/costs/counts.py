@@ -77,7 +77,7 @@ class _Leaves:
         self.known = ScanContext.of(nest.program.sizes)
 
     def made(self) -> list[Issued]:
-        """The counts of each leaf."""
+        """Return the counts of each leaf."""
         self.block(self.nest.nodes, ())
         return self.found
 
@@ -90,7 +90,7 @@ class _Leaves:
             self.found[node.number] = self.over(self.each[node.number], around)
 
     def over(self, one: Issued, around: Sequence[Repeat | Guard]) -> Issued:
-        """The counts of an instance, added up over what stands around it."""
+        """Return the counts of an instance, added up over what stands around it."""
         known = [self.known]
         for node in around:
             if isinstance(node, Repeat):
@@ -118,7 +118,7 @@ class _Leaves:
 
 
 def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, Exactness]:
-    """The counts of one instance, and how exact its bytes are."""
+    """Return the counts of one instance, and how exact its bytes are."""
     if one is None:
         return Issued(), Exactness.EXACT
     counts = [ix.maximum(ix.ceildiv(work.asked[at], lanes), 0) for at, lanes in work.counts]

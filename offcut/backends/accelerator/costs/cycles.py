@@ -52,7 +52,7 @@ def formula(nest: Lowered) -> Fitted:
 
 
 def _asked(nest: Lowered) -> Iterator[Expr]:
-    """How often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
+    """Yield how often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
     yield from bounds_of(nest.nodes)
     for work in nest.work:
         yield from (ix.ceildiv(work.asked[at], lanes) for at, lanes in work.counts)

@@ -97,7 +97,7 @@ def formulas_of(
     users: Mapping[str, str],
     typical: Mapping[str, int],
 ) -> Formulas:
-    """The same at any sizes.
+    """Return the same at any sizes.
 
     program  on the chip
     users    what the user calls the sizes, by the program's names
@@ -197,7 +197,7 @@ def _by_name(made: Totals) -> dict[str, Expr]:
 
 
 def _microkernel(nest: Lowered) -> str:
-    """The one that its sums are covered by; "" where it has none."""
+    """Return the one that its sums are covered by; "" where it has none."""
     named = (w.leaf.microkernel for w in nest.work if isinstance(w.does, Product))
     return next((name for name in named if name is not None), "")
 

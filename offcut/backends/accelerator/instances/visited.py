@@ -22,7 +22,7 @@ from offcut.core import index as ix
 
 
 def fastest(options: Sequence[Lowered], sizes: Mapping[str, int]) -> Ran:
-    """The option of a nest that takes the fewest cycles.
+    """Return the option of a nest that takes the fewest cycles.
 
     Raises TargetError where a window does not fit.
     """
@@ -86,7 +86,7 @@ class Visited(Emitter):
     kinds: dict[tuple[int, Shape], _Kind] = field(default_factory=dict)
 
     def counted(self) -> list[Issued]:
-        """The counts of each leaf, by its number.
+        """Return the counts of each leaf, by its number.
 
         Raises TargetError where a window does not fit.
         """

@@ -73,7 +73,7 @@ _LEAVES = ("alu_add", "alu_subtract", "alu_multiply", "alu_negate", "alu_absolut
 def recipe(
     name: str, operands: Mapping[str, Load], store: Store, dtype: str, values: Values
 ) -> Recipe | None:
-    """The operations of a microkernel that computes a statement; None where a quotient is not exact.
+    """Return the operations of a microkernel that computes a statement; None where a quotient is not exact.
 
     operands  what the statement reads for those of the microkernel
     dtype     of its result
@@ -113,7 +113,7 @@ def recipe(
 
 
 def recipe_of(store: Store, dtype: str, spec: Spec) -> Recipe | None:
-    """The operations of a statement on accumulators, of whatever values; None where it is none of its microkernels."""
+    """Return the operations of a statement on accumulators, of whatever values; None where it is none of its microkernels."""
     name = name_of(store, spec)
     for kernel in instructions_of(store, name, dtype, spec):
         for pairing in pairings(kernel, store.value):
@@ -127,6 +127,6 @@ def recipe_of(store: Store, dtype: str, spec: Spec) -> Recipe | None:
 
 
 def literal(value: Expr) -> int:
-    """The constant of an operation; 0 of one that has none."""
+    """Return the constant of an operation; 0 of one that has none."""
     parts = (value.a, value.b) if isinstance(value, Binary) else (value,)
     return next((int(one.value) for one in parts if isinstance(one, Const)), 0)

@@ -149,7 +149,7 @@ class _Windows:
             self.most[place.region] = words, place.alloc
 
     def greatest(self, extent: Expr, around: _Around) -> int:
-        """The greatest value of an extent, or a bound of it; at most more than any memory has."""
+        """Return the greatest value of an extent, or a bound of it; at most more than any memory has."""
         key = extent, around
         if key not in self.known:
             sizes, facts = self.program.sizes, self.program.assumptions
@@ -160,7 +160,7 @@ class _Windows:
         return self.known[key]
 
     def bound(self, extent: Expr, loops: Loops) -> int:
-        """A bound of an extent, by the ranges of its names."""
+        """Return a bound of an extent, by the ranges of its names."""
         ranges = {size.name: (size.min, size.last) for size in self.program.sizes}
 
         def known(part: Expr) -> Interval:

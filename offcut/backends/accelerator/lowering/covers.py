@@ -122,7 +122,7 @@ class Covers:
             self.scoped[buffer.name] = buffer
 
     def unit(self, leaf: Leaf) -> Unit:
-        """The unit that runs a leaf."""
+        """Return the unit that runs a leaf."""
         kind = self.kind(leaf)
         if kind != self.copy:
             return Unit.STORE if kind == self.result else Unit.COMPUTE
@@ -132,11 +132,11 @@ class Covers:
         ]
 
     def holds_accumulators(self, buffer: str) -> bool:
-        """Whether a buffer lies where operations find it."""
+        """Return whether a buffer lies where operations find it."""
         return Place.ACCUMULATORS in self.memories[self.scoped[buffer].scope or ""]
 
     def element(self, leaf: Leaf) -> Load | None:
-        """The element of main memory that a leaf copies to the chip."""
+        """Return the element of main memory that a leaf copies to the chip."""
         value = leaf.store.value
         match value:
             case Select(_, Load() as load, Const()) | (Load() as load):
@@ -166,7 +166,7 @@ class Covers:
         return self.operation if self.element(leaf) is None else self.copy
 
     def refuse(self, leaf: Leaf, because: str, *help: str, cover: str = "") -> TargetError:
-        """The refusal of one leaf, or of the microkernel `cover` that its tile names."""
+        """Return the refusal of one leaf, or of the microkernel `cover` that its tile names."""
         run = f"run a statement on {self.spec.name}"
         return TargetError(
             "compile",
@@ -198,7 +198,7 @@ class Covers:
                 )
 
     def product(self, leaf: Leaf) -> Product:
-        """A sum of products by the matrix unit."""
+        """Return a sum of products by the matrix unit."""
         found, match = self.judged(leaf, leaf.store, product_name(self.spec))
         inputs, weights = match.operand("A"), match.operand("B")
         (row, column), depth = self.lanes_of(match), match.axis("p")
@@ -208,7 +208,7 @@ class Covers:
         return Product(inputs, weights, found)
 
     def operation(self, leaf: Leaf) -> Operation:
-        """An operation of the vector unit."""
+        """Return an operation of the vector unit."""
         store, own = leaf.store, name_of(leaf.store, self.spec)
         read = [load for load, _ in loads(store.value) if load.buffer in self.scoped]
         every: tuple[Load | Store, ...] = (store, *read)
@@ -281,7 +281,7 @@ class Covers:
     def bound_lanes(
         self, elements: Sequence[Load | Store]
     ) -> tuple[str, tuple[tuple[str, str], ...] | None]:
-        """The first buffer of these elements that lies in words already, and the axes of a microkernel by those of a leaf along
+        """Return the first buffer of these elements that lies in words already, and the axes of a microkernel by those of a leaf along
         them; None where no buffer does yet.
         """
         for element in elements:
@@ -294,11 +294,11 @@ class Covers:
         return "", None
 
     def lanes_of(self, match: Match) -> tuple[str | None, str | None]:
-        """The axes of a leaf along the rows and the columns of its words of accumulators."""
+        """Return the axes of a leaf along the rows and the columns of its words of accumulators."""
         return match.axis("i") if self.spec.rows > 1 else None, match.axis("j")
 
     def inexact(self, leaf: Leaf, load: Load) -> TargetError:
-        """The refusal of a quotient."""
+        """Return the refusal of a quotient."""
         (low, high), divisor = self.ranges.of(load), literal(leaf.store.value)
         most = reach(divisor)
         return self.refuse(
@@ -331,7 +331,7 @@ class Covers:
             )
 
     def copy(self, leaf: Leaf) -> Copy:
-        """A copy to the chip."""
+        """Return a copy to the chip."""
         load, store = self.element(leaf), leaf.store
         assert load is not None
         if store.buffer not in self.places:
@@ -360,7 +360,7 @@ class Covers:
         return Copy(place, load, tuple(bounds), fill, found)
 
     def result(self, leaf: Leaf) -> Result:
-        """A copy of results to main memory."""
+        """Return a copy of results to main memory."""
         source = leaf.store.value
         while isinstance(source, Cast):  # of integers: the lowest 8 bits stay
             source = source.a
@@ -407,7 +407,7 @@ _DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
 
 
 def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
-    """The lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
+    """Return the lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
     axis_of: dict[int, int] = {}
     for at, part in enumerate(inside):
         for other, found in enumerate(outside):
@@ -420,7 +420,7 @@ def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> 
 
 
 def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
-    """How words follow one another: axes of which a window has a part, then those it has all of, so that what
+    """Return how words follow one another: axes of which a window has a part, then those it has all of, so that what
     is moved at once lies together.
     """
     window = leaf.windows.get(buffer.name)
@@ -436,7 +436,7 @@ def _order(leaf: Leaf, buffer: Buffer) -> tuple[int, ...]:
 
 
 def _bound(condition: Expr, names: set[str]) -> tuple[str, str, Expr] | None:
-    """A comparison as a bound of one axis."""
+    """Return a comparison as a bound of one axis."""
     if not isinstance(condition, Compare) or dtype_of(condition.a) != "index":
         return None
     form = ix.to_linear(ix.sub(condition.a, condition.b))

@@ -46,7 +46,7 @@ class Image:
 
 
 def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
-    """The stream of a nest, and where its arrays lie, by what `Lowered.images` calls them."""
+    """Return the stream of a nest, and where its arrays lie, by what `Lowered.images` calls them."""
     return Emitter(nest, sizes).made()
 
 
@@ -117,7 +117,7 @@ class Emitter:
 
     @property
     def idle(self) -> bool:
-        """Whether no result has a word."""
+        """Return whether no result has a word."""
         results = [one for one in self.images.values() if one.place is Place.OUTPUTS]
         return all(one.words == 0 for one in results)
 
@@ -171,7 +171,7 @@ class Emitter:
             self.known[key] = source, self.stream[first:]
 
     def source(self, work: Work, values: Sequence[int]) -> int:
-        """The first word of an instance in main memory, counted from its array."""
+        """Return the first word of an instance in main memory, counted from its array."""
         _, at = work.sides[1]
         return sum(
             values[at + axis] // lanes * stride
@@ -208,7 +208,7 @@ class Emitter:
         self.stream.extend(made)
 
     def at(self, work: Work, buffer: str, values: Sequence[int]) -> int:
-        """The first word of the window of a buffer."""
+        """Return the first word of the window of a buffer."""
         region, slot = work.place_of(buffer, values)
         return self.base[region] + slot * self.room[region]
 
@@ -232,7 +232,7 @@ class Emitter:
         self.stream += made
 
     def is_one(self, rows: Rows) -> bool:
-        """Whether the fields of one instruction hold how many rows there are, how long, how far apart."""
+        """Return whether the fields of one instruction hold how many rows there are, how long, how far apart."""
         return max(rows.stride, rows.y, rows.x) <= self.rows
 
     def row_loads(self, place: Place, rows: Rows) -> Iterator[Load]:
@@ -260,7 +260,7 @@ class Emitter:
         yield from self.constant(AluOp.ADD, fill, [(high * wide, (1, 0, 0))], (chip, 0, 0))
 
     def rows_of(self, work: Work, values: Sequence[int]) -> Iterator[Rows]:
-        """The rows of a copy between memories, first the side on the chip."""
+        """Yield the rows of a copy between memories, first the side on the chip."""
         counts = work.counts_of(values)
         (chip, at), (main, other) = work.sides
         base, steps, _ = chip.words(values[at : at + len(chip.asked)], counts)
@@ -288,7 +288,7 @@ class Emitter:
     def axes_of(
         self, work: Work, values: Sequence[int]
     ) -> tuple[list[Steps], tuple[int, int, int]]:
-        """The loops of a leaf in words, and its first words: of dst, src and wgt."""
+        """Return the loops of a leaf in words, and its first words: of dst, src and wgt."""
         counts = work.counts_of(values)
         bases, steps = [], []
         for side, at in work.sides:
@@ -340,7 +340,7 @@ class Emitter:
     def constant(
         self, op: AluOp, value: int, axes: Sequence[Steps], base: tuple[int, int, int]
     ) -> Iterator[Instruction]:
-        """An operation with a constant: an immediate, or a word that holds it where it is none."""
+        """Yield an operation with a constant: an immediate, or a word that holds it where it is none."""
         if is_immediate(value, self.spec):
             yield from self.on_words(axes, base, op, immediate=value)
             return
@@ -376,7 +376,7 @@ class Emitter:
 
 
 def _moved(one: Instruction, words: int) -> Instruction:
-    """The instruction so many words of main memory further on, where it has any."""
+    """Return the instruction so many words of main memory further on, where it has any."""
     match one:
         case Load(place, sram, dram, y, x, stride, pad, tokens) if x:
             return Load(place, sram, dram + words, y, x, stride, pad, tokens)
@@ -386,7 +386,7 @@ def _moved(one: Instruction, words: int) -> Instruction:
 
 
 def _digits(value: int, bits: int) -> list[int]:
-    """An int32 in signed digits of so many bits, the highest first; what is beyond 32 bits is left out."""
+    """Return an int32 in signed digits of so many bits, the highest first; what is beyond 32 bits is left out."""
     digits: list[int] = []
     while len(digits) * bits < 32:
         low = (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
@@ -396,7 +396,7 @@ def _digits(value: int, bits: int) -> list[int]:
 
 
 def _idle(work: Work) -> Instruction:
-    """An instruction that does nothing, by the unit of a leaf."""
+    """Return an instruction that does nothing, by the unit of a leaf."""
     match work.does:
         case Copy(place):
             return Load(place, 0, 0, 0, 0, 0)
@@ -407,7 +407,7 @@ def _idle(work: Work) -> Instruction:
 
 
 def brings_micro_ops(instruction: Instruction) -> bool:
-    """Whether an instruction is a load of micro-ops."""
+    """Return whether an instruction is a load of micro-ops."""
     return isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS
 
 

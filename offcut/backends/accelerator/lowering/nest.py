@@ -77,7 +77,7 @@ class Work:
 
     @property
     def moves(self) -> bool:
-        """Whether it moves words between memories."""
+        """Return whether it moves words between memories."""
         return isinstance(self.does, Copy | Result)
 
     @property
@@ -92,7 +92,7 @@ class Work:
 
     @property
     def touches(self) -> list[Touch]:
-        """The regions on the chip that it accesses, the one that it writes first."""
+        """Return the regions on the chip that it accesses, the one that it writes first."""
         writes = not isinstance(self.does, Result)
         return [
             Touch(place.region, place.slots, place.slot, writes and at == 0)
@@ -101,7 +101,7 @@ class Work:
 
     @property
     def shape(self) -> tuple[Expr, ...]:
-        """The expressions by which instances run differently: extents, the part of them in main memory, slots,
+        """Return the expressions by which instances run differently: extents, the part of them in main memory, slots,
         the place in the windows, and tokens. Instances with equal values differ in the words of main memory alone.
         """
         exprs = [self.asked[at] for at, _ in self.counts]
@@ -179,7 +179,7 @@ class Lowered:
 
     @property
     def stage(self) -> str:
-        """The buffer that it stores last."""
+        """Return the buffer that it stores last."""
         return self.work[-1].leaf.store.buffer
 
     def walk(self, issue: Issue, sizes: Values) -> None:

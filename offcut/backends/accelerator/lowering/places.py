@@ -54,7 +54,7 @@ class Side:
     def words(
         self, values: Sequence[int], counts: Sequence[int]
     ) -> tuple[int, list[int], list[int]]:
-        """The first word, the words from one iteration of each axis of the leaf to the next, and the words along
+        """Return the first word, the words from one iteration of each axis of the leaf to the next, and the words along
         each axis of the window or the array.
 
         values  of `asked`
@@ -77,7 +77,7 @@ class Side:
 def side(
     leaf: Leaf, buffer: str, index: Sequence[Expr], lanes: Lanes, shape: Sequence[Expr]
 ) -> Side:
-    """An operand of a leaf, read or written at `index`.
+    """Return an operand of a leaf, read or written at `index`.
 
     Raises TargetError where words of lanes are taken apart.
     """

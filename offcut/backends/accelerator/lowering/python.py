@@ -23,7 +23,7 @@ def walker(
     shapes: Mapping[int, Sequence[Expr]],
     asked: Mapping[int, Sequence[Expr]],
 ) -> Callable[[Issue, Values], None]:
-    """A function that issues the leaves of a nest for given sizes.
+    """Return a function that issues the leaves of a nest for given sizes.
 
     shapes  by the number of a leaf, the expressions that say whether two instances run alike
     asked   those that are to be known of each, which are computed where they are asked for
@@ -83,7 +83,7 @@ def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
 
 
 def text(expr: Expr) -> str:
-    """An expression over sizes and loops as Python; names get an underscore, none is a word of Python then."""
+    """Return an expression over sizes and loops as Python; names get an underscore, none is a word of Python then."""
     if isinstance(expr, Const):
         return str(int(expr.value))
     own: dict[str, Expr] = {name: Var(_own(name)) for name in variables(expr)}
@@ -91,7 +91,7 @@ def text(expr: Expr) -> str:
 
 
 def evaluated(expr: Expr, sizes: Values) -> int:
-    """The value of an expression over sizes."""
+    """Return the value of an expression over sizes."""
     return int(
         eval(text(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()})
     )

@@ -49,7 +49,7 @@ class Ranges:
                     self.stores.setdefault(node.store.buffer, []).append((node, loops))
 
     def of(self, load: Load) -> Interval:
-        """The values of an element."""
+        """Return the values of an element."""
         if load.buffer not in self.known:
             self.known[load.buffer] = _whole(load.dtype)  # of what is computed from itself
             self.known[load.buffer] = self.stored(load)
@@ -74,7 +74,7 @@ class Ranges:
         return _within((low, high), load.dtype)
 
     def times(self, leaf: Leaf, loops: Loops) -> int:
-        """How often, at most, a leaf adds to an element while its window lasts."""
+        """Return how often, at most, a leaf adds to an element while its window lasts."""
         moved = frozenset().union(*map(variables, leaf.store.index))
         window = leaf.windows.get(leaf.store.buffer)
         own = loops if window is None else loops[window.level :]
@@ -88,7 +88,7 @@ class Ranges:
         return count
 
     def value(self, expr: Expr) -> Interval:
-        """The values of an expression."""
+        """Return the values of an expression."""
         return interval(expr, self._known, lambda node, bounds: _within(bounds, dtype_of(node)))
 
     def _known(self, expr: Expr) -> Interval | None:
@@ -107,6 +107,6 @@ def _whole(dtype: str) -> Interval:
 
 
 def _within(bounds: Interval, dtype: str) -> Interval:
-    """A range of an element type; all of it where it may be left."""
+    """Return a range of an element type; all of it where it may be left."""
     low, high = _whole(dtype)
     return bounds if low <= bounds[0] and bounds[1] <= high else (low, high)

@@ -14,7 +14,7 @@ def laid(
     stored: frozenset[str],
     spec: Spec,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The first word of each region, and the bytes that are taken by memory.
+    """Return the first word of each region, and the bytes that are taken by memory.
 
     room    words of each region
     stored  the regions that stores read
@@ -35,6 +35,6 @@ def laid(
 
 
 def spare(ends: Mapping[str, int], spec: Spec) -> int:
-    """The first word of accumulators behind all regions."""
+    """Return the first word of accumulators behind all regions."""
     of = spec.words[Place.ACCUMULATORS]
     return -(-ends.get(of.memory, 0) // of.bytes)

@@ -72,12 +72,12 @@ class Leaf:
 
     @property
     def tile(self) -> Tile | None:
-        """The outermost tile around its store."""
+        """Return the outermost tile around its store."""
         return tile_of(self.source)
 
     @property
     def microkernel(self) -> str | None:
-        """The name of the microkernel that covers its tile; None: the text names none."""
+        """Return the name of the microkernel that covers its tile; None: the text names none."""
         return None if self.tile is None else self.tile.microkernel
 
 

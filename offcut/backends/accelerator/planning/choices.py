@@ -46,7 +46,7 @@ class Nests:
 
     @property
     def space(self) -> Choices:
-        """The schedules that there are."""
+        """Return the schedules that there are."""
         options = tuple(choice for ways in self.each for one in ways for choice in one.options)
         return Choices(self.first, options, self.written, self.read)
 
@@ -90,7 +90,7 @@ class _Way:
 
     @property
     def spec(self) -> Spec:
-        """The machine."""
+        """Return the machine."""
         return self.deciding.spec
 
     @lazy_property
@@ -103,7 +103,7 @@ class _Way:
 
     @lazy_property
     def outer(self) -> tuple[str, ...]:
-        """The axes of results among them."""
+        """Return the axes of results among them."""
         terms = {axis.name for axis in self.made.terms}
         return tuple(axis for axis in self.axes if axis not in terms)
 
@@ -117,7 +117,7 @@ class _Way:
         return (*tiles, orders, (None, *self.outer))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
-        """The tiling of a part of a point."""
+        """Return the tiling of a part of a point."""
         *tiles, order, axis = part
         known = dict(zip(self.axes, tiles, strict=True))
         terms = [axis for axis in self.axes if axis not in self.outer]
@@ -128,7 +128,7 @@ class _Way:
         return Tiling(cut, loops, depth)
 
     def point(self, tiling: Tiling) -> Point:
-        """The part of a point that a tiling is."""
+        """Return the part of a point that a tiling is."""
         tiles = dict(tiling.tiles)
         orders = self.options[len(self.axes)]
         own = tuple(axis for axis in tiling.order if axis in self.outer)

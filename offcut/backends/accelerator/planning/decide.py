@@ -23,7 +23,7 @@ from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Load, Var, variables, walk
-from offcut.core.program import Store
+from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import Computation, Stage
 from offcut.partition import GUARD, Strategy
@@ -95,6 +95,7 @@ class _Deciding:
         self.terms = {axis.name for axis in self.made.terms}
         self.last = self.group[-1].buffer
         self.lead = self.group[0].buffer
+        self.results = {b.name for b in self.computation.buffers if b.kind is Kind.OUTPUT}
         self.memory = {place: words.memory for place, words in self.spec.words.items()}
 
     def each(self) -> Iterator[Primitive]:
@@ -115,6 +116,9 @@ class _Deciding:
         yield Order(self.last, (*(self.heads[a] for a in outer), *self.inside(self.last)))
         inmost = self.heads[outer[-1]] if outer else None
         for stage in reversed(self.ordered(inner, parts)):
+            if stage in self.results:
+                yield At(stage, self.last, inmost)
+                continue
             memory, depth = self.memory[Place.ACCUMULATORS], self.tiling.windows(len(outer))
             yield At(stage, self.last, inmost, memory, depth)
         for copy in self.made.copies:
@@ -237,7 +241,8 @@ class _Deciding:
                 loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
-                yield self.cover(stage, name_of(last[stage], self.spec))
+                name = name_of(last[stage], self.spec)
+                yield self.cover(stage, name if stage not in self.results else "store_outputs")
         within = self.inside(self.last)
         if within:
             yield Cover(self.last, within[0], "store_outputs")

@@ -78,7 +78,7 @@ def operations(
     names: Names,
     wished: Roles | None = None,
 ) -> Operations:
-    """The group in operations.
+    """Return the group in operations.
 
     wished  axes in lanes; None: those that fill words best
 
@@ -88,7 +88,7 @@ def operations(
 
 
 def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> Layouts:
-    """The layouts of the group in words, and those that are worth it, the best one first."""
+    """Return the layouts of the group in words, and those that are worth it, the best one first."""
     return _Operations(computation, group, spec, computation.names(), None).layouts
 
 
@@ -113,7 +113,7 @@ class _Operations:
 
     @lazy_property
     def layouts(self) -> Layouts:
-        """How it may lie in words."""
+        """Return how it may lie in words."""
         lead, sizes = self.group[0], self.computation.sizes
         factors = _factors(lead.value) if lead.reducer == "sum" else None
         if factors is None:
@@ -123,7 +123,7 @@ class _Operations:
         return product_layouts(factors, *loops, sizes, constants, self.elements(), self.spec)
 
     def made(self) -> Operations:
-        """The whole group."""
+        """Return the whole group."""
         lead, *rest = self.group
         self.check_types()
         laid = self.layouts.taken(self.wished)
@@ -178,7 +178,7 @@ class _Operations:
         return found
 
     def started(self, lead: Stage, swapped: bool) -> tuple[Store, Store]:
-        """The start and the update of the sum, maximum or minimum.
+        """Return the start and the update of the sum, maximum or minimum.
 
         swapped  whether the second factor of a product is the inputs'
         """
@@ -209,7 +209,7 @@ class _Operations:
         )
 
     def buffer_of(self, stage: Stage, dtype: str) -> str:
-        """The accumulators that a stage is computed in."""
+        """Return the accumulators that a stage is computed in."""
         own = self.computation.buffer(stage.buffer)
         kept = own.kind in (Kind.OUTPUT, Kind.INOUT) or self.is_read_elsewhere(stage)
         name = self.names.fresh(f"{stage.buffer}_acc") if kept else stage.buffer
@@ -217,7 +217,7 @@ class _Operations:
         return name
 
     def is_read_elsewhere(self, stage: Stage) -> bool:
-        """Whether another group reads it, from main memory."""
+        """Return whether another group reads it, from main memory."""
         return any(
             isinstance(node, Load) and node.buffer == stage.buffer
             for group in self.computation.groups
@@ -254,7 +254,7 @@ class _Operations:
         self.result(stage)
 
     def named(self, value: Expr, stage: Stage) -> Load:
-        """The value of a stage that is no result, in accumulators of its name."""
+        """Return the value of a stage that is no result, in accumulators of its name."""
         made = self.steps[-1] if self.steps else None
         if made is not None and isinstance(value, Load) and value.buffer == made.buffer:
             self.steps.pop()
@@ -267,7 +267,7 @@ class _Operations:
         return Load(stage.buffer, self.point, dtype)
 
     def is_read_here(self, stage: Stage) -> bool:
-        """Whether a later stage of the group reads it."""
+        """Return whether a later stage of the group reads it."""
         return any(
             isinstance(node, Load) and node.buffer == stage.buffer
             for other in self.group
@@ -275,7 +275,7 @@ class _Operations:
         )
 
     def value(self, expr: Expr, wish: str) -> Expr:
-        """An element of accumulators, or a constant, that holds `expr` at the point of the nest."""
+        """Return an element of accumulators, or a constant, that holds `expr` at the point of the nest."""
         match expr:
             case Const():
                 return expr
@@ -307,7 +307,7 @@ class _Operations:
         )
 
     def step(self, dtype: str, value: Expr, wish: str) -> Load:
-        """One operation, into accumulators of its own."""
+        """Return one operation, into accumulators of its own."""
         name = self.names.fresh(f"{wish}_{len(self.steps) + 1}")
         self.buffers.append(Buffer(name, dtype, self.extents, Kind.LOCAL))
         self.steps.append(Store(name, self.point, value))
@@ -320,7 +320,7 @@ class _Operations:
         loops: Sequence[StageAxis],
         lanes: Sequence[str | None] | None = None,
     ) -> Load:
-        """The element, read from a copy on the chip."""
+        """Return the element, read from a copy on the chip."""
         within = (self.roles.rows, self.roles.columns) if lanes is None else lanes
         if element not in self.copies:
             dtype = element.load.dtype
@@ -340,7 +340,7 @@ class _Operations:
 
 
 def _factors(value: Expr) -> tuple[Element, Element] | None:
-    """The two elements of int8 that are multiplied as int32; None of any other value."""
+    """Return the two elements of int8 that are multiplied as int32; None of any other value."""
     match value:
         case Binary("*", a, b) if dtype_of(value) == "int32":
             pair = element_of(_bare(a)), element_of(_bare(b))
@@ -350,7 +350,7 @@ def _factors(value: Expr) -> tuple[Element, Element] | None:
 
 
 def _bare(expr: Expr) -> Expr:
-    """`expr` without conversions to a wider type."""
+    """Return `expr` without conversions to a wider type."""
     match expr:
         case Cast(a, "int32") if dtype_of(a) in ("int8", "uint8"):
             return _bare(a)
@@ -387,7 +387,7 @@ def _widened(value: Expr, dtype: str) -> Expr:
 
 
 def _nodes(expr: Expr) -> list[Expr]:
-    """The values inside of `expr`, indices and conditions left out."""
+    """Return the values inside of `expr`, indices and conditions left out."""
     match expr:
         case Load():
             return [expr]

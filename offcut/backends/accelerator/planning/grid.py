@@ -81,19 +81,19 @@ class Grid:
         return min(self.options[axis][option] or self.extents[axis], self.extents[axis])
 
     def tiles(self, axis: str, option: int) -> list[tuple[int, int]]:
-        """The tiles of an axis."""
+        """Return the tiles of an axis."""
         extent, size = self.extents[axis], self.tile(axis, option)
         return [(start, min(size, extent - start)) for start in range(0, extent, size)]
 
     def count(self, axis: str) -> Counts:
-        """How many tiles an axis has."""
+        """Return how many tiles an axis has."""
         of = [len(self.tiles(axis, option)) for option in range(len(self.options[axis]))]
         return np.array(of, float)[self.at[axis]]
 
     def fit(
         self, at: Mapping[str, NDArray[np.int64]], deep: Mapping[str, Truths], windows: int
     ) -> Truths:
-        """Whether windows fit, of results as many as `windows` says, and of the copies that are `deep`."""
+        """Return whether windows fit, of results as many as `windows` says, and of the copies that are `deep`."""
         spec = self.spec
         results = self.held(self.result, at) * windows
         fits = results <= spec.words[Place.OUTPUTS].depth
@@ -130,7 +130,7 @@ class Grid:
         return {axis: (0, extent) for axis, extent in self.extents.items()}
 
     def table(self, part: Part, of: object, at: Mapping[str, NDArray[np.int64]]) -> Counts:
-        """A number of a part, by the options of the axes that move it."""
+        """Return a number of a part, by the options of the axes that move it."""
         axes = [loop for loop, _ in part.loops if loop in self.sizes]
         every = product(*(range(len(self.options[axis])) for axis in axes))
         assert callable(of)
@@ -173,11 +173,11 @@ class Grid:
         return words, there, any_, count, whole > 0
 
     def is_cut(self, part: Part) -> Truths:
-        """Whether tiles have a part of it."""
+        """Return whether tiles have a part of it."""
         return _any([self.cut(loop) for loop, _ in part.loops if loop in self.sizes])
 
     def cut(self, axis: str) -> Truths:
-        """Whether an axis is cut."""
+        """Return whether an axis is cut."""
         return np.array([size > 0 for size in self.options[axis]])[self.at[axis]]
 
     def moves(self, what: Moving) -> tuple[Counts, Counts, Counts]:
@@ -202,7 +202,7 @@ class Grid:
         return own, rows * spec.row_cycles + moved * beat / spec.bus_bytes, count
 
     def best(self, windows: int) -> Iterator[tuple[float, Tiling]]:
-        """The first few of each order and axis in whose loop windows take turns, with about their cycles.
+        """Yield the first few of each order and axis in whose loop windows take turns, with about their cycles.
 
         windows  the number that take turns; 1: none do
         """
@@ -258,7 +258,7 @@ class Grid:
 
     @lazy_property
     def ends(self) -> list[object]:
-        """The operations behind the sum."""
+        """Return the operations behind the sum."""
         own = {buffer.name for buffer in self.made.buffers}
         return [step for step in self.made.steps if step.buffer in own]
 
@@ -276,7 +276,7 @@ class Grid:
         return end + (tiles + sums) * issue + steps + results * spec.gemm_cycles, end
 
     def depth(self, copy: Moving, loops: Sequence[str]) -> NDArray[np.int64]:
-        """How many loops a copy stands in."""
+        """Return how many loops a copy stands in."""
         found = np.zeros(1, int)
         for at, axis in enumerate(loops):
             if axis in copy.loops:

@@ -30,18 +30,18 @@ class Stream:
 
     @property
     def taken(self) -> Considered:
-        """The option that is taken."""
+        """Return the option that is taken."""
         return next(one for one in self.options if one.chosen)
 
     @property
     def stored(self) -> frozenset[str]:
-        """The arrays that it leaves in main memory."""
+        """Return the arrays that it leaves in main memory."""
         work = self.ran.nest.work
         return frozenset(one.leaf.store.buffer for one in work if isinstance(one.does, Result))
 
 
 def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
-    """The streams of a call of these sizes, by the program's names, in order.
+    """Return the streams of a call of these sizes, by the program's names, in order.
 
     Raises TargetError where windows do not fit.
     """

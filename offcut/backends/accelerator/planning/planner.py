@@ -27,7 +27,7 @@ from offcut.backends.accelerator.planning.windows import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
-from offcut.core.expr import variables
+from offcut.core.expr import Load, variables, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
 from offcut.describe.source import source
@@ -148,7 +148,7 @@ def planned(
     schedule: Schedule | None,
     wanted: Wanted = FREE,
 ) -> Planned:
-    """The program on the chip; `schedule` decides where there is one, else the policy.
+    """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
@@ -226,8 +226,28 @@ def migrated(
 def prepared(computation: Computation) -> tuple[Computation, ...]:
     """Return steps from a computation to the one whose nests are decided: grouped axes apart, elements widened late."""
     steps = regrouped(computation)
-    last = narrowed(steps[-1])
+    last = _stored_between(narrowed(steps[-1]))
     return steps if last == steps[-1] else (*steps, last)
+
+
+def _stored_between(computation: Computation) -> Computation:
+    """Return a computation whose groups end with a result that later stages read, where these read nothing else of the group."""
+    results = {buffer.name for buffer in computation.buffers if buffer.kind is Kind.OUTPUT}
+    groups = list[tuple[Stage, ...]]()
+    for group in computation.groups:
+        first = 0
+        for at in range(1, len(group)):
+            before = {stage.buffer for stage in group[first:at]}
+            used = {load.buffer for stage in group[at:] for load in _loads(stage)} & before
+            if group[at - 1].buffer in used and used <= results:
+                groups.append(tuple(group[first:at]))
+                first = at
+        groups.append(tuple(group[first:]))
+    return replace(computation, groups=tuple(groups))
+
+
+def _loads(stage: Stage) -> Iterator[Load]:
+    return (node for node in walk(stage.value) if isinstance(node, Load))
 
 
 def policy_of(
@@ -242,11 +262,17 @@ def policy_of(
     found: list[Primitive] = []
     for one, ways in groups_of(program, computation, spec, wanted):
         if not known & {stage.buffer for stage in one.group}:
-            options = [
-                Alternative("_".join((label, *called)), None, by.decisions(made))
-                for label, made in ways
-                for called, by in one.by_strategy(made)
-            ]
+            options, refused = list[Alternative](), None
+            for label, made in ways:
+                try:
+                    options += [
+                        Alternative("_".join((label, *called)), None, by.decisions(made))
+                        for called, by in one.by_strategy(made)
+                    ]
+                except PartitionError as error:  # the words of another layout may lie so
+                    refused = error
+            if refused is not None and not options:
+                raise refused
             found += options[0].steps if len(options) == 1 else (Choose(tuple(options)),)
     return tuple(found)
 
@@ -343,7 +369,7 @@ def labels(ways: Sequence[Roles]) -> list[str]:
 
 
 def apart(computation: Computation) -> Program:
-    """The program of `computation` with a nest for each stage: a step on the way to operations one by one."""
+    """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
     groups = tuple((stage,) for group in computation.groups for stage in group)
     buffers = tuple(
         replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer

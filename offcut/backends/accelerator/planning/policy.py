@@ -38,7 +38,7 @@ def chosen(
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
 ) -> Tiling:
-    """The tiling that takes the fewest cycles, of the first few by what units do.
+    """Return the tiling that takes the fewest cycles, of the first few by what units do.
 
     turns  whether windows may take turns
     tiles  iterations of the tiles of some axes; of the others it is chosen
@@ -74,7 +74,7 @@ def typical(program: Program, made: Operations) -> dict[str, int]:
 
 
 def _smallest(made: Operations, spec: Spec) -> Tiling:
-    """A word of results at a time, of all axes that are longer; windows of a sum whole."""
+    """Return a word of results at a time, of all axes that are longer; windows of a sum whole."""
     words = lanes(made, spec)
     tiles = []
     for axis in (*made.axes, *made.terms):
@@ -87,7 +87,7 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
 
 
 def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
-    """Whether the windows of a tiling fit the memories at any size."""
+    """Return whether the windows of a tiling fit the memories at any size."""
     largest = {a.name: ix.literal_value(a.extent) for a in (*made.axes, *made.terms)}
     tiles = dict(tiling.tiles)
     if any(extent is None and axis not in tiles for axis, extent in largest.items()):
@@ -117,7 +117,7 @@ def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
 
 
 def _windows_of_results(made: Operations, spec: Spec) -> int:
-    """How many windows of results there are at most: an operation lies over its first operand where nothing
+    """Return how many windows of results there are at most: an operation lies over its first operand where nothing
     reads that again.
     """
     own = {buffer.name: buffer.dtype for buffer in made.buffers}

@@ -91,7 +91,7 @@ class Queues:
 
     @property
     def longest(self) -> str | None:
-        """The axis whose loop has the most turns, where these are more than are looked at."""
+        """Return the axis whose loop has the most turns, where these are more than are looked at."""
         longest = max(self.tiling.order, key=self.turns, default=None)
         if longest is None or self.turns(longest) <= 2 * SETTLED + PERIOD:
             return None
@@ -121,7 +121,7 @@ class Queues:
             self.level(at + 1, inside)
 
     def loop(self, at: int, tiles: Tiles) -> Iterator[Tiles]:
-        """The turns of a loop."""
+        """Yield the turns of a loop."""
         axis = self.tiling.order[at]
         extent, size = self.extents[axis], self.tiles[axis]
         turns = range(0, extent, size)
@@ -181,7 +181,7 @@ class Queues:
         self.line.instance([part], [*map(self.window, copies)], [self.window(RESULTS)])
 
     def window(self, name: str) -> tuple[str, int]:
-        """The window of a copy, or of results, that is in use."""
+        """Return the window of a copy, or of results, that is in use."""
         return name, self.filled[name] % self.windows[name]
 
     def results(self, tiles: Tiles) -> int:
@@ -194,7 +194,7 @@ class Queues:
 
 
 def multiplies(made: Operations) -> bool:
-    """Whether its sum is of products, which the matrix unit adds up."""
+    """Return whether its sum is of products, which the matrix unit adds up."""
     return made.roles.depth is not None or any(c.place is Place.WEIGHTS for c in made.copies)
 
 
@@ -209,6 +209,6 @@ def cycles_behind(made: Operations, spec: Spec) -> float:
 
 
 def _reads_two(step: Store) -> bool:
-    """Whether an operation takes a second word."""
+    """Return whether an operation takes a second word."""
     value = step.value
     return isinstance(value, Binary) and isinstance(value.a, Load) and isinstance(value.b, Load)

@@ -79,7 +79,7 @@ class Layouts:
     chosen: tuple[Roles, ...]
 
     def taken(self, wished: Roles | None) -> Laid:
-        """`wished` where it is among them, else the best."""
+        """Return `wished` where it is among them, else the best."""
         found = None if wished is None else self.every.get(wished)
         return self.every[self.chosen[0]] if found is None else found
 
@@ -184,7 +184,7 @@ def _ends(sizes: Sequence[Size], axes: Sequence[StageAxis]) -> Ends:
 
 
 def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends: Ends) -> Layouts:
-    """The best layout, and at each end of the sizes the best of its rivals, where that fills words better."""
+    """Return the best layout, and at each end of the sizes the best of its rivals, where that fills words better."""
     chosen = [best.roles]
     for end in ends:
         rival = min(rivals, key=lambda one: (one.waste(end), one.before, one.spread, one.late))
@@ -197,18 +197,18 @@ def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends
 
 
 def _is_lone(element: Element, axis: str) -> bool:
-    """Whether an axis moves one index of an element, by itself, and no condition."""
+    """Return whether an axis moves one index of an element, by itself, and no condition."""
     parts = [part for part in element.load.index if axis in variables(part)]
     conditions = any(axis in variables(one) for one in element.conditions)
     return parts == [Var(axis)] and not conditions
 
 
 def _is_spread(element: Element, roles: Roles) -> bool:
-    """Whether words of the copy are not words of the array, so that the host lays them."""
+    """Return whether words of the copy are not words of the array, so that the host lays them."""
     lanes = [axis for axis in (roles.rows, roles.columns, roles.depth) if axis is not None]
     return any(_is_gathered(element, axis) for axis in lanes)
 
 
 def _is_gathered(element: Element, axis: str) -> bool:
-    """Whether an axis moves an element, and not by itself."""
+    """Return whether an axis moves an element, and not by itself."""
     return axis in variables_of(element) and not _is_lone(element, axis)

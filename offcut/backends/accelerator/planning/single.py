@@ -36,7 +36,7 @@ from offcut.describe.computation import Names
 
 
 def single(program: Program, spec: Spec) -> Program:
-    """`program` with a statement for each operation; itself where it has no others."""
+    """Return `program` with a statement for each operation; itself where it has no others."""
     return _Single(program, spec).made()
 
 
@@ -50,7 +50,7 @@ class _Single:
         self.scoped = {b.name for b in program.buffers if b.scope is not None}
 
     def made(self) -> Program:
-        """The program."""
+        """Return the program."""
         body = self.block(self.program.body)
         if not self.added:
             return self.program
@@ -83,7 +83,7 @@ class _Single:
         return body
 
     def is_compound(self, store: Store) -> bool:
-        """Whether a statement computes from accumulators what is no one operation."""
+        """Return whether a statement computes from accumulators what is no one operation."""
         reads = {load.buffer for load, _ in loads(store.value)}
         if not reads & self.held or reads - self.scoped:
             return False
@@ -120,7 +120,7 @@ class _Single:
 
 
 def _with_store(stmt: Stmt, store: Store, named: bool = False) -> Stmt:
-    """The nest of one statement with another one in its place; `named`: what covers it stays."""
+    """Return the nest of one statement with another one in its place; `named`: what covers it stays."""
     match stmt:
         case For(_, _, _, (inner,)):
             return replace(stmt, body=(_with_store(inner, store, named),))

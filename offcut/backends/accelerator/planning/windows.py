@@ -61,7 +61,7 @@ class Windows:
         return prod(self.words(axis.name) for axis in self.made.axes)
 
     def times(self, until: int) -> int:
-        """How often what stands in the first `until` loops runs."""
+        """Return how often what stands in the first `until` loops runs."""
         count = 1
         for axis in self.tiling.order[:until]:
             count *= -(-self.extents[axis] // self.tile(axis))

@@ -89,7 +89,7 @@ def _varying_rows(low: Addressing, tile: Tile, one: Covered) -> str | None:
 
 
 def _is_by_axes(low: Addressing, tile: Tile, buffer: str) -> bool:
-    """Whether the tile accesses a buffer at one element of each instance, by its axes and loops around the tile, each
+    """Return whether the tile accesses a buffer at one element of each instance, by its axes and loops around the tile, each
     once, and fills it before it reads it if it is nobody else's.
     """
     points = {tuple(map(ix.simplify, index)) for index in indices(tile.body, buffer)}

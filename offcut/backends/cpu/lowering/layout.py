@@ -99,7 +99,7 @@ class Storage(Vectors):
             self.copy(self.program.buffer(name), memory, self.memory[name])
 
     def home(self, buffer: Buffer) -> str:
-        """The address of a buffer that belongs to the call."""
+        """Return the address of a buffer that belongs to the call."""
         if not buffer.shape and buffer.layout is None:
             found = self.f.slot(STORED[buffer.dtype])
         else:
@@ -158,7 +158,7 @@ class Storage(Vectors):
         return ix.add(row, ix.mul(first.line, ix.sub(1, odd)))
 
     def dense(self, buffer: Buffer, base: str) -> Memory:
-        """A buffer that offcut lays out: row-major, or as its layout says."""
+        """Return a buffer that offcut lays out: row-major, or as its layout says."""
         extents = [self.scalar(extent) for extent in buffer.shape]
         step, origins = str(item_bytes(buffer.dtype)), ("0",) * len(extents)
         if buffer.layout is not None:
@@ -173,7 +173,7 @@ class Storage(Vectors):
         return Memory(base, buffer.dtype, tuple(strides), origins)
 
     def laid(self, buffer: Buffer, layout: Layout, base: str, extents: Sequence[str]) -> Memory:
-        """A buffer whose elements lie as a layout says; its coordinates follow one another row by row."""
+        """Return a buffer whose elements lie as a layout says; its coordinates follow one another row by row."""
         f, first = self.f, str(item_bytes(buffer.dtype))
         strides = [""] * len(extents)
         digits: list[list[tuple[int, int | None, str]]] = [[] for _ in extents]
@@ -224,7 +224,7 @@ class Storage(Vectors):
         self.f.do(f"ret i64 {self.f.let(f'select i1 {huge}, i64 {1 << 61}, i64 {total}')}")
 
     def magnitude(self, expr: Expr) -> str:
-        """A bound on an index expression that is not negative, in float64."""
+        """Return a bound on an index expression that is not negative, in float64."""
         match expr:
             case Binary("+" | "*" as op, a, b):
                 x, y = self.magnitude(a), self.magnitude(b)
@@ -235,7 +235,7 @@ class Storage(Vectors):
                 return self.f.let(f"sitofp i64 {self.scalar(expr)} to double")
 
     def over_sizes(self, write: Callable[[Function], None]) -> Function:
-        """A function of the sizes alone, whose names are none of the entry's."""
+        """Return a function of the sizes alone, whose names are none of the entry's."""
         f = Function(prefix="s")
         kept, self.f, values = self.f, f, dict(self.values)
         self.sizes(f)
@@ -251,12 +251,12 @@ class Storage(Vectors):
 
 
 def runs_as_loops(tile: Tile) -> bool:
-    """Whether the instances of a tile run one after the other, since there are tiles or choices in it."""
+    """Return whether the instances of a tile run one after the other, since there are tiles or choices in it."""
     return any(isinstance(stmt, Choose | Tile) for stmt in walk(tile.body))
 
 
 def windows_of(program: Program) -> set[str]:
-    """The buffers that lie in windows, of sizes known before the call, outside of all tiles."""
+    """Return the buffers that lie in windows, of sizes known before the call, outside of all tiles."""
     sizes = {size.name for size in program.sizes}
     inside = [
         stmt
@@ -275,7 +275,7 @@ def windows_of(program: Program) -> set[str]:
 
 
 def beyond_registers(program: Program) -> set[str]:
-    """The private buffers that need memory.
+    """Return the private buffers that need memory.
 
     Some statement outside of the innermost tiles accesses them, or such a tile at elements that differ, or
     before it stores them: what others have stored there.
@@ -302,7 +302,7 @@ def _beyond(body: Sequence[Stmt], private: set[str]) -> set[str]:
 
 
 def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
-    """Whether `body` reads nothing of a buffer but what it has stored itself."""
+    """Return whether `body` reads nothing of a buffer but what it has stored itself."""
     return written_first(name, body) or name in windowed_arrays(body)
 
 

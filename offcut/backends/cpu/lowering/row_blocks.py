@@ -180,11 +180,11 @@ class _Block:
 
     @property
     def sides(self) -> tuple[TileAxis | None, TileAxis | None]:
-        """The axes of the rows and of the columns."""
+        """Return the axes of the rows and of the columns."""
         return self.row_axis, self.column_axis
 
     def may_be_none(self, axis: TileAxis) -> bool:
-        """Whether no instance along an axis may be in the tile, as far as the text shows."""
+        """Return whether no instance along an axis may be in the tile, as far as the text shows."""
         limited = any(limits(self.owner.tile, axis.iter))
         return limited or self.low.range_of(axis.extent)[0] < 1
 
@@ -218,7 +218,7 @@ class _Block:
             call.chunks(b_memory, columns, aligned)
 
     def aligned(self) -> bool:
-        """Whether the tile's first column starts a panel."""
+        """Return whether the tile's first column starts a panel."""
         if self.column_axis is None:
             return False
         return is_multiple(self.column_axis.start, self.panel)
@@ -241,7 +241,7 @@ class _Block:
         return row, depth
 
     def around(self) -> Iterator[str]:
-        """The arguments for each loop that the functions run around their terms."""
+        """Yield the arguments for each loop that the functions run around their terms."""
         for loop in self.turns:
             moved = (
                 self.step(self.low.memory[x.buffer], x.index, loop.iter) for x in (self.a, self.b)
@@ -250,7 +250,7 @@ class _Block:
             yield ", ".join(f"i64 {one}" for one in (count, *moved))
 
     def staged(self, a: tuple[str, str, str], rows: str, depth: str) -> tuple[str, str, str]:
-        """The rows of A in a full-size scratch, with zeros past the last one.
+        """Return the rows of A in a full-size scratch, with zeros past the last one.
 
         Tiles side by side read the same rows: of an array that nobody writes during a call they are copied for the first, if all
         tiles sum over as many terms.
@@ -437,13 +437,13 @@ class _Call:
 
 
 def _point(tile: Tile, buffer: str) -> tuple[str, ...]:
-    """The coordinates at which the tile stores `buffer`."""
+    """Return the coordinates at which the tile stores `buffer`."""
     store = next(s for s in statements(tile.body) if isinstance(s, Store) and s.buffer == buffer)
     return tuple(part.name for part in store.index if isinstance(part, Var))
 
 
 def _over_sizes(size: Expr, low: Vectors) -> Expr:
-    """A bound on `size` that names only symbolic sizes."""
+    """Return a bound on `size` that names only symbolic sizes."""
     known = {s.name for s in low.program.sizes}
     if variables(size) <= known:
         return size

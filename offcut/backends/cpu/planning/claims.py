@@ -79,7 +79,7 @@ def check_covers(program: Program, covers: Covers, host: Host, op: str = "compil
 def plain_notes(
     program: Program, covers: Covers, covered: Collection[str] | None = None
 ) -> Iterator[str]:
-    """A line for every tile that runs as vectors.
+    """Yield a line for every tile that runs as vectors.
 
     covered  of those alone that add up elements of these buffers; None: of all
     """
@@ -93,7 +93,7 @@ def plain_notes(
 
 
 def foreign_in(program: Program, host: Host) -> tuple[str, ...]:
-    """The names of the external microkernels that `program` calls."""
+    """Return the names of the external microkernels that `program` calls."""
     tiles = analysis(program).of(Tile)
     called = {tile.microkernel for tile in tiles}
     return tuple(kernel.name for kernel in host.external if kernel.name in called)

@@ -57,11 +57,11 @@ class Operands:
 
     @property
     def kernels(self) -> tuple[Microkernel, ...]:
-        """The microkernels, in the order of their declaration."""
+        """Return the microkernels, in the order of their declaration."""
         return tuple(family.microkernel for family in self.families.values())
 
     def best(self, lead: Stage) -> list[Operand]:
-        """The best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time."""
+        """Return the best way to lay a microkernel over `lead`; several where packing, or other rows, compete at run time."""
         first = self.cheapest(lead)
         if first is None:
             return []
@@ -79,7 +79,7 @@ class Operands:
         return [best, *others]
 
     def known_rows(self, lead: Stage, best: Operand) -> tuple[float, Operand] | None:
-        """`best` with its rows along an axis whose extent is known, the longest, where that of its own is not;
+        """Return `best` with its rows along an axis whose extent is known, the longest, where that of its own is not;
         with its price.
 
         A call may have fewer rows along the latter than there are along the former: one image, of 7 columns.
@@ -101,7 +101,7 @@ class Operands:
         return None if longest is None else (-longest[1], longest[2])
 
     def better_order(self, group: tuple[Stage, ...]) -> tuple[str, ...] | None:
-        """The axes of a group in an order that is worth a copy of its result: the columns of a
+        """Return the axes of a group in an order that is worth a copy of its result: the columns of a
         microkernel last. None where the group is best as it is.
         """
         if along_rows(group[0]):
@@ -119,7 +119,7 @@ class Operands:
     def best_turned(
         self, group: tuple[Stage, ...]
     ) -> tuple[tuple[int, float], tuple[str, ...]] | None:
-        """The best form and price of a group in another order of its axes, its copy included, and that
+        """Return the best form and price of a group in another order of its axes, its copy included, and that
         order; None where no microkernel computes it so.
         """
         lead = group[0]
@@ -146,12 +146,12 @@ class Operands:
         return min(found, default=None) if whole else None
 
     def is_computed(self, lead: Stage, exact: bool) -> bool:
-        """Whether some microkernel computes a stage; its operands converted, if not `exact`."""
+        """Return whether some microkernel computes a stage; its operands converted, if not `exact`."""
         readings = (lead,) if exact else (lead, reading(lead, conversions(lead)))
         return any(m.columns for reading in readings for m in all_matches(reading, self.kernels))
 
     def to_copy(self, position: int) -> tuple[Load, str] | None:
-        """The rows' operand of the sum of a group to copy, and the axis along which its terms lie side
+        """Return the rows' operand of the sum of a group to copy, and the axis along which its terms lie side
         by side then; None where no microkernel gains by that what the copy takes.
         """
         group = self.computation.groups[position]
@@ -174,19 +174,19 @@ class Operands:
         return (load, depth) if price * (1 + self.machine.traffic.convert_share) < now else None
 
     def least(self, group: tuple[Stage, ...]) -> float:
-        """The least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""
+        """Return the least price of a multiply–add of a group's sum: as it is, its operands converted, or turned."""
         turned = self.best_turned(group)
         return min(self.least_here(group[0]), inf if turned is None else turned[0][1])
 
     def least_here(self, lead: Stage) -> float:
-        """The least price of a multiply–add in the order that there is, whatever is converted before."""
+        """Return the least price of a multiply–add in the order that there is, whatever is converted before."""
         every = conversions(lead)
         done = ((), every, *combinations(every, max(len(every) - 1, 0)))
         ways = (self.cheapest(reading(lead, some)) for some in done)
         return min((way[0] for way in ways if way is not None), default=inf)
 
     def to_convert(self, lead: Stage) -> tuple[Cast, ...]:
-        """The operands to convert before a sum; none where a microkernel takes all as they are.
+        """Return the operands to convert before a sum; none where a microkernel takes all as they are.
 
         A constant stays as it is where it can: every call reads it, and its panels are of its bytes.
         """
@@ -207,7 +207,7 @@ class Operands:
         return every
 
     def cheapest(self, lead: Stage) -> tuple[float, Operand] | None:
-        """The microkernel of the least price, in its best form, and that price.
+        """Return the microkernel of the least price, in its best form, and that price.
 
         One that reads vectors across its tiles comes after all others.
         """
@@ -224,7 +224,7 @@ class Operands:
         return price, operand
 
     def candidates(self, lead: Stage) -> list[tuple[tuple[int, float], Operand]]:
-        """Every way to lay a microkernel over `lead`: its form, less is better, and its price."""
+        """Return every way to lay a microkernel over `lead`: its form, less is better, and its price."""
         ranked: list[tuple[tuple[int, float], Operand]] = []
         for found in all_matches(lead, self.kernels):
             if not self.reassociate and found.depth != lead.reduce_axes[-1].name:
@@ -250,7 +250,7 @@ class Operands:
         return ranked
 
     def is_stored(self, lead: Stage) -> bool:
-        """Whether a stage of the group that `lead` is in writes an array, along its last axis."""
+        """Return whether a stage of the group that `lead` is in writes an array, along its last axis."""
         group = next(g for g in self.computation.groups if g[0].buffer == lead.buffer)
         kinds = (self.computation.buffer(stage.buffer).kind for stage in group)
         return any(kind is not Kind.PRIVATE for kind in kinds)
@@ -295,7 +295,7 @@ class Operands:
         return next((s.max for s in self.computation.sizes if Var(s.name) == extent), MAX_SIZE)
 
     def how(self, lead: Stage, found: Match) -> str | None:
-        """How the columns' operand can be read; None where the operands do not lie as they must."""
+        """Return how the columns' operand can be read; None where the operands do not lie as they must."""
         load, kernel = found.by_columns, found.microkernel
         buffer = self.computation.buffer(load.buffer)
         unit_depth = self.families[kernel.name].unit_depth
@@ -310,14 +310,14 @@ class Operands:
         return "packed" if self.packs(lead, found) else None
 
     def packs(self, lead: Stage, found: Match) -> bool:
-        """Whether a packed copy of the columns' operand holds each element of it once."""
+        """Return whether a packed copy of the columns' operand holds each element of it once."""
         load = found.by_columns
         used = set().union(*(variables(part) for part in load.index))
         axes = [axis for axis in (*lead.axes, *lead.reduce_axes) if axis.name in used]
         return bool(found.microkernel.packed) and len(axes) <= len(load.index)
 
     def layout(self, lead: Stage, match: Match) -> Layout | None:
-        """The panels of a constant that only this sum reads, at its depth and column themselves."""
+        """Return the panels of a constant that only this sum reads, at its depth and column themselves."""
         load, kernel = match.by_columns, match.microkernel
         depth, columns = Var(match.depth), Var(match.columns or "")
         rest = [part for part in load.index if part not in (depth, columns)]
@@ -332,7 +332,7 @@ class Operands:
 
 
 def is_narrow(computation: Computation, found: Match, machine: Machine) -> bool:
-    """Whether the rows of the columns' operand are so short that they lie as near as in panels."""
+    """Return whether the rows of the columns' operand are so short that they lie as near as in panels."""
     load = found.by_columns
     shape = computation.buffer(load.buffer).shape
     extent = ix.literal_value(shape[-1]) if shape else None

@@ -75,7 +75,7 @@ from offcut.schedule import (
 
 
 def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -> Planned:
-    """`program` as the host runs it, proved.
+    """Return `program` as the host runs it, proved.
 
     users   what the user calls what is in it
 
@@ -87,7 +87,7 @@ def plan(program: Program, users: Users, host: Host, asked: Options = DEFAULT) -
 
 @lru_cache(maxsize=4)  # a kernel that was just built is asked for its loops
 def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned:
-    """`plan`, by what can be compared; notes and timings are of the first time."""
+    """Return `plan`, by what can be compared; notes and timings are of the first time."""
     schedule = asked.schedule
     if schedule is None or not any(isinstance(step, Primitive) for step in schedule.steps):
         return _proved(program, users, host, asked)
@@ -109,7 +109,7 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
 
 
 def _proved(program: Program, users: Users, host: Host, asked: Options) -> Planned:
-    """A program planned in its own loops, after any primitives by hand; proved.
+    """Return a program planned in its own loops, after any primitives by hand; proved.
 
     Raises PartitionError where it is not legal, or isl does not say so.
     """
@@ -160,7 +160,7 @@ def _refusal(program: Program, made: Planned, asked: Options) -> PartitionError 
 
 
 def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
-    """`program` as the host runs it, not proved yet."""
+    """Return `program` as the host runs it, not proved yet."""
     debug.passed("describe", program)
     if asked.schedule is not None:
         return _scheduled(program, users, host, asked, asked.schedule)
@@ -192,14 +192,14 @@ def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned
 
 
 def _default_loops(program: Program, host: Host, asked: Options, why: str) -> Planned:
-    """A program in the loops that it has, as the policy runs these; `why` it is not cut."""
+    """Return a program in the loops that it has, as the policy runs these; `why` it is not cut."""
     marks = (Mark("products"), Mark("rows"), Mark("lanes"))
     steps = (*separations(program, host.machine), *marks)
     return _in_loops(program, host, asked, threads_marked(Schedule(program.name, steps), host), why)
 
 
 def _apart(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
-    """A computation cut as `schedule` says, its conditions moved out of the loops that come of it."""
+    """Return a computation cut as `schedule` says, its conditions moved out of the loops that come of it."""
     nests = [step for step in schedule.steps if not isinstance(step, Mark)]
     marks = [step for step in schedule.steps if isinstance(step, Mark)]
     steps = (*nests, *separations(source(computation), host.machine), *marks)
@@ -218,7 +218,7 @@ def _unseen(program: Program, computation: Computation, asked: Options) -> str:
 def _scheduled(
     program: Program, users: Users, host: Host, asked: Options, schedule: Schedule
 ) -> Planned:
-    """A program as a schedule says."""
+    """Return a program as a schedule says."""
     if schedule.name != program.name:
         raise PartitionError(
             "schedule",
@@ -254,7 +254,7 @@ def _shown(strategy: Strategies) -> str:
 
 
 def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
-    """The policy's schedule of a computation."""
+    """Return the policy's schedule of a computation."""
     with debug.timed("decide"), request_budget("compile", f"cannot cut {computation.name}"):
         made = policy(
             computation,
@@ -271,7 +271,7 @@ def _decided(computation: Computation, host: Host, asked: Options) -> Schedule:
 def computation_of(
     program: Program, users: Users, reassociate: bool
 ) -> tuple[Computation | None, str]:
-    """`program` as a computation, in the user's names; else None, and in words why it is none."""
+    """Return `program` as a computation, in the user's names; else None, and in words why it is none."""
     try:
         with debug.timed("raise"), pass_budget():
             computation = raised(*privatized(program))
@@ -294,7 +294,7 @@ def _added_last(computation: Computation, program: Program) -> str | None:
 
 
 def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedule) -> Planned:
-    """A computation cut for the host."""
+    """Return a computation cut for the host."""
     lent = families(host)
     kernels, price = [family.microkernel for family in lent], pricing(lent, host.isa)
     with debug.timed("cut"), request_budget("compile", f"cannot cut {computation.name}"):
@@ -342,7 +342,7 @@ def _cut(computation: Computation, host: Host, asked: Options, schedule: Schedul
 
 
 def _covered(steps: Sequence[object]) -> frozenset[str]:
-    """The stages whose nests a microkernel covers in some way."""
+    """Return the stages whose nests a microkernel covers in some way."""
     found: set[str] = set()
     for step in steps:
         if isinstance(step, Together):
@@ -353,7 +353,7 @@ def _covered(steps: Sequence[object]) -> frozenset[str]:
 
 
 def _unpadded(loops: Program, host: Host, asked: Options) -> Program:
-    """`loops` without products that padding makes zero, where microkernels compute what is left."""
+    """Return `loops` without products that padding makes zero, where microkernels compute what is left."""
     if not asked.reassociate or asked.padded:
         return loops
     ordered = in_padded_order(loops)
@@ -367,7 +367,7 @@ def _unpadded(loops: Program, host: Host, asked: Options) -> Program:
 
 
 def _is_worth(made: Planned) -> bool:
-    """Whether a computation that was cut runs so: not where it leaves conditions in its loops that
+    """Return whether a computation that was cut runs so: not where it leaves conditions in its loops that
     separating these would move out of them.
     """
     assert made.applied is not None
@@ -400,7 +400,7 @@ def _check_window_layouts(program: Program) -> None:
 def _in_loops(
     program: Program, host: Host, asked: Options, schedule: Schedule, why: str
 ) -> Planned:
-    """A program in the loops that it has, with conditions moved out of them and lanes along them.
+    """Return a program in the loops that it has, with conditions moved out of them and lanes along them.
 
     why   it is not cut as a computation
     """
@@ -447,7 +447,7 @@ def _in_loops(
 
 
 def _with_products(program: Program, host: Host, asked: Options) -> tuple[Program, tuple[str, ...]]:
-    """`program` with the nests cut that are computations of their own, where that is proved; else why it is not."""
+    """Return `program` with the nests cut that are computations of their own, where that is proved; else why it is not."""
     if is_cut(program) or reads_bounds(program) or not has_product(program.body):
         return program, ()
 
@@ -481,7 +481,7 @@ def _with_products(program: Program, host: Host, asked: Options) -> tuple[Progra
 
 
 def _reason(program: Program, why: str) -> tuple[str, ...]:
-    """A line that says why no sum of products runs by a microkernel, where there is one that is not cut."""
+    """Return a line that says why no sum of products runs by a microkernel, where there is one that is not cut."""
     products = any(
         isinstance(stmt, Store) and stmt.reduce == "sum" and isinstance(stmt.value, Binary)
         for stmt in walk(program.body)

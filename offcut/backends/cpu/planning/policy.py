@@ -77,7 +77,7 @@ def policy(
     reassociate: bool = True,
     every: bool = False,
 ) -> Schedule:
-    """How `computation` is cut for the cores that run it.
+    """Return how `computation` is cut for the cores that run it.
 
     families   whose microkernels may cover the tiles
     strategy   ``"auto"``, one strategy for the rows, or a strategy by axis
@@ -92,7 +92,7 @@ def policy(
 
 
 def without_blocks(schedule: Schedule) -> Schedule:
-    """A schedule whose shared loops run one iteration after the other."""
+    """Return a schedule whose shared loops run one iteration after the other."""
 
     def single(nest: Nest | Together) -> Nest | Together:
         if isinstance(nest, Nest):
@@ -104,7 +104,7 @@ def without_blocks(schedule: Schedule) -> Schedule:
 
 
 def pricing(families: Sequence[Family], isa: Isa, legible: bool = True) -> WayPrice:
-    """The price of a way, by the cost model of these cores.
+    """Return the price of a way, by the cost model of these cores.
 
     legible  whether it is written as one would write it: somebody reads it, or code evaluates it
     """
@@ -196,7 +196,7 @@ class _Planner:
         self.hold(restaged(self.given, step))
 
     def schedule(self) -> Schedule:
-        """Every decision, in order."""
+        """Return every decision, in order."""
         leads = [group[0].buffer for group in self.given.groups]
         for stage in leads:
             self.to_scratch(stage)
@@ -236,7 +236,7 @@ class _Planner:
                 return
 
     def nest(self, part: int | Shared, around: tuple[StageAxis, ...]) -> Nest | Together:
-        """The ways of a group, or of the groups in shared loops."""
+        """Return the ways of a group, or of the groups in shared loops."""
         if isinstance(part, int):
             ways = self.group(part, tuple(axis.name for axis in around))
             return Nest(self.given.groups[part][0].buffer, tuple(ways))
@@ -262,7 +262,7 @@ class _Planner:
         )
 
     def limit(self, position: int, lead: Stage) -> int:
-        """How many of a group's first axes may be loops that it shares with other groups.
+        """Return how many of a group's first axes may be loops that it shares with other groups.
 
         A microkernel keeps its rows and columns; other groups keep the axis that their lanes take. What no cache holds is not
         read again in each iteration of all of them, but of one loop around, so that what lives between the groups is of one of its iterations.
@@ -288,14 +288,14 @@ class _Planner:
         return limit if along_rows(lead) else min(limit, len(lead.axes) - 1)
 
     def held(self, buffer: str) -> bool:
-        """Whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
+        """Return whether the last cache of a core holds an array beside what passes through, as far as its extents are known."""
         known = self.given.buffer(buffer)
         parts = (ix.literal_value(extent) for extent in known.shape)
         whole = ITEM_BYTES[known.dtype] * prod(part for part in parts if part is not None)
         return whole <= self.machine.policy.group_share * self.machine.memory[-1].bytes
 
     def group(self, position: int, shared: tuple[str, ...]) -> list[Way]:
-        """The ways to run a group inside loops of these names."""
+        """Return the ways to run a group inside loops of these names."""
         group = self.given.groups[position]
         lead, sizes = group[0], self.machine.policy
         reduced = tuple(
@@ -334,12 +334,12 @@ class _Planner:
         return [ways[position] for position in stay]
 
     def is_guarded(self, position: int, lead: Stage, found: Match) -> bool:
-        """Whether the tiles of a sum that a microkernel could compute are loops with conditions inside."""
+        """Return whether the tiles of a sum that a microkernel could compute are loops with conditions inside."""
         mapped = [axis.name for axis in lead.axes if axis.name in (found.rows, found.columns)]
         return GUARD in (self.named, *(self.by_axis.get((position, name)) for name in mapped))
 
     def as_it_lies(self, operand: Operand) -> Operand:
-        """An operand of plain loops: they read rows of columns where these lie, and panels of any others."""
+        """Return an operand of plain loops: they read rows of columns where these lie, and panels of any others."""
         found = operand.found
         direct = found.columns is not None and beside(found.by_columns, found.columns)
         return replace(operand, how="direct") if direct else operand
@@ -408,7 +408,7 @@ class _Planner:
         candidates: Sequence[Strategy],
         shared: tuple[str, ...],
     ) -> list[Way]:
-        """The ways in which a microkernel computes a sum."""
+        """Return the ways in which a microkernel computes a sum."""
         found, pack = operand.found, None
         if operand.how == "panels":
             layout = self.operands.layout(lead, found)

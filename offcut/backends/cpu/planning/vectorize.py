@@ -82,7 +82,7 @@ class Vectorized:
 
 
 def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
-    """`program` with loops turned into tiles of lanes; equal to it, sums in the same order.
+    """Return `program` with loops turned into tiles of lanes; equal to it, sums in the same order.
 
     beside  whether a loop around tiles is entered, for the nests beside these
     """
@@ -107,7 +107,7 @@ def vectorized(program: Program, isa: Isa, beside: bool = False) -> Vectorized:
 
 
 def _is_of_many(stmt: Stmt) -> bool:
-    """Whether a loop whose iterations run in turn holds more statements than are compared at once: what is in it is taken alone."""
+    """Return whether a loop whose iterations run in turn holds more statements than are compared at once: what is in it is taken alone."""
     if not isinstance(stmt, For) or stmt.unit is not None:
         return False
     inside = [*statements((stmt,))]
@@ -117,7 +117,7 @@ def _is_of_many(stmt: Stmt) -> bool:
 
 
 def _is_around_tiles(loop: Stmt) -> bool:
-    """Whether tiles stand in a loop whose iterations run in turn, beside loops."""
+    """Return whether tiles stand in a loop whose iterations run in turn, beside loops."""
     if not isinstance(loop, For) or loop.unit is not None:
         return False
     tiled = [any(isinstance(inner, Tile) for inner in statements((s,))) for s in loop.body]
@@ -125,7 +125,7 @@ def _is_around_tiles(loop: Stmt) -> bool:
 
 
 def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
-    """`program` with each scalar that lives in a block only as a private buffer of that block.
+    """Return `program` with each scalar that lives in a block only as a private buffer of that block.
 
     The second result is the path of the block, by the buffer's name. A scalar lives in blocks only
     where every access of it is inside a block that writes it before all else.
@@ -152,7 +152,7 @@ def privatized(program: Program) -> tuple[Program, dict[str, Path]]:
 
 
 def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
-    """The outermost blocks that write `buffer` first, where they hold all accesses of it; else None."""
+    """Return the outermost blocks that write `buffer` first, where they hold all accesses of it; else None."""
     if begins_with_store(buffer, body):
         return [path]
     found: list[Path] = []
@@ -174,7 +174,7 @@ def _scopes(buffer: str, body: Sequence[Stmt], path: Path) -> list[Path] | None:
 
 
 def _renamed(body: tuple[Stmt, ...], path: Path, old: str, new: str) -> tuple[Stmt, ...]:
-    """`body` with a buffer called otherwise inside the block at `path`."""
+    """Return `body` with a buffer called otherwise inside the block at `path`."""
     if not path:
         return with_buffer_renamed(body, old, new)
     position, rest = path[0], path[1:]
@@ -240,11 +240,11 @@ class _Nest:
         return StatementPrices(self.isa.machine, self.width)
 
     def reduces(self, stmt: Stmt) -> bool:
-        """Whether a statement is a loop that runs as lanes of its own reductions."""
+        """Return whether a statement is a loop that runs as lanes of its own reductions."""
         return isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
 
     def within(self, dependence: Dependence, path: Path) -> bool:
-        """Whether a dependence is one of a scalar that each iteration of the loop has for itself."""
+        """Return whether a dependence is one of a scalar that each iteration of the loop has for itself."""
         if self.program.buffer(dependence.buffer).scope == STATUS:
             return True  # whoever says it, says the same
         scope = self.scopes.get(dependence.buffer)
@@ -335,7 +335,7 @@ class _Nest:
                 self.inside(block, here if len(inner) == 1 else (*here, number))
 
     def lanes(self, loop: For, path: Path) -> Stmt:
-        """The tile that runs a loop; parallel loops right inside it move out, around the tile."""
+        """Return the tile that runs a loop; parallel loops right inside it move out, around the tile."""
         match loop.body:
             case (For() as inner,) if self.carried.get(
                 (*path, 0)

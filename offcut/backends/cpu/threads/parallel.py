@@ -71,7 +71,7 @@ def alone(program: Program, *why: str) -> Parallel:
 
 @memo(64)
 def parallel(program: Program, chunk: int, threads: int) -> Parallel:
-    """`program` with its independent loops marked, and no others, and barriers where threads have to meet.
+    """Return `program` with its independent loops marked, and no others, and barriers where threads have to meet.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.
 
@@ -82,7 +82,7 @@ def parallel(program: Program, chunk: int, threads: int) -> Parallel:
 
 
 def is_decided_by_memory(stmt: Stmt) -> bool:
-    """Whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
+    """Return whether what decides how `stmt` runs, its bounds or its condition, is read from arrays."""
     return any(map(reads_memory, expressions(stmt)))
 
 
@@ -111,11 +111,11 @@ class _Marker(Independence):
         return Parallel(with_barriers(made, THREAD, own), own, loops, tuple(self.open))
 
     def unmarked(self) -> Program:
-        """The program for one thread."""
+        """Return the program for one thread."""
         return replace(self.program, body=_unmarked(self.program.body))
 
     def together(self, body: Sequence[Stmt], path: Path, serial: bool) -> tuple[Stmt, ...]:
-        """A block that all threads run, inside a loop they run in step where `serial`."""
+        """Return a block that all threads run, inside a loop they run in step where `serial`."""
         found: list[Stmt] = []
         for position, stmt in enumerate(body):
             here = (*path, position)
@@ -144,7 +144,7 @@ class _Marker(Independence):
         return tuple(found)
 
     def loop(self, loop: For, path: Path, serial: bool) -> tuple[For, ...]:
-        """A loop that all threads reach together: shared, run in step, or both, one after the other."""
+        """Return a loop that all threads reach together: shared, run in step, or both, one after the other."""
         deep = any(isinstance(stmt, For | Tile) for stmt in statements(loop.body))
         is_bound = loop.unit == THREAD
         inside = not is_bound and _is_parallel(
@@ -183,11 +183,11 @@ class _Marker(Independence):
         return rest
 
     def in_step(self, loop: For, path: Path) -> For:
-        """A loop of which all threads run every iteration, and share what is inside."""
+        """Return a loop of which all threads run every iteration, and share what is inside."""
         return replace(_serial(loop), body=self.together(loop.body, path, True))
 
     def inner(self, body: Sequence[Stmt], path: Path) -> tuple[Stmt, ...]:
-        """A block inside a marked loop, whose marks are for threads that share an iteration."""
+        """Return a block inside a marked loop, whose marks are for threads that share an iteration."""
         pairs = ((a, b) for k, a in enumerate(body) for b in body[:k])
         if any(self.conflicts.between(a, b) for a, b in pairs):
             return _unmarked(body)
@@ -215,7 +215,7 @@ class _Marker(Independence):
         return tuple(found)
 
     def chunked(self, tile: Tile) -> Stmt:
-        """A tile of one long axis, as a marked loop of tiles: its instances are independent."""
+        """Return a tile of one long axis, as a marked loop of tiles: its instances are independent."""
         if len(tile.axes) != 1 or tile.microkernel is not None:
             return tile
         (axis,) = tile.axes
@@ -235,11 +235,11 @@ class _Marker(Independence):
         return For(name, ix.const(0), count, body, unit=THREAD)
 
     def independent(self, loop: For, path: Path) -> bool:
-        """Whether `loop` is marked to be shared, or may be."""
+        """Return whether `loop` is marked to be shared, or may be."""
         return loop.unit == THREAD or self.of(loop, path)
 
     def shared(self, body: Sequence[Stmt], name: str) -> bool:
-        """Whether a buffer that threads have for themselves is used where they run together."""
+        """Return whether a buffer that threads have for themselves is used where they run together."""
         for stmt in body:
             if not _is_parallel(stmt) or name not in accessed_arrays((stmt,)):
                 continue
@@ -255,7 +255,7 @@ class _Marker(Independence):
 
 
 def _instances(body: Sequence[Stmt]) -> int:
-    """How many instances `body` has, as if each extent that is no literal were one."""
+    """Return how many instances `body` has, as if each extent that is no literal were one."""
 
     def least(extent: Expr) -> int:
         return max(1, ix.literal_value(extent) or 1)
@@ -276,7 +276,7 @@ def _instances(body: Sequence[Stmt]) -> int:
 
 
 def _is_parallel(stmt: Stmt) -> bool:
-    """Whether some loop in `stmt`, or itself, is marked."""
+    """Return whether some loop in `stmt`, or itself, is marked."""
     return has_loops_of(THREAD, stmt)
 
 
@@ -286,5 +286,5 @@ def _serial(loop: For) -> For:
 
 
 def _unmarked(body: Sequence[Stmt]) -> tuple[Stmt, ...]:
-    """`body` without marks of parallel loops."""
+    """Return `body` without marks of parallel loops."""
     return rewrite_body(tuple(body), lambda stmt: _serial(stmt) if isinstance(stmt, For) else None)

@@ -15,7 +15,7 @@ from offcut.plugins.onnx.rules.elementwise import number, scalar
 def placed(
     g: Context, call: Call, x: Operand, axis: int, scale: float | None, wanted: Element | None
 ) -> Operand:
-    """The nearest elements, or weighted sums of two or four.
+    """Return the nearest elements, or weighted sums of two or four.
 
     Raises Refused for antialiasing, and a scale that is no simple fraction.
     """
@@ -85,7 +85,7 @@ def _rounded(g: Context, at: Operand, rounding: str) -> Operand:
 
 
 def _within(g: Context, place: Operand, whole: Element) -> Operand:
-    """A place as an index: the nearest that there is."""
+    """Return a place as an index: the nearest that there is."""
     last = g.cast(known(extent(whole, -1)), "float64")
     least = g.binary("minimum", g.binary("maximum", place, number(g, place, 0.0)), last)
     return g.cast(least, "int64")
@@ -94,7 +94,7 @@ def _within(g: Context, place: Operand, whole: Element) -> Operand:
 def _weighed(
     g: Context, call: Call, at: Operand, whole: Element, cubic: bool
 ) -> list[tuple[Operand, Operand]]:
-    """The places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
+    """Return the places around each, and what they weigh; with ``exclude_outside`` those that there are not weigh nothing."""
     first = g.op("floor", at)
     share = g.binary("subtract", at, first)
     weights = _cubic(g, share, call.get("cubic_coeff_a", -0.75)) if cubic else _linear(g, share)

@@ -79,7 +79,7 @@ def _cropped(
     wanted: Element | None,
     crop: tuple[float, float],
 ) -> Operand:
-    """A part of an axis of known extents at another size; what lies beyond the ends is a number."""
+    """Return a part of an axis of known extents at another size; what lies beyond the ends is a number."""
     shape = g.shape(x)
     whole = g.whole(shape[axis], "an extent that is cropped")
     size = None if wanted is None else g.whole(wanted, "the extent of a crop")
@@ -96,7 +96,7 @@ def _cropped(
 def _kept_aspect(
     call: Call, wholes: Sequence[int], sizes: Sequence[int]
 ) -> tuple[list[float], list[int]]:
-    """The same factor for all axes, that of the one that is least or most scaled."""
+    """Return the same factor for all axes, that of the one that is least or most scaled."""
     ratios = [wanted / whole for wanted, whole in zip(sizes, wholes, strict=True)]
     policy = call.get("keep_aspect_ratio_policy")
     ratio = min(ratios) if policy == "not_larger" else max(ratios)
@@ -153,7 +153,7 @@ def _stretched(
 
 
 def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:
-    """How many times as many elements are wanted."""
+    """Return how many times as many elements are wanted."""
     for factor in range(1, 17):
         if wanted is not None and g.same(arithmetic("*", factor, whole), wanted):
             return factor
@@ -161,7 +161,7 @@ def _ratio(g: Context, whole: Element, wanted: Element | None) -> int | None:
 
 
 def _repeats(call: Call) -> bool:
-    """Whether the nearest neighbour of place i, by a whole factor s, is that at i // s."""
+    """Return whether the nearest neighbour of place i, by a whole factor s, is that at i // s."""
     mode = call.get(
         "coordinate_transformation_mode", "half_pixel" if call.version >= 11 else "asymmetric"
     )

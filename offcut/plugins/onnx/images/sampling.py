@@ -30,7 +30,7 @@ Points = list[tuple[Operand, Operand | None]]
 
 
 def _grid_sample(g: Context, call: Call) -> Results:
-    """The first number of a place is along the last axis of the image; -1 and 1 are its ends."""
+    """Return the first number of a place is along the last axis of the image; -1 and 1 are its ends."""
     x, grid = call[0], call[1]
     given = call.get("mode", "linear")
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(given, given)
@@ -51,7 +51,7 @@ def _grid_sample(g: Context, call: Call) -> Results:
 def _sampled(
     g: Context, x: Operand, points: Sequence[Points], around: str, corners: bool
 ) -> Operand:
-    """The weighted sum of elements at the points of all axes."""
+    """Return the weighted sum of elements at the points of all axes."""
     axes = len(points)
     images = g.transpose(x, [0, *range(2, 2 + axes), 1])
     batch = g.reshape(g.op("iota", g.shape(x)[0], "int64"), [-1, *[1] * axes])
@@ -68,7 +68,7 @@ def _joined(
     corners: bool,
     join: str,
 ) -> Operand:
-    """The elements at the points of all axes, each times its weight, joined.
+    """Return the elements at the points of all axes, each times its weight, joined.
 
     images  the axes that `first` has places of, the spatial ones, channels
     """
@@ -92,7 +92,7 @@ def _joined(
 
 
 def _aligned(g: Context, call: Call) -> Results:
-    """Each part of a region is the mean, or the greatest, of elements at points that lie evenly in it."""
+    """Return the mean, or the greatest, of each part of a region, of elements at points that lie evenly in it."""
     x, regions, batch = call[0], call[1], call[2]
     ratio = call.get("sampling_ratio", 0)
     scale, mode = call.get("spatial_scale", 1.0), call.get("mode", "avg")
@@ -131,7 +131,7 @@ def _aligned(g: Context, call: Call) -> Results:
 
 
 def _within_one(g: Context, at: Operand, whole: Element) -> Points:
-    """The two elements around a place, of which those near the ends are the ends; beyond one from there nothing weighs."""
+    """Return the two elements around a place, of which those near the ends are the ends; beyond one from there nothing weighs."""
     size = _size(g, whole, at)
     inside = g.binary(
         "logical_and", scalar(g, "greater_equal", at, -1.0), g.binary("less_equal", at, size)
@@ -144,7 +144,7 @@ def _within_one(g: Context, at: Operand, whole: Element) -> Points:
 
 
 def _deformed(g: Context, call: Call) -> Results:
-    """A convolution whose window reads between elements, at places of its own for each result."""
+    """Return a convolution whose window reads between elements, at places of its own for each result."""
     x, w, offset, mask = call[0], call[1], call[2], call.input(4)
     groups, apart = call.get("group", 1), call.get("offset_group", 1)
     call.overlook("kernel_shape")
@@ -187,7 +187,7 @@ def _deformed(g: Context, call: Call) -> Results:
 
 
 def _placed(g: Context, place: Operand, whole: Element, corners: bool) -> Operand:
-    """A place of -1 … 1 along an axis, in elements."""
+    """Return a place of -1 … 1 along an axis, in elements."""
     one = scalar(g, "multiply", scalar(g, "add", place, 1.0), 0.5)
     if corners:
         return g.binary("multiply", one, _size(g, extent(whole, -1), place))
@@ -199,7 +199,7 @@ def _size(g: Context, whole: Element, beside: Operand) -> Operand:
 
 
 def _around(g: Context, at: Operand, whole: Element, around: str, corners: bool) -> Operand:
-    """A place that is inside, but for zeros around: the nearest where it is beyond the ends, or mirrored about them."""
+    """Return a place that is inside, but for zeros around: the nearest where it is beyond the ends, or mirrored about them."""
     if around == "zeros":
         return at
     low = 0.0 if corners else -0.5

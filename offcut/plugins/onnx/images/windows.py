@@ -49,13 +49,13 @@ class Windows:
         return tuple(zip(self.before, self.after, strict=True))
 
     def part(self, places: Sequence[int]) -> Windows:
-        """The windows of some of the axes."""
+        """Return the windows of some of the axes."""
         fields = (self.sizes, self.strides, self.dilations, self.before, self.after)
         return Windows(*(tuple(one[place] for place in places) for one in fields))
 
 
 def windows_of(g: Context, call: Call, x: Operand, sizes: Sequence[int]) -> Windows:
-    """The windows of a node, `auto_pad` worked out.
+    """Return the windows of a node, `auto_pad` worked out.
 
     Raises Refused where padding depends on a size.
     """
@@ -91,14 +91,14 @@ def _same_total(whole: Element, reach: int, stride: int) -> int:
 
 
 def window_sizes(g: Context, w: Operand) -> list[int]:
-    """The spatial extents of weights."""
+    """Return the spatial extents of weights."""
     return [g.whole(one, "the extent of a window") for one in g.shape(w)[2:]]
 
 
 def convolved(
     g: Context, x: Operand, w: Operand, bias: Operand | None, placed: Windows, groups: int
 ) -> Operand:
-    """A convolution over one to three spatial axes."""
+    """Return a convolution over one to three spatial axes."""
     axes = len(placed.sizes)
     if axes not in (1, 2, 3):
         raise Refused(f"a convolution over {axes} spatial axes", "1 to 3")
@@ -206,7 +206,7 @@ def _cropped(
 
 
 def _pool(g: Context, call: Call, x: Operand) -> tuple[Windows, list[Element | None]]:
-    """The windows of pooling, and how many of them are kept along each axis, None: all. What `ceil_mode` adds is padding after."""
+    """Return the windows of pooling, and how many of them are kept along each axis, None: all. What `ceil_mode` adds is padding after."""
     placed = windows_of(g, call, x, call.get("kernel_shape"))
     if not call.get("ceil_mode", 0):
         return placed, [None] * len(placed.sizes)
@@ -238,7 +238,7 @@ def _ceiled(
 
 
 def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
-    """The first windows along each axis."""
+    """Return the first windows along each axis."""
     for axis, count in enumerate(counts, start=2):
         x = x if count is None else g.slice(x, axis, 0, count)
     return x
@@ -247,7 +247,7 @@ def _kept(g: Context, x: Operand, counts: Sequence[Element | None]) -> Operand:
 def pooled(
     g: Context, x: Operand, placed: Windows, name: str, **options: Any
 ) -> tuple[Operand, ...]:
-    """The results of pooling over one to three spatial axes, two at a time.
+    """Return the results of pooling over one to three spatial axes, two at a time.
 
     name  of the operator over two; over three it has one result, and may be taken axis by axis
     """
@@ -357,7 +357,7 @@ def _averages(g: Context, call: Call) -> Operand:
 
 
 def summed(g: Context, x: Operand, placed: Windows) -> Operand:
-    """The sums of windows: a convolution of each channel with ones."""
+    """Return the sums of windows: a convolution of each channel with ones."""
     shape = g.shape(x)
     dtype = g.dtype(x)
     ones = np.ones((1, 1, *placed.sizes), numpy_dtype(dtype))
@@ -367,7 +367,7 @@ def summed(g: Context, x: Operand, placed: Windows) -> Operand:
 
 
 def _counts(g: Context, x: Operand, placed: Windows, counted: Windows | None) -> Any:
-    """How many elements of each window count.
+    """Return how many elements of each window count.
 
     counted  the windows without what `ceil_mode` adds, where padding counts
     """

@@ -44,11 +44,11 @@ class Context:
         return tuple(map(plain, self.builder.shape(operand)))
 
     def rank(self, operand: Operand) -> int:
-        """How many axes it has."""
+        """Return how many axes it has."""
         return len(self.shape(operand))
 
     def axis(self, operand: Operand, axis: int) -> int:
-        """An axis counted from the first.
+        """Return an axis counted from the first.
 
         Raises Refused where there is none.
         """
@@ -68,7 +68,7 @@ class Context:
         return self.cast(x, "float32") if self.dtype(x) in HALVES else x
 
     def is_float(self, operand: Operand) -> bool:
-        """Whether its elements are floats."""
+        """Return whether its elements are floats."""
         return "float" in self.dtype(operand)
 
     def ref(self, operand: Operand) -> Ref:
@@ -105,7 +105,7 @@ class Context:
     # -- what is known of it
 
     def elements(self, operand: Operand | None, what: str) -> list[Any]:
-        """The elements of an operand, numbers or index expressions; none where it is left out.
+        """Return the elements of an operand, numbers or index expressions; none where it is left out.
 
         Raises Refused where they are not known at import.
         """
@@ -119,19 +119,19 @@ class Context:
         return operand.elements
 
     def numbers(self, operand: Operand | None, what: str) -> list[Any]:
-        """The same where all are numbers."""
+        """Return the same where all are numbers."""
         found = self.elements(operand, what)
         if any(isinstance(one, Expr) for one in found):
             raise Refused(f"its {what} depends on a size: {said(*found)}")
         return found
 
     def number(self, operand: Operand | None, what: str, default: Any = None) -> Any:
-        """The one element; `default` where it is left out."""
+        """Return the one element; `default` where it is left out."""
         found = self.numbers(operand, what)
         return found[0] if found else default
 
     def whole(self, value: Element, what: str) -> int:
-        """An extent that is a number.
+        """Return an extent that is a number.
 
         Raises Refused where it is symbolic.
         """
@@ -146,7 +146,7 @@ class Context:
     def bounds(
         self, value: Element, within: Mapping[str, tuple[int, int]] | None = None
     ) -> tuple[int, int]:
-        """The least and the greatest value that is seen, below 0 too.
+        """Return the least and the greatest value that is seen, below 0 too.
 
         within  other bounds of sizes
         """
@@ -160,11 +160,11 @@ class Context:
         return extents.span(extents.normal(value), tuple({**sizes, **changed}.values()))
 
     def same(self, a: Element, b: Element) -> bool:
-        """Whether two extents are seen to be equal at every size."""
+        """Return whether two extents are seen to be equal at every size."""
         return extents.normal(a) == extents.normal(b)
 
     def is_zero(self, operand: Operand) -> bool:
-        """Whether it is known to be nothing but zeros."""
+        """Return whether it is known to be nothing but zeros."""
         if isinstance(operand, Known):
             return not operand.symbolic and not operand.array.any()
         return self.builder.is_zero(operand)
@@ -172,7 +172,7 @@ class Context:
     # -- what is made
 
     def op(self, name: str, *arguments: Any, **options: Any) -> Ref:
-        """The result of an operator of `offcut.ops`, or of a view, on operands.
+        """Return the result of an operator of `offcut.ops`, or of a view, on operands.
 
         Raises Refused where there is none of that name, or it does not take them.
         """
@@ -180,7 +180,7 @@ class Context:
         return found
 
     def several(self, name: str, *arguments: Any, **options: Any) -> tuple[Ref, ...]:
-        """The same of an operator of any number of results."""
+        """Return the same of an operator of any number of results."""
         if name not in ops.__all__ and name not in VIEWS:
             raise Refused(f"offcut.ops has no {name}")
         given = [self._argument(one) for one in arguments]
@@ -199,7 +199,7 @@ class Context:
         return tuple(map(self.with_numbers, results)) if name != "slice" else results
 
     def with_numbers(self, result: Ref) -> Ref:
-        """A value whose extents are numbers where the bounds of sizes leave one; a size that has one value alone stays a size."""
+        """Return a value whose extents are numbers where the bounds of sizes leave one; a size that has one value alone stays a size."""
         for axis, value in enumerate(self.shape(result)):
             low, high = self.bounds(value)
             if isinstance(value, Expr) and low == high and self._varies(value):
@@ -207,12 +207,12 @@ class Context:
         return result
 
     def _varies(self, value: Expr) -> bool:
-        """Whether an extent is of a size that has several values."""
+        """Return whether an extent is of a size that has several values."""
         sizes = (self.builder.sizes[name] for name in variables(value))
         return any(one.min < one.max for one in sizes)
 
     def binary(self, name: str, a: Operand, b: Operand) -> Ref:
-        """An element-wise operator of two; one known number stands for an array of it."""
+        """Return an element-wise operator of two; one known number stands for an array of it."""
         rank = max(self.rank(a), self.rank(b))
         left, right = _scalar(a, self.rank(b)), _scalar(b, self.rank(a))
         if right is not None:
@@ -301,7 +301,7 @@ class Context:
         return self.op("slice", operand, axis, start, stop, step)
 
     def full(self, shape: Sequence[Element], value: Any, dtype: str) -> Operand:
-        """An array of one number."""
+        """Return an array of one number."""
         one = Known(np.array(value, numpy_dtype(dtype)), dtype)
         return self.broadcast(one, shape) if shape else one
 
@@ -314,7 +314,7 @@ class Context:
 
 
 def _scalar(operand: Operand, rank: int) -> Any:
-    """The number that a known operand is, where an array of `rank` axes is the other."""
+    """Return the number that a known operand is, where an array of `rank` axes is the other."""
     if not isinstance(operand, Known) or operand.symbolic or operand.array.size != 1:
         return None
     if operand.array.ndim > rank or operand.dtype == "object":

@@ -108,14 +108,14 @@ def _aligned(g: Context, operands: Sequence[Operand | None]) -> dict[str, Expr]:
 
 
 def _as_shape(g: Context, operand: Operand) -> Sequence[Element]:
-    """The extents of an operand, or its elements where these are a shape."""
+    """Return the extents of an operand, or its elements where these are a shape."""
     if isinstance(operand, Known) and operand.symbolic:
         return operand.elements
     return g.shape(operand)
 
 
 def _listed(operand: Operand | None) -> Sequence[Element]:
-    """The elements of a short vector of integers, such as a shape is; none of other operands."""
+    """Return the elements of a short vector of integers, such as a shape is; none of other operands."""
     if not isinstance(operand, Known) or operand.array.ndim != 1 or operand.dtype != "int64":
         return ()
     return operand.elements if operand.array.size <= MOST_EXTENTS else ()
@@ -132,14 +132,14 @@ def _joined(g: Context, every: Iterable[Expr]) -> dict[str, Expr]:
 
 
 def _is_free(g: Context, extent: Expr) -> bool:
-    """Whether an extent is a size that nobody bounded."""
+    """Return whether an extent is a size that nobody bounded."""
     return isinstance(extent, Var) and extent.name in g.free
 
 
 def _with(
     g: Context, operands: Sequence[Operand | None], put: Mapping[str, Expr]
 ) -> tuple[Context, list[Operand | None]]:
-    """A context of its own, and operands that are alike in it but for sizes in whose places others, or numbers, are put."""
+    """Return a context of its own, and operands that are alike in it but for sizes in whose places others, or numbers, are put."""
     apart = Context("apart")
     apart.builder.sizes.update(g.builder.sizes)
     apart.free |= g.free
@@ -176,7 +176,7 @@ def fit_sizes(g: Context, operands: Iterable[Operand | None]) -> None:
 
 
 def _without_rest(difference: Expr, name: str) -> int | None:
-    """The least factor of a size, among those of the numbers that a difference divides by, for whose multiples it is 0; None for none."""
+    """Return the least factor of a size, among those of the numbers that a difference divides by, for whose multiples it is 0; None for none."""
     divisors = [
         int(node.b.value)
         for node in walk(difference)
@@ -193,7 +193,7 @@ def _without_rest(difference: Expr, name: str) -> int | None:
 
 
 def _extents(g: Context, operand: Operand | None) -> Iterator[Expr]:
-    """The symbolic extents of an operand, and its elements where it is a shape."""
+    """Yield the symbolic extents of an operand, and its elements where it is a shape."""
     if operand is None:
         return
     found: Sequence[object] = g.shape(operand)

@@ -15,7 +15,7 @@ from offcut.plugins.onnx.rules.elementwise import Operator
 
 
 def _in_double(formula: Callable[[Make, Ref], Ref]) -> Operator:
-    """A function that cancels near 0, calculated in float64 for narrower floats."""
+    """Return a function that cancels near 0, calculated in float64 for narrower floats."""
 
     def rule(g: Context, call: Call) -> Results:
         dtype = g.dtype(call[0])

@@ -37,7 +37,7 @@ def _gather(g: Context, call: Call) -> Results:
 
 
 def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
-    """The elements at one place of an axis, which goes away."""
+    """Return the elements at one place of an axis, which goes away."""
     whole = g.shape(x)[axis]
     start = _counted_place(g, place, whole)
     raise_sizes(g, extent(whole, -1))
@@ -47,7 +47,7 @@ def _one(g: Context, x: Operand, place: Element, axis: int) -> Operand:
 
 
 def _counted_place(g: Context, place: Element, whole: Element) -> Element:
-    """A place counted from the first.
+    """Return a place counted from the first.
 
     Raises Refused where it is seen to be none.
     """
@@ -112,7 +112,7 @@ def _reduction(call: Call) -> dict[str, str]:
 
 
 def _scattered_rows(g: Context, call: Call) -> Results:
-    """A cache into which rows are written, from a place of each sample on; ``circular``: around its end.
+    """Return a cache into which rows are written, from a place of each sample on; ``circular``: around its end.
 
     A call is refused whose rows are more than the cache has, or, but for ``circular``, go beyond it.
     """
@@ -162,7 +162,7 @@ def _one_hot(g: Context, call: Call) -> Results:
 
 
 def _reversed(g: Context, call: Call) -> Results:
-    """The first so many elements of each sequence from the last to the first."""
+    """Return the first so many elements of each sequence from the last to the first."""
     x, lengths = call[0], call[1]
     batch, time = call.get("batch_axis", 1), call.get("time_axis", 0)
     rank, whole = g.rank(x), known(g.shape(x)[time], g.dtype(lengths))

@@ -26,7 +26,7 @@ def _batch(g: Context, call: Call) -> Results:
 
 
 def _last_axes(g: Context, call: Call) -> tuple[Operand, int]:
-    """The operand, the axes that are normalized as its last one."""
+    """Return the operand, the axes that are normalized as its last one."""
     x = call[0]
     if call.outputs > 1:
         raise Refused("mean and deviation as outputs", "one output")

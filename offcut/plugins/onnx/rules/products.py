@@ -92,7 +92,7 @@ def _spelled(terms: list[str], wanted: str, ranks: Sequence[int]) -> tuple[list[
 
 
 def _diagonals(g: Context, term: str, x: Operand) -> tuple[str, Operand]:
-    """An operand whose letters are named once: of a letter that is named twice, its diagonal."""
+    """Return an operand whose letters are named once: of a letter that is named twice, its diagonal."""
     for letter in term:
         if term.count(letter) > 1:
             first = term.index(letter)
@@ -108,7 +108,7 @@ def _diagonals(g: Context, term: str, x: Operand) -> tuple[str, Operand]:
 def _pair(
     g: Context, first: tuple[str, Operand], second: tuple[str, Operand], later: set[str]
 ) -> tuple[str, Operand]:
-    """The product of two terms, as one of matrices with what both have in front."""
+    """Return the product of two terms, as one of matrices with what both have in front."""
     (one, x), (other, y) = first, second
     x, one = _alone(g, x, one, set(other) | later)
     y, other = _alone(g, y, other, set(one) | later)
@@ -132,7 +132,7 @@ def _pair(
 
 
 def _alone(g: Context, x: Operand, term: str, kept: set[str]) -> tuple[Operand, str]:
-    """A term without the letters that nothing else has."""
+    """Return a term without the letters that nothing else has."""
     gone = [place for place, letter in enumerate(term) if letter not in kept]
     found = reduced(g, "sum", x, gone, False)
     return found, "".join(letter for letter in term if letter in kept)

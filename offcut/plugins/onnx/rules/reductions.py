@@ -18,7 +18,7 @@ MOST = 64
 
 
 def _axes(g: Context, call: Call, x: Operand) -> list[int] | None:
-    """The axes that are reduced; None: the operand is given as it is."""
+    """Return the axes that are reduced; None: the operand is given as it is."""
     call.overlook("noop_with_empty_axes", "keepdims")
     axes = given(g, call, 1, "axes")
     if axes:
@@ -31,7 +31,7 @@ def _reduction(
     before: Callable[[Context, Operand], Operand] | None = None,
     after: Callable[[Context, Operand], Operand] | None = None,
 ) -> Operator:
-    """An operator of `offcut.ops` over axes, between what is done to elements and to results."""
+    """Return an operator of `offcut.ops` over axes, between what is done to elements and to results."""
 
     def rule(g: Context, call: Call) -> Results:
         x = call[0]
@@ -46,7 +46,7 @@ def _reduction(
 
 
 def reduced(g: Context, name: str, x: Operand, axes: Sequence[int], kept: bool) -> Operand:
-    """A reduction over axes; over none, the operand."""
+    """Return a reduction over axes; over none, the operand."""
     if not axes:
         return x
     dtype = g.dtype(x)
@@ -75,7 +75,7 @@ def _log_sum_exp(g: Context, call: Call) -> Results:
 
 
 def _product(g: Context, call: Call) -> Results:
-    """The product of a few: part by part."""
+    """Return the product of a few: part by part."""
     x = call[0]
     axes = _axes(g, call, x)
     if axes is None:

@@ -103,7 +103,7 @@ def _held(call: Call, place: int) -> tuple[Operand, ...]:
 
 
 def _place(g: Context, call: Call, place: int, last: int) -> int:
-    """A place in a sequence, counted from the first."""
+    """Return a place in a sequence, counted from the first."""
     found = int(g.number(call[place], "position"))
     counted = found + last + 1 if found < 0 else found
     if not 0 <= counted <= last:

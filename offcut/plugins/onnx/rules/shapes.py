@@ -69,7 +69,7 @@ def _reshape(g: Context, call: Call) -> Results:
 
 
 def _filled(g: Context, own: Sequence[Element], shape: list[Element]) -> list[Element]:
-    """A shape without -1."""
+    """Return a shape without -1."""
     missing = [n for n, one in enumerate(shape) if isinstance(one, int) and one == -1]
     if len(missing) == 1 and not any(isinstance(one, Expr) for one in (*own, *shape)):
         (place,) = missing
@@ -102,7 +102,7 @@ def _squeeze(g: Context, call: Call) -> Results:
 
 
 def unsqueezed(g: Context, x: Operand, axes: Sequence[int]) -> Operand:
-    """An operand with axes of extent 1, counted in the result."""
+    """Return an operand with axes of extent 1, counted in the result."""
     rank = g.rank(x) + len(axes)
     new, own = {axis % rank for axis in axes if -rank <= axis < rank}, iter(g.shape(x))
     if len(new) < len(axes):
@@ -171,7 +171,7 @@ def _minus(value: Element) -> Element:
 
 
 def _inside(g: Context, value: Element, whole: Element, last: Element) -> Element:
-    """A place, counted from the end where it is below 0, that is not below 0 nor beyond the last.
+    """Return a place, counted from the end where it is below 0, that is not below 0 nor beyond the last.
 
     Sizes are large enough that it is on one side of 0: of ``n - 4`` that it is not below, of ``1 - n`` that it is.
 
@@ -190,7 +190,7 @@ def _inside(g: Context, value: Element, whole: Element, last: Element) -> Elemen
 
 
 def _clipped(g: Context, value: Element, end: Element, op: str) -> Element:
-    """The less or the greater of two, decided where it can be."""
+    """Return the less or the greater of two, decided where it can be."""
     least, most = g.bounds(extent(value, arithmetic("*", -1, end)))
     if most <= 0:
         return value if op == "min" else end
@@ -271,7 +271,7 @@ def _pad(g: Context, call: Call) -> Results:
 
 
 def _wrapped(g: Context, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
-    """The other end of each axis put before and after it."""
+    """Return the other end of each axis put before and after it."""
     for axis, (low, high) in enumerate(zip(before, after, strict=True)):
         whole = g.shape(x)[axis]
         if max(low, high) > g.bounds(whole)[0]:
@@ -316,14 +316,14 @@ def _range(g: Context, call: Call) -> Results:
 
 
 def _fraction(value: Any) -> tuple[Element, int] | None:
-    """A number or a size as one over a power of 2; None of other numbers."""
+    """Return a number or a size as one over a power of 2; None of other numbers."""
     if isinstance(value, int | Expr):
         return value, 1
     return binary_fraction(value) if isinstance(value, float) else None
 
 
 def _whole(value: Any) -> Any:
-    """A float that is a whole number as that."""
+    """Return a float that is a whole number as that."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

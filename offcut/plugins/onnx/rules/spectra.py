@@ -69,7 +69,7 @@ def _transform(g: Context, call: Call) -> Results:
 
 
 def _frames(g: Context, call: Call) -> Results:
-    """The transforms of frames, each times the window: a convolution with the matrix as its weights."""
+    """Return the transforms of frames, each times the window: a convolution with the matrix as its weights."""
     signal, window = call[0], call.input(2)
     step = int(g.number(call[1], "frame_step"))
     given = None if window is None else g.whole(g.shape(window)[0], "the extent of a window")

@@ -19,7 +19,7 @@ RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uin
 
 
 def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
-    """A parameter for all of `x`, or for each place of an axis, so that it is broadcast."""
+    """Return a parameter for all of `x`, or for each place of an axis, so that it is broadcast."""
     if g.rank(parameter) == 0 or g.shape(parameter) == g.shape(x):
         return parameter
     if g.rank(parameter) > 1:
@@ -32,13 +32,13 @@ def _along(g: Context, parameter: Operand, x: Operand, axis: int) -> Operand:
 
 
 def _parameters(g: Context, call: Call) -> tuple[Operand, Operand | None]:
-    """The scale and the zero point."""
+    """Return the scale and the zero point."""
     zero = call.input(2)
     return _per_block(g, call, call[1]), None if zero is None else _per_block(g, call, zero)
 
 
 def _per_block(g: Context, call: Call, parameter: Operand) -> Operand:
-    """A parameter for each element: where it is one for each block of an axis, each of them that often."""
+    """Return a parameter for each element: where it is one for each block of an axis, each of them that often."""
     block = call.get("block_size", 0)
     if not block:
         return parameter

@@ -140,7 +140,7 @@ def _same_dtype(call: Call, array: Any) -> Known:
 
 
 def _structural(apply: Callable[[Any, Call], Any]) -> Callable[[Context, Call], Known | None]:
-    """A rule that moves elements and looks at none."""
+    """Return a rule that moves elements and looks at none."""
 
     def rule(context: Context, call: Call) -> Known | None:
         if any(isinstance(one, Known) and one.symbolic for one in call.inputs[1:]):
@@ -229,7 +229,7 @@ def _cast(context: Context, call: Call) -> Known | None:
 def _element_wise(
     apply: Callable[[Context, Any, Any], Any],
 ) -> Callable[[Context, Call], Known | None]:
-    """A rule for integers, of two arrays or more that are broadcast; None where an element is not seen."""
+    """Return a rule for integers, of two arrays or more that are broadcast; None where an element is not seen."""
 
     def rule(context: Context, call: Call) -> Known | None:
         parts = call.present
@@ -246,7 +246,7 @@ def _element_wise(
 
 
 def _divide(context: Context, a: Element, b: Element) -> Element | None:
-    """The quotient towards 0, which is the floor of it where neither is below 0: sizes are large enough for that."""
+    """Return the quotient towards 0, which is the floor of it where neither is below 0: sizes are large enough for that."""
     if not isinstance(b, int) and context.bounds(b)[0] > 0:
         exact = extents.quotient(extents.normal(a), b)
         return None if exact is None else plain(exact)
@@ -259,7 +259,7 @@ def _divide(context: Context, a: Element, b: Element) -> Element | None:
 
 
 def _modulo(context: Context, call: Call) -> Known | None:
-    """The remainder of the floor; ``fmod`` says that it has the sign of the dividend, which is the same where that is not below 0."""
+    """Return the remainder of the floor; ``fmod`` says that it has the sign of the dividend, which is the same where that is not below 0."""
     signed = bool(call.get("fmod", 0))
 
     def remainder(context: Context, a: Element, b: Element) -> Element | None:
@@ -273,7 +273,7 @@ def _modulo(context: Context, call: Call) -> Known | None:
 
 
 def _remainder_by(context: Context, a: Element, b: Element) -> Element | None:
-    """The remainder by a size, which is large enough that it is the dividend, or that and the size where the dividend is below 0."""
+    """Return the remainder by a size, which is large enough that it is the dividend, or that and the size where the dividend is below 0."""
     low, high = context.bounds(a)
     if low >= 0:
         raise_sizes(context, extent(b, arithmetic("*", -1, a), -1))
@@ -296,7 +296,7 @@ def _extreme(op: str) -> Callable[[Context, Element, Element], Element]:
 def _compare(
     holds: Callable[[int, int], bool | None],
 ) -> Callable[[Context, Element, Element], Any]:
-    """A comparison by the least and the greatest difference."""
+    """Return a comparison by the least and the greatest difference."""
 
     def rule(context: Context, a: Element, b: Element) -> bool | None:
         if a is None or b is None:
@@ -334,7 +334,7 @@ def _where(context: Context, call: Call) -> Known | None:
 def _reduced(
     apply: Callable[[Sequence[Element]], Element],
 ) -> Callable[[Context, Call], Known | None]:
-    """A reduction of all elements of a vector."""
+    """Return a reduction of all elements of a vector."""
 
     def rule(context: Context, call: Call) -> Known | None:
         first = call[0]

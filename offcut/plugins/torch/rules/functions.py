@@ -90,7 +90,7 @@ def tan(t: Translation, x: Ref) -> Any:
 
 
 def _in_double(formula: Callable[..., Ref]) -> Any:
-    """A function that cancels near 0, calculated in float64 for narrower floats."""
+    """Return a function that cancels near 0, calculated in float64 for narrower floats."""
 
     def rule(t: Translation, *given: Any) -> Any:
         if t.result == "float64":
@@ -254,7 +254,7 @@ def isinf(t: Translation, x: Ref) -> Any:
 
 @takes("_to_copy", "to.dtype", "to.device", "to.dtype_layout", "clone", "contiguous", "type_as")
 def converted(t: Translation, x: Ref, *_: Any, **__: Any) -> Any:
-    """The same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
+    """Return the same elements, in the type of the result; whether memory is shared is seen to where it is given out."""
     if t.result == "bool":
         return truth(t, x)
     return (
@@ -287,7 +287,7 @@ def seen_as(t: Translation, x: Ref, kind: Any) -> Any:
 
 @takes_prim("convert_element_type", "copy_strided")
 def converted_by_prim(t: Translation, x: Ref, kind: Any) -> Any:
-    """The same elements, whatever type or order in memory is asked for: the traced result has both."""
+    """Return the same elements, whatever type or order in memory is asked for: the traced result has both."""
     return converted(t, x)
 
 
@@ -306,26 +306,26 @@ def dropout(t: Translation, x: Ref, rate: float, train: bool | None) -> Any:
 
 
 def infinite(t: Translation, x: Ref) -> Ref:
-    """Whether each element is infinite."""
+    """Return whether each element is infinite."""
     found: Ref = t.node("equal", t.node("absolute", x), math.inf)
     return found
 
 
 def operand(t: Translation, x: Any, dtype: str) -> Any:
-    """An operand in an element type; a number stays one."""
+    """Return an operand in an element type; a number stays one."""
     if isinstance(x, Ref):
         return t.cast(x, dtype)
     return t.scalar(x, dtype) if isinstance(x, Expr) else x
 
 
 def truth(t: Translation, x: Ref) -> Ref:
-    """Whether each element is not 0."""
+    """Return whether each element is not 0."""
     found: Ref = x if t.dtype(x) == "bool" else t.node("not_equal", x, 0)
     return found
 
 
 def _of_row(row: Function) -> Any:
-    """The rule for the operator of a row: of integers it gives floats, or, as those that round, the integers."""
+    """Return the rule for the operator of a row: of integers it gives floats, or, as those that round, the integers."""
 
     def rule(t: Translation, *operands: Any) -> Any:
         if not row.integers and "float" not in t.result:

@@ -29,7 +29,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: bool = True,
 ) -> Any:
-    """The norm of each group: by rows, or with channels last where an image is so.
+    """Return the norm of each group: by rows, or with channels last where an image is so.
 
     Raises RuntimeError where groups do not divide the channels.
     """
@@ -47,7 +47,7 @@ def group_norm(
 
 
 def squeeze(x: Any, dim: int | Sequence[int] | None = None) -> Any:
-    """The elements without the axes that are 1, among those that are named."""
+    """Return the elements without the axes that are 1, among those that are named."""
     named = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
     gone = {axis % x.dim() for axis in named if x.dim()}
     axes = [axis for axis in range(x.dim()) if axis not in gone or not bool(x.shape[axis] == 1)]
@@ -59,7 +59,7 @@ def average(op: Any, axes: int) -> Callable[..., Any]:
     """What stands for an adaptive average over so many innermost axes."""
 
     def averaged(x: Any, output_size: Sequence[Any]) -> Any:
-        """The mean where one place is asked for; every other call as torch decides it."""
+        """Return the mean where one place is asked for; every other call as torch decides it."""
         if x.dim() > axes and all(isinstance(one, int) and one == 1 for one in output_size):
             return x.mean(tuple(range(-axes, 0)), keepdim=True)
         return op._op_dk(DispatchKey.CompositeImplicitAutograd, x, output_size)
@@ -68,7 +68,7 @@ def average(op: Any, axes: int) -> Callable[..., Any]:
 
 
 def slice_index(size: Any, index: Any) -> Any:
-    """An index from 0 on and within the axis; None for one that only data tell."""
+    """Return an index from 0 on and within the axis; None for one that only data tell."""
     bounds = _compute_slice_index(size, index)
     if bounds is not None or not _known(size) or not _known(index):
         return bounds
@@ -86,14 +86,14 @@ SHARED, UNKNOWN = 1, 2
 
 
 def overlap(x: Any) -> int:
-    """`SHARED` where an axis repeats its elements, as one that is broadcast does; `UNKNOWN` of all others."""
+    """Return `SHARED` where an axis repeats its elements, as one that is broadcast does; `UNKNOWN` of all others."""
     axes = zip(x.shape, x.stride(), strict=True)
     repeats = any(isinstance(step, int) and step == 0 and size > 1 for size, step in axes)
     return SHARED if repeats else UNKNOWN
 
 
 def copy(mode: Any, op: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
-    """An array of the same shape that holds what is broadcast to it, without the elements.
+    """Return an array of the same shape that holds what is broadcast to it, without the elements.
 
     Raises RuntimeError where that cannot be broadcast.
     """
@@ -103,7 +103,7 @@ def copy(mode: Any, op: Any, x: Any, source: Any, non_blocking: bool = False) ->
 
 
 def convolution(mode: Any, op: Any, *arguments: Any, **options: Any) -> Any:
-    """The result without its elements: by rows, or with channels last where an image is so.
+    """Return the result without its elements: by rows, or with channels last where an image is so.
 
     Raises RuntimeError where channels or element types do not fit, or an image is smaller than the window.
     """
