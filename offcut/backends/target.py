@@ -541,8 +541,11 @@ class Target(ABC):
         computation = self.computation(request, options)
         if computation is None:
             return ()
+        try:
+            resolving = self.resolving(computation, options)
+        except TargetError:  # it cuts by ways that nobody prices
+            return ()
         calls = sampled(request.program.sizes, request.program.assumptions)
-        resolving = self.resolving(computation, options)
         prices = SchedulePrices(self.hardware(options), calls, resolving)
         return tuple(map(str, choice_errors(planned.schedule, prices)))
 

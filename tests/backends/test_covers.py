@@ -22,7 +22,7 @@ from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
 from tests.agree import agree, exact_matmul
-from tests.facade import forget_code
+from tests.facade import evaluate, forget_code
 
 Array = npt.NDArray[Any]
 
@@ -106,10 +106,7 @@ def arrays(kernel: Kernel, sizes: Mapping[str, int]) -> list[Array]:
     """Small integers for every input, of no order that would hide a mistake."""
     made = []
     for number, given in enumerate(kernel.signature.inputs):
-        shape = tuple(
-            extent.const + sum(factor * sizes[name] for name, factor in extent.terms)
-            for extent in given.shape
-        )
+        shape = tuple(int(evaluate(extent, sizes)) for extent in given.shape)
         generator = np.random.default_rng([number, *shape])
         made.append(generator.integers(-3, 4, shape).astype(numpy_dtype(given.dtype)))
     return made
