@@ -76,7 +76,7 @@ from offcut.schedule import (
     Schedule,
     at_line,
     decisions,
-    intrinsic_named,
+    find_intrinsic,
     priced,
     schedule_of,
 )
@@ -463,7 +463,7 @@ def _checked_schedule(
     for step in schedule.steps:
         if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
-                intrinsic_named(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
+                find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
     return schedule
 
 

@@ -14,7 +14,7 @@ from offcut.partition import Question, with_covers
 _UNIT = (Question.UNIT,)
 
 
-def judged_covers(
+def complete_covers(
     program: Program,
     own: Sequence[Microkernel],
     op: str,
@@ -54,7 +54,9 @@ def unknown_covers(program: Program, own: Sequence[Microkernel]) -> Mapping[str,
     return unknown
 
 
-def no_microkernel(name: str, tile: Tile, own: Sequence[Microkernel], op: str) -> PartitionError:
+def unknown_microkernel_error(
+    name: str, tile: Tile, own: Sequence[Microkernel], op: str
+) -> PartitionError:
     """Return the error that no microkernel has the name that a tile says."""
     known = ", ".join(kernel.name for kernel in own)
     return PartitionError(

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from offcut.backends.base import Exported, Signature
-from offcut.backends.covers import judged_covers, no_microkernel, unknown_covers
+from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
 from offcut.backends.proving import check_compiled, check_step
@@ -61,7 +61,7 @@ from offcut.schedule import (
     Schedule,
     Together,
     create_schedule,
-    replayed,
+    replay,
 )
 from offcut.search import Points, Space, place_of
 from offcut.search.settled import kind_of
@@ -206,10 +206,10 @@ class Target(ABC):
         memory that the machine does not have.
         """
         own = self.microkernels(options)
-        judged_covers(program, own, op, None if self.judges else False)
+        complete_covers(program, own, op, None if self.judges else False)
         unknown = unknown_covers(program, own)
         if unknown and not self.any_cover:
-            raise no_microkernel(*next(iter(unknown.items())), own, op)
+            raise unknown_microkernel_error(*next(iter(unknown.items())), own, op)
         if self.judges:
             return ()
         because = f"target={self.name!r} knows no microkernel of that name"
@@ -485,7 +485,7 @@ class Target(ABC):
         if options.schedule is not None and not self.applies_schedules:
             check_step(program, create_schedule(program).source, options.reassociate)
             own, given = self.microkernels(options), (options.microkernels, options.reassociate)
-            _, by_hand = replayed(program, options.schedule, *given, own)
+            _, by_hand = replay(program, options.schedule, *given, own)
             program, left = by_hand, replace(options, schedule=None)
         for found in answer(self, "space", self.space(program, request.users, left)):
             plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
@@ -516,8 +516,8 @@ class Target(ABC):
         own = self.microkernels(options)
         unknown = {} if self.any_cover else unknown_covers(plan.program, own)
         if unknown:
-            raise no_microkernel(*next(iter(unknown.items())), own, "compile")
-        program = judged_covers(plan.program, own, "compile")
+            raise unknown_microkernel_error(*next(iter(unknown.items())), own, "compile")
+        program = complete_covers(plan.program, own, "compile")
         return plan if program == plan.program else replace(plan, program=program)
 
     def plan_of(

@@ -2,8 +2,8 @@
 
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.apply.axes import Axis
-from offcut.schedule.apply.covering import intrinsic_named
-from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replayed
+from offcut.schedule.apply.covering import find_intrinsic
+from offcut.schedule.apply.hand_schedule import HandSchedule, Stage, create_schedule, replay
 from offcut.schedule.apply_ways import ResolvedWay, WayPrice, apply
 from offcut.schedule.decisions import (
     Alternative,
@@ -94,11 +94,11 @@ __all__ = [
     "check_once",
     "create_schedule",
     "each_decision",
-    "intrinsic_named",
+    "find_intrinsic",
     "pack_of",
     "position_of",
     "priced",
-    "replayed",
+    "replay",
     "restaged",
     "schedule_of",
     "stages_in",

@@ -19,7 +19,7 @@ from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
 from offcut.search import Sizes, Times
 from offcut.search.explorers import EXPLORERS, Explorer, Judge
-from offcut.search.explorers.named import grain
+from offcut.search.explorers.catalog import grain
 from tests.facade import Expected, Seen, Space, explorer_named
 from tests.spaces import planted, space, with_planted
 

@@ -19,17 +19,17 @@ from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
+from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
+from offcut.backends.accelerator.planning.operation_stores import split_statements
 from offcut.backends.accelerator.planning.pieces import pieces_of, streams_of
 from offcut.backends.accelerator.planning.planner import (
     check_units,
-    lead_of,
-    planned,
-    prepared,
-    wanted_of,
+    first_stage,
+    plan_program,
+    plan_request,
+    prepare_computation,
 )
-from offcut.backends.accelerator.planning.settled import settled
-from offcut.backends.accelerator.planning.single import single
-from offcut.backends.accelerator.planning.typical import typical_of
+from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import Run, timed
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
@@ -61,7 +61,7 @@ from offcut.schedule import (
     Staging,
     at_decision,
     each_decision,
-    replayed,
+    replay,
     stages_in,
 )
 from offcut.search import Points
@@ -136,19 +136,21 @@ class Accelerator(Target):
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
-            yield self.annotated(Planned(single(program, self.spec)))
+            yield self.annotated(Planned(split_statements(program, self.spec)))
             return
         with at_decision(schedule):
             if schedule is not None and not self.applies(program, schedule):
                 check_units(schedule, self.spec)
-                _, by_hand = replayed(program, schedule, of_target=self.microkernels())
-                made = Planned(single(with_memories(by_hand), self.spec), schedule, by_hand=by_hand)
+                _, by_hand = replay(program, schedule, of_target=self.microkernels())
+                made = Planned(
+                    split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
+                )
                 yield self.annotated(made)
                 return
             computation = labelled(self.arrays(program), users)
-            wanted = wanted_of(computation, options.strategy)
-            for one in (wanted, *wanted.in_smaller_tiles()):
-                made = settled(program, computation, self.spec, schedule, one)
+            request = plan_request(computation, options.strategy)
+            for one in (request, *request.in_smaller_tiles()):
+                made = plan_without_deadlock(program, computation, self.spec, schedule, one)
                 yield self.annotated(made)
 
     def annotated(self, planned: Planned) -> Planned:
@@ -165,14 +167,16 @@ class Accelerator(Target):
         if any(buffer.scope is not None for buffer in program.buffers):
             return None
         computation = labelled(self.arrays(program), users)
-        wanted = wanted_of(computation, tuple((axis, cut.strategy) for axis, cut in cuts.items()))
+        request = plan_request(
+            computation, tuple((axis, cut.strategy) for axis, cut in cuts.items())
+        )
         homes = (axis_named(computation, axis) for axis in cuts)
         tiles = {
-            (lead_of(computation, home), axis): cut.tiles[-1]
+            (first_stage(computation, home), axis): cut.tiles[-1]
             for (home, axis), cut in zip(homes, cuts.values(), strict=True)
         }
-        wanted = replace(wanted, tiles=tiles)
-        return self.annotated(settled(program, computation, self.spec, None, wanted))
+        request = replace(request, tiles=tiles)
+        return self.annotated(plan_without_deadlock(program, computation, self.spec, None, request))
 
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
@@ -181,7 +185,7 @@ class Accelerator(Target):
         if computation is None or any(isinstance(step, RFactor) for step in steps):
             return False
         made = {step.name for step in steps if isinstance(step, Staging)}
-        nests = prepared(computation)[-1].groups
+        nests = prepare_computation(computation)[-1].groups
         known = made | {stage.buffer for group in nests for stage in group}
         return all(stages_in(step) <= known for step in steps)
 
@@ -242,7 +246,7 @@ class Accelerator(Target):
 
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """Return the instructions at sizes of a middle layer, as a listing, or the order of units."""
-        return self.show_at(planned, signature, options, form, typical_of(planned.program))
+        return self.show_at(planned, signature, options, form, typical_sizes(planned.program))
 
     def show_at(
         self,
@@ -303,7 +307,7 @@ class Accelerator(Target):
         """
         users = dict(request.users.sizes)
         if sizes is None:
-            typical = typical_of(planned.program)
+            typical = typical_sizes(planned.program)
             return formulas_of(request.program, planned.program, self.machine, users, typical)
         sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
         given = {users[user]: size for user, size in sizes.items()}
@@ -327,7 +331,7 @@ class Accelerator(Target):
 
         def seconds(schedule: Schedule) -> Sequence[float]:
             try:
-                made = planned(program, computation, self.spec, schedule).program
+                made = plan_program(program, computation, self.spec, schedule).program
                 found = [cycles_of(taken(made, self.spec, at)) for at in given]
             except TargetError as refused:
                 raise PartitionError(

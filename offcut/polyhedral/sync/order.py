@@ -43,7 +43,7 @@ from offcut.polyhedral.sync.events import (
     refused,
 )
 from offcut.polyhedral.sync.relations import Relations
-from offcut.polyhedral.sync.room import has_room
+from offcut.polyhedral.sync.room import fits_capacity
 from offcut.polyhedral.sync.run_at_sizes import TOUCHES, smallest_fault
 
 
@@ -492,7 +492,7 @@ class Order:
         """Return whether `room` tokens are enough, see the head of this file."""
         ahead = self.ordered(match).reverse()
         if self.events.agents.blocks:
-            return has_room(ahead, room)
+            return fits_capacity(ahead, room)
         following = self.next_of(match.arrives)
         for _ in range(room):
             ahead = ahead.apply_range(following)

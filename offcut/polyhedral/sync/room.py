@@ -10,7 +10,7 @@ import islpy as isl
 from offcut.polyhedral.sync.events import Event
 
 
-def has_room(pairs: isl.Map, room: int) -> bool:
+def fits_capacity(pairs: isl.Map, room: int) -> bool:
     """Return whether at most `room` tokens lie in a queue at any time. When q pops, beside its own there lie those of
 
         { q' in dom pairs : q' > q and pairs(q') < q }
@@ -28,7 +28,7 @@ def has_room(pairs: isl.Map, room: int) -> bool:
     return bool(beside.is_empty())
 
 
-def most(
+def max_tokens(
     sources: Sequence[Event], targets: Sequence[Event], parts: Mapping[str, int | None]
 ) -> float:
     """Return a bound on the tokens between two units at once: two for each part of a region that both touch.
@@ -44,4 +44,4 @@ def most(
     return sum(2 * (parts.get(region) or inf) for region in both)
 
 
-__all__ = ["has_room", "most"]
+__all__ = ["fits_capacity", "max_tokens"]

@@ -59,7 +59,7 @@ from offcut.polyhedral.sync.events import (
 from offcut.polyhedral.sync.multicast import check_multicast
 from offcut.polyhedral.sync.order import Order, Pair
 from offcut.polyhedral.sync.relations import Relations, alike, is_inside
-from offcut.polyhedral.sync.room import has_room, most
+from offcut.polyhedral.sync.room import fits_capacity, max_tokens
 from offcut.polyhedral.sync.run_at_sizes import smallest_fault
 from offcut.polyhedral.units.independence import Independence
 
@@ -380,9 +380,9 @@ class _Finder:
         Raises StandstillError if it is not.
         """
         parts = self.relations.events.parts
-        few = most([p.one for p in pairs], [p.other for p in pairs], parts) <= room
+        few = max_tokens([p.one for p in pairs], [p.other for p in pairs], parts) <= room
         by_wait = self.order.without_agent.reverse()
-        if not few and not has_room(by_wait.apply_range(arrivals), room):
+        if not few and not fits_capacity(by_wait.apply_range(arrivals), room):
             source, target = pairs[0].one.unit, pairs[0].other.unit
             raise refused(
                 self.program,

@@ -36,7 +36,7 @@ class Target:
 
     @property
     def stage(self) -> str:
-        """Return the name by which `stage_named` finds it: the buffer, where one nest alone writes it."""
+        """Return the name by which `find_stage` finds it: the buffer, where one nest alone writes it."""
         writes = sum(self.buffer in nest.written for nest in self.nests.nests)
         return self.buffer if writes == 1 else self.name
 
@@ -105,13 +105,13 @@ class Target:
                 return f"{self.buffer} has no such loop"
 
 
-def stages_of(nests: Nests) -> tuple[str, ...]:
+def stage_names(nests: Nests) -> tuple[str, ...]:
     """Return the names of the stages, in order."""
     listed = (Target(nests, nest.name, buffer) for nest in nests.nests for buffer in nest.written)
     return tuple(target.stage for target in listed)
 
 
-def stage_named(nests: Nests, name: str) -> Target:
+def find_stage(nests: Nests, name: str) -> Target:
     """Return the stage of the buffer, or the nest, of that name.
 
     Raises PartitionError where there is none, or several write the buffer.
@@ -126,7 +126,7 @@ def stage_named(nests: Nests, name: str) -> Target:
         "schedule",
         f"cannot tell the stage of {name}",
         because=f"{', '.join(homes)} write it" if homes else "no stage writes it",
-        help=(f"stages: {', '.join(stages_of(nests))}",),
+        help=(f"stages: {', '.join(stage_names(nests))}",),
     )
 
 

@@ -44,11 +44,11 @@ def tensorize(target: Target, step: Cover) -> Nests:
         _check_named(step, own[name], part, list(roots), refuse)
         wanted = tile.Cover(name, step.axes, step.operands)
         return build_tensorize(target, axis, own[name], (), wanted)
-    intrinsic = intrinsic_named(name, given, at, tuple(own))
+    intrinsic = find_intrinsic(name, given, at, tuple(own))
     return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
 
 
-def intrinsic_named(
+def find_intrinsic(
     name: str, given: Sequence[Microkernel], at: str, own: Sequence[str] = ()
 ) -> Microkernel:
     """Return the instruction of that name: one of `given`, the last of them, or one that was declared.
@@ -59,11 +59,11 @@ def intrinsic_named(
     """
     found = next((kernel for kernel in reversed(given) if kernel.name == name), declared(name))
     if found is None:
-        raise undeclared(name, at, own)
+        raise undeclared_error(name, at, own)
     return found
 
 
-def undeclared(what: object, at: str, own: Sequence[str] = ()) -> PartitionError:
+def undeclared_error(what: object, at: str, own: Sequence[str] = ()) -> PartitionError:
     """Return the refusal of what is no instruction."""
     return PartitionError(
         "tensorize",

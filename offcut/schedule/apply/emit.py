@@ -58,10 +58,10 @@ from offcut.schedule.decisions import Fuse, SplitPair
 
 def lower(nests: Nests) -> Program:
     """Return the program that runs `nests` as they are scheduled; nothing is proved here."""
-    return lowered(nests)[0]
+    return lower_with_tiles(nests)[0]
 
 
-def lowered(nests: Nests) -> tuple[Program, list[Made]]:
+def lower_with_tiles(nests: Nests) -> tuple[Program, list[Made]]:
     """Return the program that runs `nests` as they are scheduled, and its tiles, in the order of the text."""
     made: dict[int, Made] = {}
     names = Names([*(s.name for s in nests.sizes), *(b.name for b in nests.buffers)])
@@ -313,7 +313,7 @@ class _Nest(Tiles):
         """
         name = self.names.fresh(split.outer)
         facts = at.facts.loop(name, ix.const(0), count)
-        begin, inner = _started(start, Var(name)), replace(at, facts=facts)
+        begin, inner = _start_of(start, Var(name)), replace(at, facts=facts)
         if opaque is not None:
             body = self.opaque(split, opaque, begin, Var(name), parts, inner)
         else:
@@ -389,7 +389,7 @@ class _Nest(Tiles):
         sets = not segment.lets and _is_affine(start) and _is_affine(height)
         opaque = self.staged and not segment.predicate and not sets
         if segment.count is None or ix.literal_value(segment.count) == 1:
-            begin = _started(start, ix.const(0))
+            begin = _start_of(start, ix.const(0))
             value = ix.floordiv(begin, split.factor)
             if opaque:
                 body = self.opaque(split, segment, begin, value, parts, inner)
@@ -423,5 +423,5 @@ def _is_affine(expr: Expr) -> bool:
     )
 
 
-def _started(start: Expr, tile: Expr) -> Expr:
+def _start_of(start: Expr, tile: Expr) -> Expr:
     return ix.simplify(substitute(start, {ITER.name: tile}))

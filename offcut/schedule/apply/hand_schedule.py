@@ -21,8 +21,8 @@ from offcut.partition import Made, StrategyLike, strategy_named
 from offcut.polyhedral import request_budget
 from offcut.proof import Certificate
 from offcut.schedule.apply import covering, loops, placing, staging
-from offcut.schedule.apply.axes import Axis, Target, stage_named, stages_of
-from offcut.schedule.apply.emit import lower, lowered
+from offcut.schedule.apply.axes import Axis, Target, find_stage, stage_names
+from offcut.schedule.apply.emit import lower, lower_with_tiles
 from offcut.schedule.apply.prove import prove
 from offcut.schedule.apply.reading import nests_of_program, nests_of_tensors
 from offcut.schedule.apply.staged_form import Alternatives, Nests
@@ -69,7 +69,7 @@ def create_schedule(
     return HandSchedule(nests_of_tensors(outputs, inputs_of(inputs, outputs, "create_schedule")))
 
 
-def replayed(
+def replay(
     program: Program,
     schedule: Schedule,
     microkernels: Sequence[Microkernel] = (),
@@ -127,25 +127,25 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
         case Staging("read"):
             return staging.cache_read(nests, step)
         case Staging("write", stage):
-            return staging.cache_write(stage_named(nests, stage), step)
+            return staging.cache_write(find_stage(nests, stage), step)
         case Staging():
             return staging.stage_value(nests, step)
         case Inline(stage):
-            return staging.compute_inline(stage_named(nests, stage))
+            return staging.compute_inline(find_stage(nests, stage))
         case RFactor(stage):
-            return staging.rfactor(stage_named(nests, stage), step)
+            return staging.rfactor(find_stage(nests, stage), step)
         case Split(stage):
-            return loops.split(stage_named(nests, stage), step)
+            return loops.split(find_stage(nests, stage), step)
         case Fuse(stage):
-            return loops.fuse(stage_named(nests, stage), step)
+            return loops.fuse(find_stage(nests, stage), step)
         case Order(stage):
-            return loops.reorder(stage_named(nests, stage), step)
+            return loops.reorder(find_stage(nests, stage), step)
         case Bind(stage):
-            return loops.bind(stage_named(nests, stage), step)
+            return loops.bind(find_stage(nests, stage), step)
         case At(stage):
-            return placing.compute_at(stage_named(nests, stage), step)
+            return placing.compute_at(find_stage(nests, stage), step)
         case Cover(stage):
-            return covering.tensorize(stage_named(nests, stage), step)
+            return covering.tensorize(find_stage(nests, stage), step)
         case Choose(options):
             return _chosen(nests, options)
         case _:
@@ -214,7 +214,7 @@ class HandSchedule:
         """
         if isinstance(key, Stage):
             return Stage(self, key.nest_name, key.buffer)
-        found = stage_named(self._nests, self._buffer(key))
+        found = find_stage(self._nests, self._buffer(key))
         return Stage(self, found.name, found.buffer)
 
     def _buffer(self, key: Tensor | str) -> str:
@@ -224,7 +224,7 @@ class HandSchedule:
     @property
     def stages(self) -> tuple[str, ...]:
         """Return the names of the stages, in the order in which they were described."""
-        return stages_of(self._nests)
+        return stage_names(self._nests)
 
     @property
     def schedule(self) -> Schedule:
@@ -340,7 +340,7 @@ class HandSchedule:
 
     def tiles(self) -> tuple[Made, ...]:
         """Return the tiles of the whole, in the order of the text."""
-        return tuple(lowered(self._nests)[1])
+        return tuple(lower_with_tiles(self._nests)[1])
 
     def _forms(self) -> tuple[Nests, ...]:
         """Return what the decisions make without any staged array, then with one more each: small steps of a proof."""
@@ -520,7 +520,7 @@ class Stage:
         target, schedule = self._target(), self._schedule
         name = target.axis("tensorize", axis)
         if not isinstance(intrinsic, Microkernel):
-            raise covering.undeclared(intrinsic, f"axis {target.buffer}.{name}")
+            raise covering.undeclared_error(intrinsic, f"axis {target.buffer}.{name}")
         known = (*target.nests.intrinsics, intrinsic)
         schedule._nests = replace(target.nests, intrinsics=known)
         return self._do(Cover(target.stage, name, intrinsic.name))

@@ -9,19 +9,19 @@ from offcut.core.program import If, Kind, Stmt, Store
 from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
-from offcut.schedule.apply.axes import Target, stage_named
+from offcut.schedule.apply.axes import Target, find_stage
 from offcut.schedule.apply.staged_form import Nest, Nests, Root, Window, depends_on, point_of
 from offcut.schedule.decisions import At
 
 
 def compute_at(target: Target, step: At) -> Nests:
     """Return the schedule with the stage inside a loop of its consumer, on the box of elements that is read there."""
-    consumer = stage_named(target.nests, step.reader)
+    consumer = find_stage(target.nests, step.reader)
     name = None if step.axis is None else consumer.axis("compute_at", step.axis)
     check_compute_at(target, consumer, name)
     check_depth(target, consumer, name, step.depth)
     if step.inplace is not None:
-        check_inplace(target, stage_named(target.nests, step.inplace), (consumer.name, name))
+        check_inplace(target, find_stage(target.nests, step.inplace), (consumer.name, name))
     return build_compute_at(target, consumer, name, Window(step.memory, step.depth, step.inplace))
 
 

@@ -33,7 +33,7 @@ from offcut.core.text.expressions import parse_expr
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
 from offcut.errors import ParseError, PartitionError
-from offcut.schedule.apply.axes import Target, check_new, stage_named
+from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
 from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
@@ -47,7 +47,7 @@ def cache_read(nests: Nests, step: Staging) -> Nests:
     """
     check_scope("cache_read", step.what, step.memory)
     check_new("cache_read", f"buffer {step.what}", nests.names(), step.name)
-    readers = [stage_named(nests, reader).name for reader in step.readers]
+    readers = [find_stage(nests, reader).name for reader in step.readers]
     check_cache_read(nests, step.what, readers)
     return build_cache_read(nests, step, readers)
 
@@ -133,7 +133,7 @@ def stage_value(nests: Nests, step: Staging) -> Nests:
     check_new("stage_value", at, nests.names(), step.name)
     taken = {*(size.name for size in nests.sizes), *(b.name for b in nests.buffers), step.name}
     check_new("stage_value", at, Names(taken), *axes)
-    readers = [stage_named(nests, reader).nest for reader in step.readers]
+    readers = [find_stage(nests, reader).nest for reader in step.readers]
     value = _staged_value(nests, step, at)
     shape = tuple(_extent_along(nests, readers[0], step, axis, at) for axis, _ in step.axes)
     check_unwritten(nests, step, value, [nest.name for nest in readers])
@@ -212,7 +212,7 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
 
         changed.append(with_expressions(nest, partial(_rewritten, moved)))
     for reader in step.readers:
-        if stage_named(nests, reader).name not in replaced:
+        if find_stage(nests, reader).name not in replaced:
             raise PartitionError(
                 "stage_value",
                 f"cannot stage {step.what} for {reader}",
@@ -220,7 +220,7 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
                 because=f"it computes no {format_expr(ix.fold_indices(substitute(value, at)))}",
                 help=tuple(
                     format_stmt(store)
-                    for part in stage_named(nests, reader).nest.parts
+                    for part in find_stage(nests, reader).nest.parts
                     for store in part.stores
                     if not isinstance(store.value, Const)
                 ),

@@ -24,7 +24,7 @@ from machines import shipped
 
 import offcut as oc
 from offcut import Kernel, Schedule, Tensor
-from offcut.backends.accelerator.planning.planner import labels
+from offcut.backends.accelerator.planning.planner import layout_labels
 from offcut.backends.accelerator.planning.roles import Roles
 from offcut.schedule import Choose
 from tests.agree import nearly
@@ -246,8 +246,8 @@ def test_the_pieces_of_a_machine_of_queues_are_drawn_as_a_timeline_alone() -> No
 
 def test_ways_that_lie_along_the_same_axes_have_names_of_their_own() -> None:
     ways = Roles("i", None, "k"), Roles(None, "i", "k"), Roles(None, "j", "k")
-    assert labels(ways) == ["chip_i_k_1", "chip_i_k_2", "chip_j_k"]
-    assert labels(ways[:1]) == ["chip"]
+    assert layout_labels(ways) == ["chip_i_k_1", "chip_i_k_2", "chip_j_k"]
+    assert layout_labels(ways[:1]) == ["chip"]
 
 
 LAID_BY_HOST = """\

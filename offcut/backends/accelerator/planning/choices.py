@@ -8,10 +8,14 @@ from itertools import permutations
 
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
-from offcut.backends.accelerator.planning.planner import Deciding, groups_of, prepared
-from offcut.backends.accelerator.planning.policy import DEPTH, typical
+from offcut.backends.accelerator.planning.planner import (
+    GroupDecisions,
+    prepare_computation,
+    stage_groups,
+)
+from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
@@ -40,7 +44,7 @@ class Nests:
 
         Raises TargetError for what no instruction does.
         """
-        groups = groups_of(program, prepared(computation)[-1], spec)
+        groups = stage_groups(program, prepare_computation(computation)[-1], spec)
         each = (tuple(_Way(one, made, label) for label, made in ways) for one, ways in groups)
         return cls(first, tuple(each))
 
@@ -84,7 +88,7 @@ class Nests:
 class _Way:
     """A nest in one way: a choice for each of its axes, one for the order, one for the loop in which windows take turns."""
 
-    deciding: Deciding
+    deciding: GroupDecisions
     made: Operations
     label: str
 
@@ -97,7 +101,7 @@ class _Way:
     def axes(self) -> tuple[str, ...]:
         """Those that are cut, or could be: results first."""
         words = lanes(self.made, self.spec)
-        extents = typical(self.deciding.program, self.made)
+        extents = nest_extents(self.deciding.program, self.made)
         found = [axis.name for axis in self.made.axes if extents[axis.name] > 1]
         return (*found, *(a.name for a in self.made.terms if a.name in words))
 
@@ -111,7 +115,7 @@ class _Way:
     def options(self) -> tuple[Point, ...]:
         """Tiles of each axis, 0 where it is not cut; orders; the axis in whose loop windows take turns."""
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
-        words, likely = lanes(self.made, self.spec), typical(self.deciding.program, self.made)
+        words, likely = lanes(self.made, self.spec), nest_extents(self.deciding.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
         orders = tuple(permutations(self.outer))[:MOST_ORDERS]
         return (*tiles, orders, (None, *self.outer))

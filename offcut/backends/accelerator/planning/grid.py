@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.planning.dma_volume import Part, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.moved import Moving, Part
 from offcut.backends.accelerator.planning.queues import cycles_behind, multiplies
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
@@ -48,8 +48,8 @@ class Grid:
     made: Operations
     spec: Spec
     extents: Mapping[str, int]
-    copies: Sequence[Moving]
-    result: Moving
+    copies: Sequence[Transfer]
+    result: Transfer
     sizes: Mapping[str, Sequence[int]]
     kept: int
 
@@ -109,7 +109,7 @@ class Grid:
             fits = fits & (bytes_ <= spec.memories[memory])
         return np.asarray(fits)
 
-    def held(self, what: Moving, at: Mapping[str, NDArray[np.int64]]) -> Counts:
+    def held(self, what: Transfer, at: Mapping[str, NDArray[np.int64]]) -> Counts:
         """Words of a window."""
         found: Counts = np.ones(1)
         for part in what.parts:
@@ -180,7 +180,7 @@ class Grid:
         """Return whether an axis is cut."""
         return np.array([size > 0 for size in self.options[axis]])[self.at[axis]]
 
-    def moves(self, what: Moving) -> tuple[Counts, Counts, Counts]:
+    def moves(self, what: Transfer) -> tuple[Counts, Counts, Counts]:
         """Cycles without the bus and with it, and instances, of what moves by the loops of its own alone."""
         spec, of = self.spec, self.spec.words[what.place]
         sums = [(self.summed(part), self.is_cut(part)) for part in reversed(what.parts)]
@@ -275,7 +275,7 @@ class Grid:
         steps = results * prod(along[axis.name] for axis in self.made.terms) * each
         return end + (tiles + sums) * issue + steps + results * spec.gemm_cycles, end
 
-    def depth(self, copy: Moving, loops: Sequence[str]) -> NDArray[np.int64]:
+    def depth(self, copy: Transfer, loops: Sequence[str]) -> NDArray[np.int64]:
         """Return how many loops a copy stands in."""
         found = np.zeros(1, int)
         for at, axis in enumerate(loops):

@@ -19,11 +19,11 @@ from offcut.backends.accelerator.planning.elementary import (
     narrowed,
     operations,
 )
-from offcut.backends.accelerator.planning.policy import chosen
-from offcut.backends.accelerator.planning.regrouped import is_regrouping, regrouped
+from offcut.backends.accelerator.planning.grouped_products import is_regrouping, split_groups
+from offcut.backends.accelerator.planning.policy import choose_tiling
 from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
@@ -46,7 +46,7 @@ from offcut.schedule import (
     stages_in,
 )
 
-COMBINATIONS = 16
+MAX_COMBINATIONS = 16
 """Of the options of all nests, at most: each is proved, so that this bounds what a compile takes, to as many proofs of a program
 without options. Nests behind those that have several have one.
 """
@@ -55,8 +55,8 @@ LABEL = "chip"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is asked of the policy.
+class PlanRequest:
+    """A request to the policy.
 
     tails  strategies by (stage that leads a group, axis)
     tiles  iterations of a tile by the same
@@ -103,24 +103,24 @@ class Wanted:
                 return False
         return True
 
-    def in_smaller_tiles(self) -> Iterator[Wanted]:
+    def in_smaller_tiles(self) -> Iterator[PlanRequest]:
         """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
-        for size in SMALLER if self.tails and not self.tiles else ():
+        for size in SMALLER_TILES if self.tails and not self.tiles else ():
             yield replace(self, tiles=dict.fromkeys(self.tails, size))
 
 
-SMALLER = (32, 16)
+SMALLER_TILES = (32, 16)
 """Iterations of tiles that are tried where those that the policy likes best are not proved: multiples of a word's lanes."""
-FREE = Wanted({}, {})
+NO_REQUEST = PlanRequest({}, {})
 
 
-def wanted_of(computation: Computation, strategy: Strategies) -> Wanted:
+def plan_request(computation: Computation, strategy: Strategies) -> PlanRequest:
     """Return what strategies ask of the policy: one for the rows, axes of results whose extents sizes give, or some by axis.
 
     Raises PartitionError for an axis that there is not.
     """
     if strategy == "auto":
-        return FREE
+        return NO_REQUEST
     if isinstance(strategy, Strategy):
         axes = [
             (group[0].buffer, axis.name)
@@ -128,38 +128,38 @@ def wanted_of(computation: Computation, strategy: Strategies) -> Wanted:
             for axis in group[0].axes
             if variables(axis.extent)
         ]
-        return Wanted(dict.fromkeys(axes, strategy), {})
+        return PlanRequest(dict.fromkeys(axes, strategy), {})
     tails = {}
     for name, tail in dict(strategy).items():
         home, axis = axis_named(computation, name)
-        tails[lead_of(computation, home), axis] = tail
-    return Wanted(tails, {})
+        tails[first_stage(computation, home), axis] = tail
+    return PlanRequest(tails, {})
 
 
-def lead_of(computation: Computation, home: int) -> str:
+def first_stage(computation: Computation, home: int) -> str:
     """Return the stage that a group of a computation begins with."""
     return computation.groups[home][0].buffer
 
 
-def planned(
+def plan_program(
     program: Program,
     computation: Computation,
     spec: Spec,
     schedule: Schedule | None,
-    wanted: Wanted = FREE,
+    request: PlanRequest = NO_REQUEST,
 ) -> Planned:
     """Return the program on the chip; `schedule` decides where there is one, else the policy.
 
     Raises TargetError for what no instruction does, PartitionError for a schedule that is none of it.
     """
-    steps = prepared(computation)
-    said = () if schedule is None else migrated(schedule, program, steps[-1], spec)
-    rest = policy_of(program, steps[-1], spec, wanted, said)
+    steps = prepare_computation(computation)
+    said = () if schedule is None else migrate_schedule(schedule, program, steps[-1], spec)
+    rest = policy_decisions(program, steps[-1], spec, request, said)
     whole = Schedule(program.name, (*said, *rest))
     check_units(whole, spec)
-    by_hand = create_schedule(apart(steps[-1])).with_microkernels(microkernels(spec))
+    by_hand = create_schedule(unfuse_stages(steps[-1])).with_microkernels(microkernels(spec))
     *forms, last = by_hand.apply(whole).forms()
-    through = (*map(apart, steps), *forms)
+    through = (*map(unfuse_stages, steps), *forms)
     return Planned(last, whole, through=through, tiles=by_hand.tiles())
 
 
@@ -179,7 +179,7 @@ def check_units(schedule: Schedule, spec: Spec) -> None:
                 )
 
 
-def migrated(
+def migrate_schedule(
     schedule: Schedule, program: Program, computation: Computation, spec: Spec
 ) -> tuple[Primitive, ...]:
     """Return the decisions of a schedule, those of nests in ways of versions before 0.3 as decisions of today.
@@ -187,7 +187,7 @@ def migrated(
     Raises PartitionError, with the line, for a nest that is none of the computation, or a decision of another target.
     """
     found: list[Primitive] = []
-    groups = {one.group[0].buffer: one for one, _ in groups_of(program, computation, spec)}
+    groups = {one.group[0].buffer: one for one, _ in stage_groups(program, computation, spec)}
     names = computation.names()
     for step in schedule.steps:
         with at_line(schedule, step):
@@ -223,9 +223,9 @@ def migrated(
     return tuple(found)
 
 
-def prepared(computation: Computation) -> tuple[Computation, ...]:
+def prepare_computation(computation: Computation) -> tuple[Computation, ...]:
     """Return steps from a computation to the one whose nests are decided: grouped axes apart, elements widened late."""
-    steps = regrouped(computation)
+    steps = split_groups(computation)
     last = _stored_between(narrowed(steps[-1]))
     return steps if last == steps[-1] else (*steps, last)
 
@@ -250,17 +250,17 @@ def _loads(stage: Stage) -> Iterator[Load]:
     return (node for node in walk(stage.value) if isinstance(node, Load))
 
 
-def policy_of(
+def policy_decisions(
     program: Program,
     computation: Computation,
     spec: Spec,
-    wanted: Wanted = FREE,
+    request: PlanRequest = NO_REQUEST,
     said: Sequence[object] = (),
 ) -> tuple[Primitive, ...]:
     """Return what the policy decides of the nests of a computation that `said` says nothing of."""
     known = {name for step in said if isinstance(step, Primitive) for name in stages_in(step)}
     found: list[Primitive] = []
-    for one, ways in groups_of(program, computation, spec, wanted):
+    for one, ways in stage_groups(program, computation, spec, request):
         if not known & {stage.buffer for stage in one.group}:
             options, refused = list[Alternative](), None
             for label, made in ways:
@@ -277,60 +277,62 @@ def policy_of(
     return tuple(found)
 
 
-def groups_of(
-    program: Program, computation: Computation, spec: Spec, wanted: Wanted = FREE
-) -> Iterator[tuple[Deciding, list[tuple[str, Operations]]]]:
+def stage_groups(
+    program: Program, computation: Computation, spec: Spec, request: PlanRequest = NO_REQUEST
+) -> Iterator[tuple[GroupDecisions, list[tuple[str, Operations]]]]:
     """Yield each group of stages that runs on the chip, with the layouts in words that are worth it."""
     inner = [b for b in computation.buffers if b.name not in {one.name for one in program.buffers}]
     program = replace(program, buffers=(*program.buffers, *inner))
-    names, left = computation.names(), COMBINATIONS
+    names, left = computation.names(), MAX_COMBINATIONS
     for group in computation.groups:
         if is_regrouping(group, computation):
             continue
-        laid = wanted.layouts(layouts_of(computation, group, spec), group[0], spec)
+        laid = request.layouts(layouts_of(computation, group, spec), group[0], spec)
         laid = laid if len(laid) <= left else laid[:1]
         left //= len(laid)
         made = (operations(computation, group, spec, names, roles) for roles in laid)
-        ways = list(zip(labels(laid), made, strict=True))
-        yield Deciding(program, computation, group, spec, wanted), ways
+        ways = list(zip(layout_labels(laid), made, strict=True))
+        yield GroupDecisions(program, computation, group, spec, request), ways
 
 
 @dataclass(frozen=True)
-class Deciding:
+class GroupDecisions:
     """What is decided of one group of stages."""
 
     program: Program
     computation: Computation
     group: tuple[Stage, ...]
     spec: Spec
-    wanted: Wanted
+    request: PlanRequest
 
-    def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], Deciding]]:
+    def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], GroupDecisions]]:
         """Yield the same with one strategy of those that a choice is among, and its name; of no choice the same."""
-        among = {at: tail.among for at, tail in self.wanted.tails.items() if tail.among}
+        among = {at: tail.among for at, tail in self.request.tails.items() if tail.among}
         if not among:
             yield (), self
             return
         for one in next(iter(among.values())):
-            tails = {at: one if at in among else tail for at, tail in self.wanted.tails.items()}
-            by = replace(self, wanted=replace(self.wanted, tails=tails))
+            tails = {at: one if at in among else tail for at, tail in self.request.tails.items()}
+            by = replace(self, request=replace(self.request, tails=tails))
             words = lanes(made, self.spec).items()
             if all(
-                by.wanted.begins_with_words(self.group[0], axis, count) for axis, count in words
+                by.request.begins_with_words(self.group[0], axis, count) for axis, count in words
             ):
                 yield (one.name,), by
 
     def decisions(self, made: Operations) -> tuple[Primitive, ...]:
         """Return the decisions of the policy for a layout in words."""
         lead = self.group[0].buffer
-        tiles = {axis: size for (stage, axis), size in self.wanted.tiles.items() if stage == lead}
-        return self.written(made, chosen(self.program, made, self.spec, self.wanted.turns, tiles))
+        tiles = {axis: size for (stage, axis), size in self.request.tiles.items() if stage == lead}
+        return self.written(
+            made, choose_tiling(self.program, made, self.spec, self.request.turns, tiles)
+        )
 
     def written(self, made: Operations, tiling: Tiling) -> tuple[Primitive, ...]:
         """Return the decisions that a tiling is."""
         lead = self.group[0].buffer
-        check_words(made, tiling, self.spec, self.wanted, self.group[0])
-        tails = {axis: tail for (stage, axis), tail in self.wanted.tails.items() if stage == lead}
+        check_words(made, tiling, self.spec, self.request, self.group[0])
+        tails = {axis: tail for (stage, axis), tail in self.request.tails.items() if stage == lead}
         return decisions(self.computation, self.group, made, tiling, self.spec, tails)
 
     def tiling(self, made: Operations, steps: Sequence[object]) -> Tiling:
@@ -338,7 +340,9 @@ class Deciding:
         return tiling_of(self.group, made, steps)
 
 
-def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, lead: Stage) -> None:
+def check_words(
+    made: Operations, tiling: Tiling, spec: Spec, request: PlanRequest, lead: Stage
+) -> None:
     """Check that tiles along the lanes of words begin where words do.
 
     Raises PartitionError.
@@ -346,8 +350,8 @@ def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, le
     tiles = dict(tiling.tiles)
     for axis, count in lanes(made, spec).items():
         tile = tiles.get(axis)
-        if tile is not None and not wanted.begins_with_words(lead, axis, count, tile):
-            tail = wanted.tails.get((lead.buffer, axis), GUARD)
+        if tile is not None and not request.begins_with_words(lead, axis, count, tile):
+            tail = request.tails.get((lead.buffer, axis), GUARD)
             raise PartitionError(
                 "schedule",
                 f"cannot cut {lead.label}.{axis} by {tile}, {tail}",
@@ -357,7 +361,7 @@ def check_words(made: Operations, tiling: Tiling, spec: Spec, wanted: Wanted, le
             )
 
 
-def labels(ways: Sequence[Roles]) -> list[str]:
+def layout_labels(ways: Sequence[Roles]) -> list[str]:
     """What the policy calls the options of a nest: of several, by the axes along which their words lie."""
     if len(ways) == 1:
         return [LABEL]
@@ -368,7 +372,7 @@ def labels(ways: Sequence[Roles]) -> list[str]:
     ]
 
 
-def apart(computation: Computation) -> Program:
+def unfuse_stages(computation: Computation) -> Program:
     """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
     groups = tuple((stage,) for group in computation.groups for stage in group)
     buffers = tuple(

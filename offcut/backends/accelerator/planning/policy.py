@@ -8,13 +8,13 @@ from math import inf
 
 from offcut.backends.accelerator.isa import Place
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
+from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.grid import Grid, sizes_of
-from offcut.backends.accelerator.planning.moved import moving, storing
 from offcut.backends.accelerator.planning.queues import Queues
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.typical import typical_extents, typical_of
-from offcut.backends.accelerator.planning.windows import Windows, lanes
+from offcut.backends.accelerator.planning.typical_sizes import typical_extents, typical_sizes
+from offcut.backends.accelerator.planning.window_usage import WindowUsage, lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Load, walk
@@ -23,15 +23,15 @@ from offcut.core.program import Program
 DEPTH = 2
 """Windows that iterations take in turn: one is filled while the other one is read."""
 
-TRIED = 100
+MAX_TILED_TRIALS = 100
 """Tilings that are looked at tile by tile."""
-WHOLE = 8
+MAX_WHOLE_TRIALS = 8
 """Of these, by a few turns of their longest loops, those that are looked at whole."""
-LONGEST = 4096
+MAX_INSTANCES = 4096
 """Instances of the innermost loop that are looked at; of more, what the units do is near what they take."""
 
 
-def chosen(
+def choose_tiling(
     program: Program,
     made: Operations,
     spec: Spec,
@@ -43,10 +43,10 @@ def chosen(
     turns  whether windows may take turns
     tiles  iterations of the tiles of some axes; of the others it is chosen
     """
-    extents, at = typical(program, made), typical_of(program)
+    extents, at = nest_extents(program, made), typical_sizes(program)
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
-    copies = [moving(copy, made, spec, at, shapes) for copy in made.copies]
-    result = storing(made, spec, extents)
+    copies = [load_volume(copy, made, spec, at, shapes) for copy in made.copies]
+    result = store_volume(made, spec, extents)
     kept = _windows_of_results(made, spec)
     sizes = sizes_of(made, spec, extents) | {a: (size,) for a, size in (tiles or {}).items()}
     grid = Grid(made, spec, extents, copies, result, sizes, kept)
@@ -54,23 +54,23 @@ def chosen(
     for cycles, tiling in grid.best(DEPTH if turns else 1):
         found.setdefault((frozenset(tiling.tiles), tiling.depth, cycles), (cycles, tiling))
     ranked = sorted(found.values(), key=lambda one: one[0])
-    first = (one for one in ranked if fits(made, one[1], spec))
+    first = (one for one in ranked if fits_memories(made, one[1], spec))
     about: list[tuple[float, Queues]] = []
-    for cycles, tiling in islice(first, TRIED):
+    for cycles, tiling in islice(first, MAX_TILED_TRIALS):
         queues = Queues(made, tiling, spec, extents, copies, result)
-        about.append((queues.settled() if queues.instances <= LONGEST else cycles, queues))
+        about.append((queues.settled() if queues.instances <= MAX_INSTANCES else cycles, queues))
     best, least = _smallest(made, spec), inf
-    for cycles, queues in sorted(about, key=lambda one: one[0])[:WHOLE]:
-        part = queues.longest is not None and queues.instances <= LONGEST
+    for cycles, queues in sorted(about, key=lambda one: one[0])[:MAX_WHOLE_TRIALS]:
+        part = queues.longest is not None and queues.instances <= MAX_INSTANCES
         taken = queues.cycles() if part else cycles
         if taken < least:
             best, least = queues.tiling, taken
     return best
 
 
-def typical(program: Program, made: Operations) -> dict[str, int]:
+def nest_extents(program: Program, made: Operations) -> dict[str, int]:
     """Extents of the axes of a nest, at the sizes of a middle layer."""
-    return typical_extents(typical_of(program), (*made.axes, *made.terms))
+    return typical_extents(typical_sizes(program), (*made.axes, *made.terms))
 
 
 def _smallest(made: Operations, spec: Spec) -> Tiling:
@@ -86,14 +86,14 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
     return Tiling(tuple(tiles), order)
 
 
-def fits(made: Operations, tiling: Tiling, spec: Spec) -> bool:
+def fits_memories(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     """Return whether the windows of a tiling fit the memories at any size."""
     largest = {a.name: ix.literal_value(a.extent) for a in (*made.axes, *made.terms)}
     tiles = dict(tiling.tiles)
     if any(extent is None and axis not in tiles for axis, extent in largest.items()):
         return False
     extents = {a: tiles[a] if n is None else n for a, n in largest.items()}
-    at = Windows(made, tiling, spec, extents)
+    at = WindowUsage(made, tiling, spec, extents)
     kept = _windows_of_results(made, spec)
     taken: dict[str, int] = {}
 

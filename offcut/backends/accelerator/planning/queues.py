@@ -15,10 +15,10 @@ from math import prod
 
 from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.planning.dma_volume import Tile, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.moved import Moving, Tile
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Load, walk
 from offcut.core.program import Store
@@ -48,8 +48,8 @@ class Queues:
     tiling: Tiling
     spec: Spec
     extents: Mapping[str, int]
-    copies: Sequence[Moving]
-    result: Moving
+    copies: Sequence[Transfer]
+    result: Transfer
     most: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -154,7 +154,7 @@ class Queues:
                 self.filled[copy.name] += 1
                 self.line.instance([self.moved(copy, tiles)], (), [self.window(copy.name)])
 
-    def moved(self, what: Moving, tiles: Tiles) -> Part:
+    def moved(self, what: Transfer, tiles: Tiles) -> Part:
         """What a tile of a copy takes, or of results."""
         return Part(what.unit, *what.cycles(tiles, self.cut))
 

@@ -15,7 +15,7 @@ from math import prod, sqrt
 from offcut.backends.accelerator.lowering.words import sides
 from offcut.backends.accelerator.microkernels import products_of
 from offcut.backends.accelerator.planning.staging import Element, variables_of
-from offcut.backends.accelerator.planning.typical import middle_of, typical_extents
+from offcut.backends.accelerator.planning.typical_sizes import midpoint_sizes, typical_extents
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Cast, Load, Var, variables
@@ -180,7 +180,7 @@ Ends = tuple[Mapping[str, int], Mapping[str, int]]
 
 def _ends(sizes: Sequence[Size], axes: Sequence[StageAxis]) -> Ends:
     least = {size.name: size.min for size in sizes}
-    return typical_extents(least, axes), typical_extents(middle_of(sizes), axes)
+    return typical_extents(least, axes), typical_extents(midpoint_sizes(sizes), axes)
 
 
 def _with_rivals(every: Sequence[Laid], best: Laid, rivals: Sequence[Laid], ends: Ends) -> Layouts:

@@ -70,7 +70,7 @@ from offcut.schedule import (
     apply,
     check_once,
     create_schedule,
-    replayed,
+    replay,
 )
 
 
@@ -95,7 +95,7 @@ def _plan(program: Program, users: Users, host: Host, asked: Options) -> Planned
         check_step(program, create_schedule(program).source, asked.reassociate)
         own = [family.microkernel for family in families(host)]
         given = asked.microkernels, asked.reassociate, own
-        primitives, lowered = replayed(program, schedule, *given)
+        primitives, lowered = replay(program, schedule, *given)
         lowered = canonicalize(lowered)
     debug.passed("primitives", lowered, program)
     if primitives != schedule.steps:

@@ -12,8 +12,8 @@ from math import prod
 from offcut.backends.accelerator.isa import Place, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
-from offcut.backends.accelerator.planning.typical import TYPICAL, typical_extents
-from offcut.backends.accelerator.planning.windows import lanes
+from offcut.backends.accelerator.planning.typical_sizes import TYPICAL, typical_extents
+from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
@@ -55,7 +55,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Moving:
+class Transfer:
     """A copy, or what is stored, at the extents of the axes of its nest.
 
     place  of its words
@@ -119,13 +119,13 @@ def rows_of(counts: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
     return rows, prod(count for count, _, _ in rest[:-1])
 
 
-def moving(
+def load_volume(
     copy: Staged,
     made: Operations,
     spec: Spec,
     sizes: Mapping[str, int],
     shapes: Mapping[str, Sequence[Expr]],
-) -> Moving:
+) -> Transfer:
     """A copy with its numbers, at these sizes.
 
     shapes  of arrays in main memory
@@ -148,7 +148,7 @@ def moving(
         padded = (lo, hi) != (0, reached[axis.name])
         length = reached[axis.name] if copy.by_host else _length(copy, axis.name, shapes, known)
         parts.append(Part(terms, form.const, lane, lo, hi, padded, -(-length // lane)))
-    return Moving(copy.name, copy.place, tuple(parts), spec)
+    return Transfer(copy.name, copy.place, tuple(parts), spec)
 
 
 def _length(
@@ -162,7 +162,7 @@ def _length(
     return TYPICAL if known is None else known
 
 
-def storing(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Moving:
+def store_volume(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Transfer:
     """Results, at these extents of the axes."""
     held = lanes(made, spec)
     parts = (
@@ -170,7 +170,7 @@ def storing(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Moving:
         for axis in made.axes
         for lane, extent in [(held.get(axis.name, 1), extents[axis.name])]
     )
-    return Moving(made.label, Place.OUTPUTS, tuple(parts), spec)
+    return Transfer(made.label, Place.OUTPUTS, tuple(parts), spec)
 
 
 def _bound(condition: Expr, axis: str, sizes: Mapping[str, Expr]) -> tuple[int | None, int | None]:

@@ -22,7 +22,7 @@ def lanes(made: Operations, spec: Spec) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowUsage:
     """What windows take at a tiling: words by operand, and bytes."""
 
     made: Operations

@@ -13,12 +13,12 @@ TYPICAL = 64
 """What is not known is taken to be: about the rows, and the channels, of the first residual layers of ResNet-18."""
 
 
-def typical_of(program: Program) -> dict[str, int]:
+def typical_sizes(program: Program) -> dict[str, int]:
     """Sizes of a middle layer, as far as they are allowed."""
-    return middle_of(program.sizes)
+    return midpoint_sizes(program.sizes)
 
 
-def middle_of(sizes: Sequence[Size]) -> dict[str, int]:
+def midpoint_sizes(sizes: Sequence[Size]) -> dict[str, int]:
     """The same of sizes."""
     return {size.name: max(min(size.max, TYPICAL), size.min) for size in sizes}
 

@@ -35,12 +35,12 @@ from offcut.core.traversal import used_names
 from offcut.describe.computation import Names
 
 
-def single(program: Program, spec: Spec) -> Program:
+def split_statements(program: Program, spec: Spec) -> Program:
     """Return `program` with a statement for each operation; itself where it has no others."""
-    return _Single(program, spec).made()
+    return _StatementSplitter(program, spec).made()
 
 
-class _Single:
+class _StatementSplitter:
     def __init__(self, program: Program, spec: Spec) -> None:
         self.program, self.spec = program, spec
         self.names = Names(used_names(program))

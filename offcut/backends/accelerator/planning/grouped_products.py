@@ -37,7 +37,7 @@ from offcut.describe.computation import Computation, Stage, StageAxis, read_by_o
 Group = tuple[Stage, ...]
 
 
-def regrouped(computation: Computation) -> tuple[Computation, ...]:
+def split_groups(computation: Computation) -> tuple[Computation, ...]:
     """The computation with an axis for groups, behind a step on the way to it; itself alone where nothing is grouped."""
     read = _with_groups(computation, list(map(_without_names(computation), computation.groups)), ())
     made = _Regrouped(read)
