@@ -639,3 +639,24 @@ for i in 0:n
             continue
         assert found.flop == 2 * 64 * 65 // 2
         assert found.seconds > 0
+
+
+def test_a_window_as_long_as_a_loop_around_leaves_open_is_priced() -> None:
+    kernel = oc.compile(
+        oc.parse(
+            """program y
+size n in 0:65
+input A: float32[n]
+local S: float32[n]
+output Y: float32[n]
+for io in 0:n
+  alloc S[io +: n - io]
+    for i in io:n
+      S[i] = A[i] * 2.0
+    for i in io:n
+      Y[i] = S[i]
+"""
+        )
+    )
+    for n in (1, 8, 64):
+        assert kernel.plan(n=n).seconds == pytest.approx(kernel.cost(n=n).seconds, rel=0.05)

@@ -291,3 +291,36 @@ def test_copies_and_products_of_a_gpu_are_covers_of_their_units() -> None:
         with pytest.raises(oc.PartitionError) as refused:
             with_covers(oc.parse(RING.format(unit=unit, by=by)), kernels.get)
         assert refused.value.because.startswith("unit: ")
+
+
+@pytest.mark.parametrize(
+    ("condition", "extent", "takes"),
+    [
+        ("n % 8 > 0", "n % 8", True),
+        ("8*(n//8) < n", "n - 8*(n//8)", True),
+        ("n % 8 > 0 and n >= 8", "(n % 8 + 1)//2", True),
+        ("n >= 0", "n % 8", False),  # 0 rows, too
+        ("n < 9", "n", False),
+        ("n > 0 and n < 9", "n", True),
+        ("n % 8 > 0", "n % 8 + 1 + n // 40", False),  # 9 rows
+    ],
+)
+def test_extents_are_those_where_the_conditions_around_hold(
+    condition: str, extent: str, takes: bool
+) -> None:
+    text = f"""program g
+size n in 0:50
+input X: float32[n + 10, 16]
+input F: float32[3, 16, 8]
+output Z: float32[n + 8, 8]
+if {condition}
+  tile a in 0 +: {extent}, b in 0 +: 8  @cover(conv_rows; x=a, o=b, r=u, p=v; A=X, B=F, C=Z)
+    Z[a, b] = 0.0
+    for u in 0:3
+      for v in 0:16
+        Z[a, b] += X[a + u, v] * F[u, v, b]
+"""
+    program = oc.parse(text)
+    tile = next(stmt for stmt in walk(program.body) if isinstance(stmt, Tile))
+    answer = cover(tile, program, conv_rows(), tile.cover)
+    assert isinstance(answer, Coverage if takes else Refusal)

@@ -438,7 +438,12 @@ class _Counter:
         return self.block(body, scope)
 
     def window(self, buffer: str, axes: Sequence[tuple[Expr, Expr]], seen: _Seen) -> _Seen:
-        """Outside of it, the window lies where it always does."""
+        """Outside of it, the window lies where it always does, as large as half-way through the loops around."""
+        shape = tuple(extent for _, extent in axes)
+        for name, middle in reversed(self.traffic.middle.items()):
+            shape = tuple(folded(substitute(extent, {name: middle})) for extent in shape)
+        own = [name for name in self.held if name.partition(_APART)[0] == buffer]
+        self.held.update({name: Held(self.held[name].buffer, shape) for name in own})
         starts = [start for start, _ in axes]
         boxes = {
             name: one.within(starts) if name.partition(_APART)[0] == buffer else one

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import TypeAlias
 
+from offcut.core import index as ix
+from offcut.core.conditions import conjuncts
 from offcut.core.expr import Binary, Const, Expr, Var
 from offcut.core.intervals import combined
 from offcut.core.layout import Layout
@@ -15,6 +18,7 @@ from offcut.core.program import (
     Buffer,
     Cover,
     For,
+    If,
     Kind,
     Let,
     Program,
@@ -22,8 +26,10 @@ from offcut.core.program import (
     Store,
     Tile,
 )
+from offcut.core.traversal import Path
 from offcut.core.traversal import walk_with_parents as paths
 from offcut.partition.judge.match import Match
+from offcut.polyhedral import maximum, try_isl
 
 MAIN = "main memory"
 
@@ -97,21 +103,36 @@ class Surroundings:
     def of(cls, tile: Tile, program: Program) -> Surroundings:
         """Return those of a tile of a program, as its text shows them."""
         path = next((way for one, way in paths(program) if one is tile), ())
-        return cls.in_path(tuple(stmt for stmt, _ in path), program)
+        return cls.in_path(path, program)
 
     @classmethod
-    def in_path(cls, outer: tuple[Stmt, ...], program: Program, open: bool = False) -> Surroundings:
-        """Return those of a tile inside these statements."""
+    def in_path(cls, path: Path, program: Program, open: bool = False) -> Surroundings:
+        """Return those of a tile inside these statements, each with which of its blocks it is in."""
         ranges: dict[str, tuple[float, float]] = {s.name: (s.min, s.last) for s in program.sizes}
-        for stmt in outer:
+        loops: list[tuple[str, Expr, Expr]] = []
+        conditions: list[Expr] = []
+        for stmt, block in path:
             match stmt:
                 case For(name, lo, hi):
                     ranges[name] = interval(lo, ranges)[0], interval(hi, ranges)[1] - 1
+                    loops.append((name, lo, hi))
                 case Let(name, lo, hi):
                     ranges[name] = lo, hi - 1
+                    loops.append((name, ix.const(lo), ix.const(hi)))
+                case If(condition):
+                    conditions += conjuncts(condition, block == 0)
                 case _:
                     pass
-        return cls(outer, lambda expr: interval(expr, ranges), open=open)
+
+        def range_of(expr: Expr) -> tuple[float, float]:
+            low, high = interval(expr, ranges)
+            if low == high or not conditions:
+                return low, high
+            ends = (ix.sub(0, expr), -low), (expr, high)
+            least, most = (_most(one, program, loops, conditions, end) for one, end in ends)
+            return -least, most
+
+        return cls(tuple(stmt for stmt, _ in path), range_of, open=open)
 
     def memory_of(self, buffer: Buffer) -> str | None:
         """Return the memory that holds a buffer there; None if that is not decided."""
@@ -139,3 +160,16 @@ def interval(expr: Expr, ranges: Mapping[str, tuple[float, float]]) -> tuple[flo
             return combined(op, interval(a, ranges), interval(b, ranges))
         case _:
             return -inf, inf
+
+
+def _most(
+    expr: Expr,
+    program: Program,
+    loops: Sequence[tuple[str, Expr, Expr]],
+    conditions: Sequence[Expr],
+    bound: float,
+) -> float:
+    """Return the greatest value of an index expression in loops, where conditions hold; `bound`, which is no less, where isl has none."""
+    asked = partial(maximum, expr, program.sizes, program.assumptions, loops, conditions)
+    value = try_isl(asked, None)
+    return bound if value is None else min(value, bound)

@@ -132,7 +132,7 @@ def with_covers(
         )
 
     around = {
-        id(stmt): Surroundings.in_path(tuple(outer for outer, _ in path), program, open)
+        id(stmt): Surroundings.in_path(path, program, open)
         for stmt, path in paths(program)
         if isinstance(stmt, Tile)
     }
