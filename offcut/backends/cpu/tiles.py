@@ -49,12 +49,6 @@ def objects_of(low: Lowered, host: Host) -> list[bytes]:
     return list(found.values())
 
 
-def forget() -> None:
-    """What is compiled next has its microkernels compiled, or read from the cache on disk."""
-    with _lock:
-        _files.clear()
-
-
 def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) -> bytes:
     name = cache.key("tiles", repr(host), repr((kernel, variant, shapes)))
 

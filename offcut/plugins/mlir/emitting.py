@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core.dtypes import FLOATS, ITEM_BYTES
+from offcut.core.expr import reads_memory
 from offcut.errors import DescribeError, InternalError
 from offcut.ir import (
     Binary,
@@ -26,7 +27,6 @@ from offcut.ir import (
     Unary,
     Var,
     dtype_of,
-    walk,
 )
 from offcut.plugins.mlir.nest import TYPES
 from offcut.plugins.mlir.operators import FLOAT, INTEGER, OPERATIONS, ORDERED, SIGNED
@@ -65,7 +65,7 @@ class Scalars:
         if expr in self.seen:
             return self.seen[expr]
         found = self.made(expr)
-        if dtype_of(expr) == "index" and not _reads(expr):
+        if dtype_of(expr) == "index" and not reads_memory(expr):
             self.seen[expr] = found
         return found
 
@@ -160,7 +160,7 @@ class Scalars:
     def select(self, expr: Select) -> SSAValue:
         """One of two values, of which only the one that is taken reads memory."""
         holds = self.value(expr.condition)
-        if not _reads(expr.then) and not _reads(expr.other):
+        if not reads_memory(expr.then) and not reads_memory(expr.other):
             return self.added(arith.SelectOp(holds, self.value(expr.then), self.value(expr.other)))
         regions: list[Region] = []
         for branch in (expr.then, expr.other):  # only the branch that is taken is accessed
@@ -198,7 +198,3 @@ class Scalars:
             return self.added(arith.SIToFPOp(value, to))
         wider = ITEM_BYTES[dtype] > ITEM_BYTES[given]
         return self.added((arith.ExtSIOp if wider else arith.TruncIOp)(value, to))
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))

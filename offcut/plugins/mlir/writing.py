@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
-from offcut.core.expr import COMBINED
+from offcut.core.expr import COMBINED, reads_memory
 from offcut.errors import InternalError
 from offcut.ir import (
     Binary,
@@ -227,17 +227,13 @@ def _outside(stmt: Stmt) -> Stmt | None:
     match stmt:
         case For(name, _, _, (If(condition, then, ()),)):
             parts = conjuncts(condition)
-            inside = [part for part in parts if name in free(part) or _reads(part)]
+            inside = [part for part in parts if name in free(part) or reads_memory(part)]
             before = [part for part in parts if part not in inside]
             if not before:
                 return None
             body = (If(conjunction(inside), then),) if inside else then
             return If(conjunction(before), (replace(stmt, body=body),))
     return None
-
-
-def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Load) for node in walk(expr))
 
 
 def _stored(body: tuple[Stmt, ...]) -> tuple[str, ...]:

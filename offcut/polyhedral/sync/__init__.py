@@ -1,6 +1,6 @@
 """Puts synchronization of units that run side by side into a program, and checks it from the text."""
 
-from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_and_phase, slot_of
+from offcut.polyhedral.sync.agents import Agents, Ends, Unit, slot_of
 from offcut.polyhedral.sync.boundaries import (
     check_barriers,
     has_loops_of,
@@ -19,7 +19,6 @@ __all__ = [
     "check_barriers",
     "has_loops_of",
     "is_barrier",
-    "slot_and_phase",
     "slot_of",
     "synchronized",
     "windows_in_step",

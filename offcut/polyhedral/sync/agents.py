@@ -71,11 +71,6 @@ class Agents:
         return {self.default: Unit(self.default), **{unit.name: unit for unit in self.units}}
 
 
-def slot_and_phase(number: int, room: int) -> tuple[int, int]:
-    """Return the barrier, one of `room`, and the parity of its phase for the token of a number; both count from 0."""
-    return number % room, number // room % 2
-
-
 def slot_of(loops: Sequence[tuple[str, Expr, Expr]], depth: int) -> Expr:
     """Return the slot, below `depth`, that a window takes in loops (name, lo, hi) around it, outermost first.
 

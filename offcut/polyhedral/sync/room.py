@@ -42,6 +42,3 @@ def max_tokens(
     touched = [{a.region for leaf in some for a in leaf.accesses} for some in (sources, targets)]
     both = touched[0] & touched[1]
     return sum(2 * (parts.get(region) or inf) for region in both)
-
-
-__all__ = ["fits_capacity", "max_tokens"]

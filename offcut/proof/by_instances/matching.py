@@ -107,7 +107,7 @@ class _Matching:
                 iters, equations, statement.iters, lambda: self.guesses(statement)
             ):
                 named = {f"{name}'": value for name, value in at.items()}
-                match = Match(other, named, found.pairs, guessed)
+                match = Match(other, named, found.pairs)
                 if self.agrees(statement, match, found) and self.meets(statement, match):
                     if not guessed or self.is_bijective(statement, match):
                         return match

@@ -94,14 +94,12 @@ class Side:
 class Match:
     """Instances of an emitted statement as instances of a source statement.
 
-    at       the source's iterators (primed) over the emitted ones
-    guessed  whether one of them is in no index, so that it could be another one
+    at  the source's iterators (primed) over the emitted ones
     """
 
     source: Statement
     at: Mapping[str, Expr]
     pairs: tuple[Pair, ...]
-    guessed: bool = False
 
     def of(self, expr: Expr) -> Expr:
         """Return a source expression over the emitted iterators."""

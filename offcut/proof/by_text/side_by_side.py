@@ -402,12 +402,7 @@ class _SideBySide:
 def _carried(source: Program) -> tuple[tuple[int, str, str], ...]:
     """(top-level statement, iterator, array) of the dependences that loops carry."""
     found = (one for one in dependences(source) if not _says_the_same(one))
-    return tuple({(one.path[0], one.loop, _array(one)): None for one in found})
-
-
-def _array(one: Dependence) -> str:
-    """Return the array that both ends access."""
-    return (one.target if one.kind == "anti" else one.source).store.buffer
+    return tuple({(one.path[0], one.loop, one.buffer): None for one in found})
 
 
 def _says_the_same(one: Dependence) -> bool:
