@@ -51,7 +51,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.describe.request import Array
 from offcut.describe.tensor import Tensor
 from offcut.errors import DescribeError, PartitionError, TargetError
-from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts
+from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts, check_windows
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import (
     Applied,
@@ -482,6 +482,8 @@ class Target(ABC):
         forget()
         refused: PartitionError | None = None
         program, by_hand, left = request.program, None, options
+        if not self.judges:
+            check_windows(program)
         if options.schedule is not None and not self.applies_schedules:
             check_step(program, create_schedule(program).source, options.reassociate)
             own, given = self.microkernels(options), (options.microkernels, options.reassociate)

@@ -100,7 +100,7 @@ class Places:
         ):
             return f"{format_expr(load)} is not packed as it reads it"
         panels, columns = as_panels(layout), self.match.columns
-        if panels and columns and load.index[panels.columns] != Var(columns):
+        if packed and panels and columns and load.index[panels.columns] != Var(columns):
             return f"{format_expr(load)} does not lie side by side along {columns}"
         return ""
 
