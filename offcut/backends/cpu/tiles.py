@@ -49,6 +49,12 @@ def objects_of(low: Lowered, host: Host) -> list[bytes]:
     return list(found.values())
 
 
+def forget() -> None:
+    """Drop the object files of this process: the next kernel compiles its microkernels, or reads them from the cache on disk."""
+    with _lock:
+        _files.clear()
+
+
 def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) -> bytes:
     name = cache.key("tiles", repr(host), repr((kernel, variant, shapes)))
 
