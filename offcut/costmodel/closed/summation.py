@@ -28,6 +28,7 @@ from offcut.core.expr import (
     Var,
     children,
     dtype_of,
+    reads_memory,
     rebuild,
     rewrite,
     variables,
@@ -216,9 +217,13 @@ def at_most(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Ex
 
 
 def greatest(name: str, lo: Expr, hi: Expr, term: Expr, known: ScanContext) -> Expr:
-    """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself."""
+    """A bound of a count over ``lo <= name < hi``: every part of the term taken as if it moved for itself; of elements of memory no bound."""
     between = {name: (lo, ix.sub(hi, 1))}
     found = ends(term, between, natural=lambda part: _is_count(part, known))
+    if found is None and reads_memory(
+        term
+    ):  # no bound is known of an element: as half-way through the loop
+        return ix.maximum(folded(_at(term, name, middle_of(lo, hi))), 0)
     if found is None:
         raise InternalError(f"{format_expr(term)} is no count")
     return ix.maximum(folded(found[1]), 0)

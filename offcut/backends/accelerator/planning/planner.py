@@ -82,7 +82,11 @@ class PlanRequest:
             )
 
         best = tuple(filter(fits, known.chosen))
-        return best or tuple(filter(fits, known.every))[:1] or known.chosen
+        if best:
+            return best
+        full = _count_lanes(known.chosen[0])
+        others = (roles for roles in known.every if fits(roles) and _count_lanes(roles) == full)
+        return tuple(others)[:1] or known.chosen
 
     def begins_with_words(
         self, lead: Stage, axis: str, count: int, tile: int | None = None
@@ -96,17 +100,27 @@ class PlanRequest:
         if count == 1 or (tile is None and at not in self.tails and at not in self.tiles):
             return True
         extent = next(a.extent for a in (*lead.axes, *lead.reduce_axes) if a.name == axis)
-        for one in (tail or GUARD).among or (tail or GUARD,):
+        if size % count:
+            return False
+
+        def begins(one: Strategy) -> bool:
             own = LADDER if one == CUT else one  # a tile may have any height
-            starts = (part.start for part in segments(own, extent, size))
-            if size % count or any(ix.known_divisor(start) % count for start in starts):
-                return False
-        return True
+            return all(
+                ix.known_divisor(part.start) % count == 0 for part in segments(own, extent, size)
+            )
+
+        one = tail or GUARD
+        return any(map(begins, one.among or (one,)))
 
     def in_smaller_tiles(self) -> Iterator[PlanRequest]:
         """Yield the same with tiles of fewer iterations along axes with a strategy: fewer heights are easier to prove."""
         for size in SMALLER_TILES if self.tails and not self.tiles else ():
             yield replace(self, tiles=dict.fromkeys(self.tails, size))
+
+
+def _count_lanes(roles: Roles) -> int:
+    """Return along how many axes words have several elements."""
+    return sum(axis is not None for axis in (roles.rows, roles.columns, roles.depth))
 
 
 SMALLER_TILES = (32, 16)
