@@ -659,4 +659,4 @@ for io in 0:n
         )
     )
     for n in (1, 8, 64):
-        assert kernel.plan(n=n).seconds == pytest.approx(kernel.cost(n=n).seconds, rel=0.05)
+        assert kernel.plan(n=n).seconds == nearly(kernel.cost(n=n).seconds, rel=0.05)

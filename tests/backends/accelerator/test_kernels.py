@@ -298,7 +298,7 @@ def test_words_along_an_axis_that_a_copy_steps_over_are_refused_by_their_line() 
         oc.compile(result, inputs=inputs, target="vta", schedule=oc.Schedule.parse(text))
     assert refused.value.at == "line 8: cover Y_acc at n_ alu_max(j=x)"
     assert refused.value.because == (
-        "X_acc[n__, 2*y + r, 2*x + s, c] does not move by itself along x"
+        "X_acc[n_, 2*y + r, 2*x + s, c] does not move by itself along x"
     )
 
 

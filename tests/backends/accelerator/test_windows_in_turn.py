@@ -210,4 +210,4 @@ def test_virtual_threads_of_an_older_text_are_windows_in_turn() -> None:
     assert old == new
     assert "depth i 2" in str(old)
     by_hand = oc.Schedule.parse("schedule C\nvirtual C i")
-    assert str(by_hand) == "schedule C\nserial C i"
+    assert str(by_hand) == "schedule C\nbind C.i serial"
