@@ -482,6 +482,14 @@ class Target(ABC):
         forget()
         refused: PartitionError | None = None
         program, by_hand, left = request.program, None, options
+        if options.schedule is not None and options.schedule.name != program.name:
+            raise PartitionError(
+                "schedule",
+                f"cannot apply a schedule of {options.schedule.name} to {program.name}",
+                at=f"line 1: schedule {options.schedule.name}",
+                because="it was written for another program",
+                help=(f"schedule {program.name}",),
+            )
         if not self.judges:
             check_windows(program)
         if options.schedule is not None and not self.applies_schedules:

@@ -106,7 +106,7 @@ def accesses_outside(
     """
     space = Space(program.sizes, program.assumptions)
     asked = frozenset(b.name for b in program.buffers) if buffers is None else buffers
-    open_ = _Seen(program, asked).left(program.body, EnclosingScope(space))
+    open_ = _Seen(program, asked).undecided(program.body, EnclosingScope(space))
     if _copies(open_) > MAX_COPIES:
         return tuple(
             OutOfBoundsAccess(one, buffer, index, None, ())
@@ -183,7 +183,9 @@ def escaping_windows(program: Program, among: frozenset[str] | None = None) -> t
     arrays = asked - alone
     if alone:
         seen = _Seen(program, alone, windows=True)
-        open_ = seen.left(program.body, EnclosingScope(Space(program.sizes, program.assumptions)))
+        open_ = seen.undecided(
+            program.body, EnclosingScope(Space(program.sizes, program.assumptions))
+        )
         arrays |= accessed_arrays(open_) & alone
     return tuple(sorted(arrays))
 
@@ -242,39 +244,39 @@ class _Seen:
             asked = (buffer for buffer in program.buffers if buffer.name in buffers)
             self.held = {b.name: tuple((zero, n) for n in b.shape) for b in asked}
 
-    def left(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
+    def undecided(self, body: Sequence[Stmt], at: EnclosingScope) -> tuple[Stmt, ...]:
         """Return `body` without the stores all of whose accesses are seen to lie inside."""
-        return tuple(left for stmt in body for left in self.left_of(stmt, at))
+        return tuple(left for stmt in body for left in self.undecided_in(stmt, at))
 
-    def left_of(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
+    def undecided_in(self, stmt: Stmt, at: EnclosingScope) -> tuple[Stmt, ...]:
         """What is left of one statement; it stays whole where what it asks or counts to is not seen."""
         match stmt:
             case Store(buffer, index, value):
                 reads = all(self.all_in(expr, at) for expr in (value, *index))
                 return () if reads and self.is_inside(buffer, index, at) else (stmt,)
             case If(condition, then, other) if self.all_in(condition, at):
-                then = self.left(then, at.where(condition))
-                other = self.left(other, at.where(condition, holds=False))
+                then = self.undecided(then, at.where(condition))
+                other = self.undecided(other, at.where(condition, holds=False))
                 return (If(condition, then, other),) if then or other else ()
             case For(_, lo, hi) if self.all_in(lo, at) and self.all_in(hi, at):
-                body = self.left(stmt.body, at.loop(stmt))
+                body = self.undecided(stmt.body, at.loop(stmt))
             case Tile(axes, _, where) if self.all_in_bounds(axes, at):
                 inner = at.loop(stmt)
                 if where is not None:
                     if not self.all_in(where, inner):
                         return (stmt,)
                     inner = inner.where(where)
-                body = self.left(stmt.body, inner)
+                body = self.undecided(stmt.body, inner)
             case Let(_, _, _, value) if self.all_in(value, at):
-                body = self.left(stmt.body, at.inside(stmt))
+                body = self.undecided(stmt.body, at.inside(stmt))
             case Alloc(name, axes):
                 before = self.held
                 if self.windows and name in self.buffers:
                     self.held = {**before, name: axes}
-                body = self.left(stmt.body, at)
+                body = self.undecided(stmt.body, at)
                 self.held = before
             case Choose(options):
-                made = (replace(o, body=self.left(o.body, at)) for o in options)
+                made = (replace(o, body=self.undecided(o.body, at)) for o in options)
                 return (Choose(tuple(made)),)
             case _:
                 return (stmt,)

@@ -220,7 +220,7 @@ class Separate:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Decisions that compete with others; `cost` in seconds, over the sizes; None: what the cost model predicts."""
+    """Decisions that compete with others; `cost` in seconds, over the sizes; None: the target counts what each takes at a call."""
 
     label: str
     cost: Expr | None

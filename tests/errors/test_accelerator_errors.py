@@ -606,3 +606,16 @@ compile: cannot keep the windows of Y in accumulators
   because  they take up to 128 bytes (A_acc 64, the constant 40000 64), and there are 64
   help     smaller tiles"""
     )
+
+
+def test_tiles_of_several_levels_are_refused() -> None:
+    a, b = (oc.placeholder((oc.dim("n", min=1, max=64), 16), "int8", name) for name in "AB")
+    result = oc.compute(a.shape, lambda i, j: oc.maximum(a[i, j], b[i, j]), name="C")
+    with pytest.raises(oc.PartitionError) as refused:
+        oc.partition(result, tile={"i": (32, 16)}, target="vta")
+    assert str(refused.value) == (
+        "partition: cannot cut i by 32 and then by 16\n"
+        "  at       axis i\n"
+        "  because  windows of vta are of one level of tiles\n"
+        '  help     tile={"i": 16}'
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import offcut as oc
@@ -821,3 +822,64 @@ def test_a_sum_whose_last_tile_is_not_moved_back_may_be_split_by_shift(factor: i
     s = product(5, 4, 64)
     s["C"].split("k", factor, tail="shift")
     s.lower()
+
+
+CHOICE = """\
+schedule C
+choose
+  option rows{rows}
+    split C.i ladder 8 as i_tile ii
+  option whole{whole}
+    order C i j"""
+
+
+def scaled() -> oc.Tensor:
+    a = oc.placeholder((oc.dim("n", min=1, max=64), 12), name="A")
+    return oc.compute(a.shape, lambda i, j: a[i, j] * 2.0, name="C")
+
+
+def refusal(text: str, **options: object) -> str:
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.compile(scaled(), schedule=oc.Schedule.parse(text), **options)  # type: ignore[arg-type]
+    return str(refused.value)
+
+
+def test_an_option_that_says_no_cost_is_refused_where_nobody_counts() -> None:
+    text = CHOICE.format(rows=" costs 1e-09*float64(n)", whole="")
+    assert refusal(text) == (
+        "choose: cannot compare the option whole\n"
+        "  at       line 5: option whole\n"
+        "  because  a call takes the cheapest, and it says no cost\n"
+        "  help     option whole costs 1e-09*float64(n)"
+    )
+
+
+def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
+    costs = " costs 1e-09*float64(n)"
+    text = CHOICE.format(rows=costs, whole=costs) + "\nbind C.i thread"
+    assert refusal(text) == (
+        "parallel: cannot decide about C behind its options\n"
+        "  at       line 7: bind C.i thread\n"
+        "  because  each option says already how it runs, and this would be of none of them\n"
+        "  help     the same line in each option\n"
+        "  help     the line before choose"
+    )
+
+
+@pytest.mark.parametrize("target", ["cpu", "interpret"])
+def test_a_schedule_of_another_program_is_refused_on_every_target(target: str) -> None:
+    assert refusal("schedule D\nbind C.i serial", target=target) == (
+        "schedule: cannot apply a schedule of D to C\n"
+        "  at       line 1: schedule D\n"
+        "  because  it was written for another program\n"
+        "  help     schedule C"
+    )
+
+
+def test_options_with_costs_are_taken_by_the_sizes_of_a_call() -> None:
+    costs = {"rows": " costs 1e-09*float64(n)", "whole": " costs 1e-08"}
+    kernel = oc.compile(scaled(), schedule=oc.Schedule.parse(CHOICE.format(**costs)))
+    assert "option rows costs" in kernel.source("loops")
+    for n in (1, 7, 8, 9, 64):
+        a = np.arange(12.0 * n, dtype="float32").reshape(n, 12)
+        np.testing.assert_array_equal(kernel(a), 2 * a)

@@ -469,7 +469,9 @@ partition: cannot run loop j as @thread
 def test_what_only_the_whole_program_shows_is_refused_by_its_line_too(what: str) -> None:
     lines, text = ORDERS[what]
     with pytest.raises(oc.PartitionError) as refused:
-        oc.compile(triangle(), schedule=oc.Schedule.parse(f"schedule y\nunroll y i\n{lines}"))
+        oc.compile(
+            triangle(), schedule=oc.Schedule.parse(f"schedule triangle\nunroll y i\n{lines}")
+        )
     assert str(refused.value).startswith(text)
     assert "with n = " in refused.value.because
 

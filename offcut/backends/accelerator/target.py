@@ -162,7 +162,19 @@ class Accelerator(Target):
     def cut(
         self, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
     ) -> Planned | None:
-        """Return the policy's plan in which the axes of `cuts` have these tiles and tails."""
+        """Return the policy's plan in which the axes of `cuts` have these tiles and tails.
+
+        Raises PartitionError for tiles of several levels, and for a cut that the machine does not run.
+        """
+        for axis, cut in cuts.items():
+            if len(cut.tiles) > 1:
+                raise PartitionError(
+                    "partition",
+                    f"cannot cut {axis} by {' and then by '.join(map(str, cut.tiles))}",
+                    at=f"axis {axis}",
+                    because=f"windows of {self.spec.name} are of one level of tiles",
+                    help=(f'tile={{"{axis}": {cut.tiles[-1]}}}',),
+                )
         program = with_memories(program)
         if any(buffer.scope is not None for buffer in program.buffers):
             return None

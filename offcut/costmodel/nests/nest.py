@@ -146,7 +146,7 @@ class Nests:
             for axis, shape in shapes.items()
         }
 
-        def made() -> Formulas:
+        def formulas() -> Formulas:
             program = self.program(computation, cut, rows, known)
             counts = counted(program, self.hardware, {}, bytes_of=BytesOf.NOTHING).counts
             return Formulas(
@@ -157,14 +157,14 @@ class Nests:
             )
 
         what = "computed", *known.values()
-        return self.remembered(what, computation, cut, rows, made)
+        return self.remembered(what, computation, cut, rows, formulas)
 
     def bytes(self, computation: Computation, cut: GroupCut, rows: bool, earlier: Earlier) -> Array:
         """Bytes into each level, by level and call: as of tiles that are all as high as they are in the mean."""
 
         given, counts, shapes = self.mean(cut)
 
-        def made() -> _Moved:
+        def moved_formulas() -> _Moved:
             program = self.program(computation, cut, rows, shapes, counts)
             moved = counted(program, self.hardware, {}, bytes_of=BytesOf.ARRAYS).moved
             arrays = tuple(dict.fromkeys(str(name) for level in moved for name in level))
@@ -173,7 +173,7 @@ class Nests:
             return _Moved(Formulas(each), arrays)
 
         what = "bytes", *shapes.values(), *counts.items()
-        found = self.remembered(what, computation, cut, rows, made)
+        found = self.remembered(what, computation, cut, rows, moved_formulas)
         levels, count = len(self.rates), self.calls.count
         if not found.arrays:
             return np.zeros((levels, count))

@@ -44,6 +44,7 @@ from offcut.schedule.decisions import (
     Split,
     Staging,
     each_decision,
+    primitive_of,
     stages_in,
 )
 from offcut.schedule.refusing import at_line
@@ -86,6 +87,15 @@ def replay(
     target decides.
     """
     first = tuple(step for step in schedule.steps if isinstance(step, Primitive))
+    for option in (one for step in first if isinstance(step, Choose) for one in step.options):
+        if option.cost is None:
+            with at_line(schedule, option):
+                raise PartitionError(
+                    "choose",
+                    f"cannot compare the option {option.label}",
+                    because="a call takes the cheapest, and it says no cost",
+                    help=(f"option {option.label} costs 1e-09*float64(n)",),
+                )
     for step, expected in zip(first, schedule.steps, strict=False):
         if step is not expected:
             with at_line(schedule, step):
@@ -113,9 +123,19 @@ def replay(
 def applied(nests: Nests, step: Primitive) -> Nests:
     """Return `nests` after one primitive.
 
-    Raises PartitionError if it names what is not there, if its theorem fails, or if it changes loops
-    that an instruction runs.
+    Raises PartitionError if it names what is not there, if its theorem fails, if it changes loops
+    that an instruction runs, or if it is about a stage that options were chosen for before.
     """
+    chosen = {stage for one in nests.alternatives for stage in one.stages}
+    late = "" if isinstance(step, Choose) else min(stages_in(step) & chosen, default="")
+    if late:
+        raise PartitionError(
+            primitive_of(step),
+            f"cannot decide about {late} behind its options",
+            at=f"stage {late}",
+            because="each option says already how it runs, and this would be of none of them",
+            help=("the same line in each option", "the line before choose"),
+        )
     changed = _applied(nests, step)
     if not isinstance(step, Cover):
         covering.check_covers_stand(nests, changed, step)
@@ -152,6 +172,13 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
             assert_never(step)
 
 
+def _programs(steps: Sequence[Nests]) -> tuple[Program, ...]:
+    """Return the programs of some nests, before them the first one without its windows, if it has any."""
+    programs = tuple(map(lower, steps))
+    staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
+    return (joined(programs[0]), *programs) if staged else programs
+
+
 def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[Primitive]:
     """Yield the decisions that are not about one of `stages`."""
     for step in steps:
@@ -168,7 +195,9 @@ def _without(steps: Iterable[Primitive], stages: AbstractSet[str]) -> Iterator[P
 def _chosen(nests: Nests, options: Sequence[Alternative]) -> Nests:
     """Return `nests` of which the stages that `options` are about have several ways to run.
 
-    Raises PartitionError where an option is not legal, or says nothing of stages that another one is about.
+    A stage of which one option says nothing runs there in its own loops.
+
+    Raises PartitionError where an option is not legal, or nothing is chosen, or is chosen twice.
     """
     made = []
     about = [frozenset().union(*map(stages_in, option.steps)) for option in options]
@@ -323,8 +352,9 @@ class HandSchedule:
             forget()
             help = 'fewer splits, or tail="cut"'
             with request_budget("lower", "cannot lower the schedule", help=(help,)):
-                programs = self.forms()
-                certificate = prove(self._nests, self._forms()[0].source, programs, reassociate)
+                steps = self._forms()
+                programs = _programs(steps)
+                certificate = prove(self._nests, steps[0].source, programs, reassociate)
                 program = programs[-1]
             made = self._lowered = self._nests, reassociate, program, certificate
         return made
@@ -334,9 +364,7 @@ class HandSchedule:
 
         Each computes what the one before does, which is a small question. The first is without windows, where it has any.
         """
-        programs = tuple(map(lower, self._forms()))
-        staged = any(isinstance(stmt, Alloc) for stmt in walk(programs[0].body))
-        return (joined(programs[0]), *programs) if staged else programs
+        return _programs(self._forms())
 
     def tiles(self) -> tuple[Made, ...]:
         """Return the tiles of the whole, in the order of the text."""

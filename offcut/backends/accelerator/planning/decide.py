@@ -217,9 +217,7 @@ class _Deciding:
 
     def depth_of(self, copy: Staged) -> int:
         """Return in how many loops over tiles a copy stands: the innermost that moves its window."""
-        used = {name for part in copy.index for name in variables(part)}
-        moving = [axis for axis in self.tiling.order if axis in used]
-        return max((self.tiling.order.index(axis) + 1 for axis in moving), default=0)
+        return self.tiling.level({name for part in copy.index for name in variables(part)})
 
     def cover(self, stage: str, name: str, terms: bool = False) -> Cover:
         """Return the cover of a stage on the axes that words lie along."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 
@@ -18,6 +19,10 @@ class Tiling:
     tiles: tuple[tuple[str, int], ...]
     order: tuple[str, ...]
     depth: tuple[str, int] | None = None
+
+    def level(self, axes: Set[str]) -> int:
+        """Return in how many loops something stands that moves along these axes: down to the innermost of them."""
+        return max((at for at, axis in enumerate(self.order, 1) if axis in axes), default=0)
 
     def windows(self, level: int) -> int:
         """Return how many windows there are of what lies in the first `level` loops."""

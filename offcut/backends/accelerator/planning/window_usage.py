@@ -69,6 +69,4 @@ class WindowUsage:
 
     def depth(self, copy: Staged) -> int:
         """Loops that a copy stands in."""
-        used = {name for part in copy.index for name in variables(part)}
-        inside = [at + 1 for at, axis in enumerate(self.tiling.order) if axis in used]
-        return max(inside, default=0)
+        return self.tiling.level({name for part in copy.index for name in variables(part)})

@@ -219,14 +219,6 @@ def _scheduled(
     program: Program, users: Users, host: Host, asked: Options, schedule: Schedule
 ) -> Planned:
     """Return a program as a schedule says."""
-    if schedule.name != program.name:
-        raise PartitionError(
-            "schedule",
-            f"cannot apply a schedule of {schedule.name} to {program.name}",
-            at=f"line 1: schedule {schedule.name}",
-            because="it was written for another program",
-            help=(f"schedule {program.name}",),
-        )
     check_once(schedule)
     if not any(isinstance(step, Nest | Together) for step in schedule.steps):
         check_loops(schedule)
