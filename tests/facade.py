@@ -58,7 +58,7 @@ _NAMES = {
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
-    "difference": "proof.by_instances.differing",
+    "difference": "proof.by_instances.counterexample",
     "STRATEGIES": "partition",
     "Strategy": "partition",
     "HandSchedule": "schedule",

@@ -38,11 +38,11 @@ from offcut.errors import PartitionError
 from offcut.partition import check_marks
 from offcut.polyhedral.units.independence import Independence, Path
 from offcut.proof import (
-    bare,
     check_equal,
     check_options,
-    consecutive,
-    leaves_choice,
+    concatenate_loops,
+    has_choice,
+    strip_annotations,
     with_floats,
     without_costs,
 )
@@ -67,13 +67,13 @@ def check_compiled(steps: Sequence[Program], reassociate: bool) -> None:
     given = [stmt for stmt in walk(steps[0].body) if isinstance(stmt, For)]
     check_shares(steps[-1], reassociate, {loop.iter for loop in given if _is_marked(loop)})
     objects.write(name, b"proved")
-    if not leaves_choice(steps[0]):
+    if not has_choice(steps[0]):
         keep_options(steps[-1])
 
 
 def keep_options(program: Program) -> None:
     """Note that all options of `program` compute the same, as a proof of each beside one source says."""
-    if leaves_choice(program):
+    if has_choice(program):
         objects.write(_of_options(program), b"")
 
 
@@ -82,7 +82,7 @@ def told_options(program: Program, op: str) -> tuple[str, ...]:
 
     Raises PartitionError, as `op`, where one computes something else.
     """
-    if not leaves_choice(program):
+    if not has_choice(program):
         return ()
     name = _of_options(program)
     kept = objects.read(name)
@@ -110,7 +110,9 @@ def check_step(source: Program, emitted: Program, reassociate: bool, inside: boo
         check_asked(emitted)
         emitted = _unasked(emitted)
     emitted = _with_constants_of(source, emitted)
-    if bare(source) != bare(emitted) and consecutive(source) != consecutive(emitted):
+    if strip_annotations(source) != strip_annotations(emitted) and concatenate_loops(
+        source
+    ) != concatenate_loops(emitted):
         source, emitted = with_floats(source), with_floats(emitted)
         check_equal(source, emitted, reassociate=reassociate, inside=inside)
 

@@ -33,7 +33,7 @@ from offcut.polyhedral import (
     try_isl,
 )
 from offcut.proof import check_written
-from offcut.proof.forms.zeros import conditions
+from offcut.proof.normal_forms.zero_terms import conditions
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ from offcut.polyhedral import (
 from offcut.polyhedral.enclosing_scope import equal
 from offcut.polyhedral.units.independence import Independence
 from offcut.polyhedral.units.private import written_first
-from offcut.proof import NOT_TOLD, Theorem
+from offcut.proof import UNDECIDED, Theorem
 
 Inner = TypeVar("Inner", For, Tile)
 MOST_TILES = 256  # each code of its own: what compiles in seconds
@@ -476,9 +476,9 @@ def not_equal(
         help = (f'tile={{"{first}": …}} alone keeps the order of all instances',)
     if again:
         help = (*help, 'another tail than "shift" runs no instance twice')
-    elif refused.refused == NOT_TOLD and separated:
+    elif refused.refused == UNDECIDED and separated:
         help = (*help, LESS_TO_COMPARE)
-    if refused.refused == NOT_TOLD and others:
+    if refused.refused == UNDECIDED and others:
         help = (*help, 'tail="cut" leaves less to compare')
     what = f"{refused.refused}: " if refused.refused.startswith("cannot ") else ""
     return PartitionError(

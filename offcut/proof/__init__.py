@@ -1,30 +1,30 @@
 """Whether an emitted program computes what its source does, for all sizes; and the witness where it does not."""
 
-from offcut.proof.alternatives import (
-    check_options,
-    check_throughout,
-    leaves_choice,
-    without_costs,
-)
-from offcut.proof.by_instances.pairing import NOT_TOLD
-from offcut.proof.by_instances.unwritten import check_written
-from offcut.proof.by_text.structure import bare
+from offcut.proof.by_instances.initialization import check_written
+from offcut.proof.by_instances.pairing import UNDECIDED
+from offcut.proof.by_structure.structure import strip_annotations
 from offcut.proof.certificate import Certificate, Theorem
 from offcut.proof.equivalence import check_equal
-from offcut.proof.forms.consecutive import consecutive
-from offcut.proof.forms.starts import with_floats
+from offcut.proof.normal_forms.loop_concatenation import concatenate_loops
+from offcut.proof.normal_forms.reduction_init import with_floats
+from offcut.proof.option_equivalence import (
+    check_options,
+    check_throughout,
+    has_choice,
+    without_costs,
+)
 
 __all__ = [
-    "NOT_TOLD",
+    "UNDECIDED",
     "Certificate",
     "Theorem",
-    "bare",
     "check_equal",
     "check_options",
     "check_throughout",
     "check_written",
-    "consecutive",
-    "leaves_choice",
+    "concatenate_loops",
+    "has_choice",
+    "strip_annotations",
     "with_floats",
     "without_costs",
 ]

@@ -1,8 +1,8 @@
 """Two loop programs in; the theorems that they compute the same at all sizes out, or a witness.
 
 Most cuts are proved by reading the two texts side by side (`structure`). Where that fails it is
-tried once more: each program without the copies that the other one has not (`forwarding`) and
-without windows (`windows`), the source with loops joined (`joining`) and sums ordered (`terms`) as
+tried once more: each program without the copies that the other one has not (`copy_forwarding`) and
+without windows (`window_expansion`), the source with loops joined (`loop_fusion`) and sums ordered (`reduction_order`) as
 they are there. Where they differ in shape all the same, both programs are read back into statement
 instances. Each store of the emitted program is matched to a store of the source (`matching`),
 which says of which source instance an emitted one is. Then
@@ -37,43 +37,47 @@ from offcut.errors import PartitionError
 from offcut.polyhedral import accesses_outside, escaping_windows, request_budget, try_isl
 from offcut.polyhedral.extract_statements import NotRepresentable, cases
 from offcut.polyhedral.program_sets import ProgramSets
+from offcut.proof.by_instances.counterexample import confirm_difference
 from offcut.proof.by_instances.dataflow import DataFlow
-from offcut.proof.by_instances.differing import confirmed
 from offcut.proof.by_instances.in_bounds import (
     check_masked_inside,
     check_parts_inside,
     check_program_inside,
     check_source_inside,
 )
+from offcut.proof.by_instances.initialization import is_written_before_read
 from offcut.proof.by_instances.matching import ways
 from offcut.proof.by_instances.pairing import (
-    NOT_TOLD,
     SCRATCH,
-    Differs,
+    UNDECIDED,
     Part,
+    ProgramsDiffer,
     Sides,
-    refused,
-    untold,
+    difference_error,
+    undecided_error,
 )
 from offcut.proof.by_instances.reordering import Order
-from offcut.proof.by_instances.trying import tried
-from offcut.proof.by_instances.unwritten import writes_first
-from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.structure import bare, check_structure
+from offcut.proof.by_instances.sampled_runs import compare_sampled_runs
+from offcut.proof.by_structure.places import NotStructural
+from offcut.proof.by_structure.structure import check_structure, strip_annotations
 from offcut.proof.certificate import Theorem
-from offcut.proof.forms.derived import find_broken_range, write_out_derived_sizes
-from offcut.proof.forms.forwarding import forwarded
-from offcut.proof.forms.fusing import fused
-from offcut.proof.forms.hoisting import hoisted
-from offcut.proof.forms.iterations import Body, bodies
-from offcut.proof.forms.joining import joined_like, joined_parts
-from offcut.proof.forms.options import combinations, options, paired
-from offcut.proof.forms.starts import given, started
-from offcut.proof.forms.terms import in_order_of
-from offcut.proof.forms.turning import told_apart, turned_back, turned_like
-from offcut.proof.forms.unstaged import unstaged
-from offcut.proof.forms.windows import without_windows
-from offcut.proof.forms.zeros import without_zeros
+from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
+from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.copy_removal import without_copies
+from offcut.proof.normal_forms.derived_sizes import find_broken_range, write_out_derived_sizes
+from offcut.proof.normal_forms.iterations import Body, bodies
+from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.options import count_combinations, options, pair_options
+from offcut.proof.normal_forms.reduction_init import normalize_init, promote_updates
+from offcut.proof.normal_forms.reduction_order import reorder_terms_like
+from offcut.proof.normal_forms.storage_order import (
+    permute_storage_like,
+    rename_conflicts,
+    undo_relayout,
+)
+from offcut.proof.normal_forms.tile_fusion import fuse_tiles
+from offcut.proof.normal_forms.window_expansion import expand_windows
+from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
 _MOST_ALTERNATIVES = 256
 # Where options are compared one by one, a proof may do the work of so many before it gives up: what a refusal takes at most.
@@ -156,14 +160,14 @@ def _proved_as_written(
     inside: bool,
     most: int | None,
 ) -> tuple[Theorem, ...]:
-    several = min(combinations(emitted.body), _MOST_REQUESTS)
+    several = min(count_combinations(emitted.body), _MOST_REQUESTS)
 
     def ran(because: str) -> PartitionError:
-        return tried(source, emitted, dict(names), reassociate, because)
+        return compare_sampled_runs(source, emitted, dict(names), reassociate, because)
 
     otherwise = ran if most is None else None
     with request_budget(
-        *("prove", NOT_TOLD),
+        *("prove", UNDECIDED),
         at=emitted.name,
         most=most,
         requests=several,
@@ -183,9 +187,9 @@ def _theorems(
     through: Program,
     inside: bool,
 ) -> tuple[Theorem, ...]:
-    source = given(source, emitted)
+    source = promote_updates(source, emitted)
     if reassociate:
-        emitted = started(emitted, {buffer.name for buffer in source.buffers})
+        emitted = normalize_init(emitted, {buffer.name for buffer in source.buffers})
     _check_declarations(source, emitted)
     if _is_unpadded(source, emitted, reassociate) and (inside or not accesses_outside(source)):
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
@@ -202,11 +206,11 @@ def _theorems(
         return tuple(Theorem(*proved, emitted.name) for proved in _PROVED)
     for one in (source, emitted):
         _check_ranges(one, users)
-    if combinations(source.body) > 1:
-        few = max(combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
-        pairs = paired(source, emitted) if few else None
+    if count_combinations(source.body) > 1:
+        few = max(count_combinations(one.body) for one in (source, emitted)) <= _MOST_ALTERNATIVES
+        pairs = pair_options(source, emitted) if few else None
         if pairs is None:
-            raise untold(
+            raise undecided_error(
                 source.name,
                 "the source leaves a choice, and the options of the two, their labels and costs, are not alike "
                 f"or more than {_MOST_ALTERNATIVES} in combination",
@@ -214,8 +218,10 @@ def _theorems(
         each = (_theorems(a, b, reassociate, users, a, inside) for a, b in pairs)
         return tuple(theorem for one in each for theorem in one)
     plain = replace(source, body=next(options(source.body))[1])
-    if combinations(emitted.body) > _MOST_ALTERNATIVES:
-        raise untold(emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options")
+    if count_combinations(emitted.body) > _MOST_ALTERNATIVES:
+        raise undecided_error(
+            emitted.name, f"it has more than {_MOST_ALTERNATIVES} combinations of options"
+        )
     theorems: list[Theorem] = []
     for label, body in options(emitted.body):
         of = f"{emitted.name}, {label}" if label else emitted.name
@@ -225,14 +231,14 @@ def _theorems(
             continue
         if label and _is_alike(plain, whole, reassociate):
             continue
-        whole = told_apart(whole, plain)
+        whole = rename_conflicts(whole, plain)
         try:
             _by_instances(plain, whole, reassociate, users, of)
-        except Differs as found:
+        except ProgramsDiffer as found:
             flows = ProgramSets(source.sizes, source.assumptions, users)
-            raise confirmed(found, plain, whole, flows, reassociate, of) from None
+            raise confirm_difference(found, plain, whole, flows, reassociate, of) from None
         except NotRepresentable as why:
-            raise untold(of, f"{why.refused}: {why.because}") from None
+            raise undecided_error(of, f"{why.refused}: {why.because}") from None
     return tuple(theorems)
 
 
@@ -271,7 +277,7 @@ def _is_alike(source: Program, emitted: Program, reassociate: bool) -> bool:
     What an array that is gone held is read where it was read: inside of it, or nothing is known.
     """
     others = [buffer.name for buffer in emitted.buffers]
-    copied = try_isl(lambda: forwarded(source, others), source)
+    copied = try_isl(lambda: forward_copies(source, others), source)
     for form in dict.fromkeys((source, copied)):
         one, other = _shaped(form, emitted, reassociate)
         if (one, other) != (source, emitted) and is_same_shape(one, other):
@@ -285,7 +291,7 @@ def _is_alike_by_iteration(source: Program, emitted: Program, reassociate: bool)
     Raises PartitionError for a bounded value of the source that leaves its range.
     """
     own = [buffer.name for buffer in source.buffers]
-    copied = try_isl(lambda: forwarded(emitted, own), emitted)
+    copied = try_isl(lambda: forward_copies(emitted, own), emitted)
     for one in dict.fromkeys((emitted, copied)):
         for whole in (False, True):
             pairs = bodies(source, one, whole)
@@ -304,7 +310,7 @@ def _is_staged(source: Program, emitted: Program, reassociate: bool) -> bool:
     return any(
         (is_same_shape(source, cut) or _is_alike(source, cut, reassociate))
         and _is_alike_by_iteration(cut, emitted, reassociate)
-        for cut in unstaged(emitted, source)
+        for cut in without_copies(emitted, source)
     )
 
 
@@ -316,7 +322,7 @@ def _is_equal(pair: Body, reassociate: bool) -> bool:
 def _holds(pair: Body, reassociate: bool) -> bool:
     try:
         _check_body(pair, reassociate)
-    except (Differs, NotRepresentable, NotStructural, PartitionError):
+    except (ProgramsDiffer, NotRepresentable, NotStructural, PartitionError):
         return False
     return True
 
@@ -329,12 +335,12 @@ def _check_body(pair: Body, reassociate: bool) -> None:
     """
     if escaping_windows(pair.windowed):
         raise NotStructural("an access outside of a window around")
-    if not writes_first(pair.source, pair.hidden):
+    if not is_written_before_read(pair.source, pair.hidden):
         raise NotStructural("an array whose contents go from one iteration to the next")
     source, emitted = pair.source, pair.emitted
     if is_same_shape(source, emitted) or _is_alike(source, emitted, reassociate):
         return
-    if max(combinations(one.body) for one in (source, emitted)) > 1:
+    if max(count_combinations(one.body) for one in (source, emitted)) > 1:
         raise NotStructural("a choice in an iteration")
     _by_instances(source, emitted, reassociate, {}, emitted.name)
 
@@ -347,12 +353,15 @@ def _is_inside(program: Program, shaped: Program) -> bool:
 
 def _is_unpadded(source: Program, emitted: Program, reassociate: bool) -> bool:
     """Return whether `emitted` is `source` without terms that padding makes zero."""
-    ordered, other = in_order_of(emitted, source, reassociate), bare(canonicalize(fused(emitted)))
+    ordered, other = (
+        reorder_terms_like(emitted, source, reassociate),
+        strip_annotations(canonicalize(fuse_tiles(emitted))),
+    )
     for rows in (True, False):
-        asked = without_zeros(ordered, rows)
+        asked = guard_zero_terms(ordered, rows)
         if asked is ordered:
             return False
-        one = bare(canonicalize(try_isl(partial(hoisted, asked), asked)))
+        one = strip_annotations(canonicalize(try_isl(partial(hoist_conditions, asked), asked)))
         if one.body == other.body and _arrays(one) == _arrays(other):
             return True
     return False
@@ -377,7 +386,7 @@ def _check_conditions(source: Program, emitted: Program) -> None:
                 continue
             for load, _ in loads(condition):
                 if load.buffer in written:
-                    raise untold(
+                    raise undecided_error(
                         emitted.name,
                         f"{format_expr(condition)} reads {load.buffer}, which the program writes, and "
                         "the two programs differ in shape: when it is evaluated cannot be compared",
@@ -390,10 +399,10 @@ def _shaped(source: Program, emitted: Program, reassociate: bool) -> tuple[Progr
     All that they access must lie inside: a copy that is gone is not asked for its accesses.
     """
     own = [buffer.name for buffer in source.buffers]
-    emitted = try_isl(lambda: turned_back(forwarded(emitted, own), own), emitted)
-    emitted = joined_parts(without_windows(turned_like(emitted, source)))
-    source = without_windows(source)
-    return in_order_of(emitted, joined_like(emitted, source), reassociate), emitted
+    emitted = try_isl(lambda: undo_relayout(forward_copies(emitted, own), own), emitted)
+    emitted = fuse_ranges(expand_windows(permute_storage_like(emitted, source)))
+    source = expand_windows(source)
+    return reorder_terms_like(emitted, fuse_loops_like(emitted, source), reassociate), emitted
 
 
 def is_same_shape(source: Program, emitted: Program) -> bool:
@@ -412,7 +421,7 @@ def _is_same_shape(source: Program, emitted: Program) -> bool:
 def _check_declarations(source: Program, emitted: Program) -> None:
     promised = next(_other_promises(source, emitted), None)
     if promised is not None:
-        raise refused(emitted.name, *promised)
+        raise difference_error(emitted.name, *promised)
     mine = {b.name: b for b in emitted.buffers if b.kind not in SCRATCH}
     for buffer in source.buffers:
         if buffer.kind in SCRATCH:
@@ -423,12 +432,12 @@ def _check_declarations(source: Program, emitted: Program) -> None:
             buffer.shape,
             buffer.kind,
         ):
-            raise refused(
+            raise difference_error(
                 emitted.name, f"{buffer.kind.value} {buffer.name} is not declared as in the source"
             )
     if mine:
         name, buffer = next(iter(mine.items()))
-        raise refused(emitted.name, f"the source has no {buffer.kind.value} {name}")
+        raise difference_error(emitted.name, f"the source has no {buffer.kind.value} {name}")
 
 
 def _other_promises(source: Program, emitted: Program) -> Iterator[tuple[str, str]]:
@@ -463,11 +472,11 @@ def _other_promises(source: Program, emitted: Program) -> Iterator[tuple[str, st
 def _prove(both: Sides) -> None:
     """The cheaper argument where it applies, else the general one."""
     check_source_inside(both)
-    failure: PartitionError | Differs | None = None
+    failure: PartitionError | ProgramsDiffer | None = None
     for parts in islice(ways(both), _MOST_ATTEMPTS):
         try:
             _check(both, parts)
-        except (PartitionError, Differs) as error:
+        except (PartitionError, ProgramsDiffer) as error:
             failure = failure or error
             continue
         return

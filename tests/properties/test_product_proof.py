@@ -28,8 +28,8 @@ from offcut.errors import OffcutError, PartitionError
 from offcut.ir import Compare, Const, Expr, For, If, Size, Stmt, Tile, Var, walk
 from offcut.partition import BALANCE, LADDER, AxisCut, GroupCut, cut, cut_group
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.coverage import check_line
-from offcut.proof.by_axis.decision import decide
+from offcut.proof.by_axis.coverage import prove_coverage
+from offcut.proof.by_axis.decision import decide_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
 from tests.facade import Computation, check_equal, substitute
 
@@ -286,7 +286,7 @@ def test_a_line_is_accepted_exactly_where_enumeration_agrees(
 ) -> None:
     space = Space((Size("n"),))
     try:
-        broken = check_line(space, N, strips, ordered=ordered)
+        broken = prove_coverage(space, N, strips, ordered=ordered)
     except NotSeparable:
         return
     right = []
@@ -312,9 +312,9 @@ def test_a_line_is_one_theorem_wherever_it_lies() -> None:
 
     m, k = Var("m"), Var("k")
     space = Space((Size("n"), Size("m"), Size("k")), (ix.compare("<=", k, m),))
-    assert check_line(space, Var("n"), tiles(Var("n"))) is None
+    assert prove_coverage(space, Var("n"), tiles(Var("n"))) is None
     for extent in (ix.sub(m, k), ix.minimum(m, ix.add(k, 7)), ix.sub(m, ix.minimum(m, k))):
-        before = decide.cache_info().misses
-        assert check_line(space, extent, tiles(extent)) is None
-        assert decide.cache_info().misses == before
-    assert check_line(space, ix.sub(k, m), tiles(ix.sub(k, m))) is not None
+        before = decide_coverage.cache_info().misses
+        assert prove_coverage(space, extent, tiles(extent)) is None
+        assert decide_coverage.cache_info().misses == before
+    assert prove_coverage(space, ix.sub(k, m), tiles(ix.sub(k, m))) is not None

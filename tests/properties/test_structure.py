@@ -13,8 +13,8 @@ import offcut as oc
 from offcut.core.interpret.values import evaluate
 from offcut.core.program import Kind, Program
 from offcut.errors import OffcutError
-from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.structure import check_structure
+from offcut.proof.by_structure.places import NotStructural
+from offcut.proof.by_structure.structure import check_structure
 
 GEMM = """\
 program gemm

@@ -12,9 +12,9 @@ import offcut as oc
 from offcut.core.program import Choose, Program, walk
 from offcut.partition import separate
 from offcut.proof import equivalence
-from offcut.proof.by_instances.pairing import NOT_TOLD
-from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.structure import check_structure
+from offcut.proof.by_instances.pairing import UNDECIDED
+from offcut.proof.by_structure.places import NotStructural
+from offcut.proof.by_structure.structure import check_structure
 from offcut.proof.equivalence import check_equal
 from tests.facade import forget_proofs
 
@@ -99,7 +99,7 @@ def test_an_instance_that_is_not_found_is_not_said_to_be_none(
     forget_proofs()
     with pytest.raises(oc.PartitionError) as refused:
         check_equal(source, emitted)
-    assert refused.value.refused == NOT_TOLD
+    assert refused.value.refused == UNDECIDED
     assert refused.value.because == (
         "the proof does not see through G[k4] = 1: with n = 8, m = 0, runs show no difference"
     )

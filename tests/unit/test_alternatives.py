@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.alternatives import check_options
+from offcut.proof.option_equivalence import check_options
 
 HEAD = """program q
 size n in 0:400

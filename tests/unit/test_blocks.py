@@ -10,7 +10,7 @@ from offcut import Kernel
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.policy import without_blocks
 from offcut.ir import For, If
-from offcut.proof import NOT_TOLD
+from offcut.proof import UNDECIDED
 from tests.agree import agree, nearly
 from tests.compiled import floats, same_bits
 from tests.facade import format_expr
@@ -178,14 +178,14 @@ def test_blocks_that_are_not_told_run_row_by_row_and_the_plan_says_so(
 
     def checked(programs: tuple[oc.Program, ...], reassociate: bool) -> None:
         if "i_block" in str(programs[-1]):
-            raise oc.PartitionError("prove", NOT_TOLD, because="isl takes too long")
+            raise oc.PartitionError("prove", UNDECIDED, because="isl takes too long")
         real(programs, reassociate)
 
     monkeypatch.setattr(planner, "check_compiled", checked)
     m, n = oc.dim("m", max=77), oc.dim("n", min=1, max=90)
     kernel = oc.compile(oc.ops.softmax(oc.placeholder((m, n), name="X")), records=False)
     assert "i_block" not in str(kernel.loops)
-    said = f"no blocks of shared loops: {NOT_TOLD}: isl takes too long"
+    said = f"no blocks of shared loops: {UNDECIDED}: isl takes too long"
     assert said in kernel.plan(m=3, n=4).notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import offcut as oc
-from offcut.proof import bare, consecutive
+from offcut.proof import concatenate_loops, strip_annotations
 
 HEAD = """program p
 size n in 0:100
@@ -22,7 +22,7 @@ def read(loops: str) -> oc.Program:
 @pytest.mark.parametrize("end", ["n - n % 2", "n // 3", "min(n, m)", "n", "0"])
 def test_ranges_that_follow_each_other_are_one(end: str) -> None:
     split = f"for i in 0:{end}\n  y[i] = float32(i)\nfor i in {end}:n\n  y[i] = float32(i)\n"
-    assert consecutive(read(split)) == bare(read(ONE))
+    assert concatenate_loops(read(split)) == strip_annotations(read(ONE))
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_ranges_that_follow_each_other_are_one(end: str) -> None:
     ],
 )
 def test_other_loops_stay(split: str) -> None:
-    assert consecutive(read(split)) == bare(read(split))
+    assert concatenate_loops(read(split)) == strip_annotations(read(split))

@@ -15,7 +15,7 @@ import offcut as oc
 import offcut.ir as ir
 from offcut import Program, ops
 from offcut.ir import Kind
-from offcut.proof.by_instances.pairing import NOT_TOLD
+from offcut.proof.by_instances.pairing import UNDECIDED
 from tests.facade import Options, difference, evaluate, numpy_dtype
 
 n, m = oc.dim("n", max=64), oc.dim("m", max=64)
@@ -104,7 +104,7 @@ def sizes_in(text: str) -> dict[str, int]:
 )
 def test_of_equal_programs_that_are_both_tiled_no_witness_is_given(what: str) -> None:
     told = refusal(*TILED[what]())
-    assert told.refused == NOT_TOLD, told
+    assert told.refused == UNDECIDED, told
     assert "'" not in told.because
 
 
@@ -174,11 +174,11 @@ def test_an_edit_is_refused_with_a_witness_that_runs_confirm(what: str) -> None:
     told = refusal(source, emitted)
     sizes = sizes_in(told.because.replace(":", ","))
     assert told.because.startswith(because), told
-    assert (told.refused == NOT_TOLD) == agree(source, emitted, sizes)
+    assert (told.refused == UNDECIDED) == agree(source, emitted, sizes)
 
 
 def test_what_is_proved_is_no_matter_of_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offcut.proof.by_instances.differing.difference", None)
+    monkeypatch.setattr("offcut.proof.by_instances.counterexample.difference", None)
     assert oc.prove_equal(oc.parse(HEAD + WHOLE), oc.parse(HEAD + TILES))
 
 

@@ -12,7 +12,7 @@ from offcut.ir import Compare, Expr, Size, Var
 from offcut.partition.strategies.axis_proof import _owned, _run
 from offcut.partition.strategies.catalog import segments, strategy_named
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
+from offcut.proof.by_axis.contiguity import are_contiguous
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import Strip, X
 from tests.facade import evaluate
@@ -42,7 +42,7 @@ def strips(strategy: object, tile: int, *, run: bool) -> list[Strip]:
 def known(found: list[Strip]) -> bool:
     quotients = Quotients(SIZES)
     named = [strip.mapped(quotients.named) for strip in found]
-    return lie_edge_to_edge(quotients.named(EXTENT), named, quotients, SIZES)
+    return are_contiguous(quotients.named(EXTENT), named, quotients, SIZES)
 
 
 def coordinates(strip: Strip, extent: int) -> list[int]:
@@ -106,4 +106,4 @@ def test_what_is_found_to_share_out_does(strategy: object, tile: int) -> None:
 def test_a_negative_extent_is_not_decided() -> None:
     quotients, sizes = Quotients((Size("e", -100),)), (Size("e", -100),)
     parts = [strip.mapped(quotients.named) for strip in strips("mask", 16, run=True)]
-    assert not lie_edge_to_edge(quotients.named(EXTENT), parts, quotients, sizes)
+    assert not are_contiguous(quotients.named(EXTENT), parts, quotients, sizes)

@@ -7,8 +7,8 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.forms.forwarding import forwarded
-from offcut.proof.forms.windows import without_windows
+from offcut.proof.normal_forms.copy_forwarding import forward_copies
+from offcut.proof.normal_forms.window_expansion import expand_windows
 
 HEAD = "program p\nsize n in 0:40\ninput X: float32[n]\ninput F: float32[3]\n"
 SOURCE = f"""{HEAD}output Y: float32[n]
@@ -53,11 +53,11 @@ FORWARDED = {
 @pytest.mark.parametrize("text", FORWARDED.values(), ids=FORWARDED)
 def test_a_copy_is_read_from_where_it_came(text: str) -> None:
     source, emitted = oc.parse(SOURCE), oc.parse(text)
-    assert [buffer.name for buffer in forwarded(emitted).buffers] == ["X", "F", "Y"]
+    assert [buffer.name for buffer in forward_copies(emitted).buffers] == ["X", "F", "Y"]
     oc.prove_equal(source, emitted)
     given = {"X": np.arange(1, 8, dtype="f"), "F": np.array([1, 10, 100], "f")}
     np.testing.assert_array_equal(emitted.run(given), source.run(given))
-    np.testing.assert_array_equal(forwarded(emitted).run(given), source.run(given))
+    np.testing.assert_array_equal(forward_copies(emitted).run(given), source.run(given))
 
 
 KEPT = {
@@ -72,14 +72,14 @@ KEPT = {
 @pytest.mark.parametrize("body", KEPT.values(), ids=KEPT)
 def test_what_is_no_copy_stays_and_is_refused(body: str) -> None:
     emitted = oc.parse(HEAD + LOCAL + body)
-    assert forwarded(emitted) == emitted
+    assert forward_copies(emitted) == emitted
     with pytest.raises(PartitionError):
         oc.prove_equal(oc.parse(SOURCE), emitted)
 
 
 def test_a_copy_of_other_elements_is_refused() -> None:
     emitted = oc.parse(HEAD + LOCAL + COPY.replace("X[z - 1]", "X[n - z]") + READS)
-    assert forwarded(emitted) != emitted
+    assert forward_copies(emitted) != emitted
     with pytest.raises(PartitionError):
         oc.prove_equal(oc.parse(SOURCE), emitted)
 
@@ -100,7 +100,7 @@ for i in 0:n
 
 def test_a_copy_of_what_changes_stays() -> None:
     program = oc.parse(UPDATED)
-    assert forwarded(program) == program
+    assert forward_copies(program) == program
     changed = oc.parse(UPDATED.replace("S[n - 1 - i]", "X[n - 1 - i]"))
     with pytest.raises(PartitionError):
         oc.prove_equal(program, changed)
@@ -122,17 +122,17 @@ for i in 0:n
 
 def test_a_copy_that_both_programs_have_stays() -> None:
     copied = oc.parse(HEAD + LOCAL + COPY + READS)
-    assert forwarded(copied, kept=["S"]) == copied
+    assert forward_copies(copied, kept=["S"]) == copied
     oc.prove_equal(copied, oc.parse(HEAD + LOCAL + PIECES + READS))
 
 
 def test_a_window_of_one_row_is_a_copy_of_that_row_alone() -> None:
-    short = forwarded(oc.parse(WINDOW))
+    short = forward_copies(oc.parse(WINDOW))
     assert [buffer.name for buffer in short.buffers] == ["A", "B"]
     a = np.arange(45, dtype="f").reshape(5, 9)
     np.testing.assert_array_equal(short.run({"A": a}), (a + 1)[:, ::-1].T)
     other = oc.parse(WINDOW.replace("S[i, 8 - j]", "S[0, 8 - j]"))
-    assert forwarded(other) == other
+    assert forward_copies(other) == other
 
 
 LANES = """program l
@@ -151,9 +151,9 @@ local S: float32[9]
 @pytest.mark.parametrize("head", ["tile i in 0 +: n", "for i in 0:n  @thread"])
 def test_an_array_that_iterations_share_side_by_side_stays(head: str) -> None:
     program = oc.parse(LANES.format(head=head))
-    assert forwarded(program) == program
+    assert forward_copies(program) == program
     source = oc.parse(LANES.format(head="for i in 0:n"))
-    assert forwarded(source) != source
+    assert forward_copies(source) != source
     with pytest.raises(PartitionError):
         oc.prove_equal(source, program)
 
@@ -162,7 +162,7 @@ def test_a_window_in_a_tile_stays_for_its_lanes_would_share_it() -> None:
     lines = LANES.format(head="tile i in 0 +: n").replace("[9]", "[n, 9]").splitlines()
     body = indented("\n".join(lines[6:])).replace("S[", "S[i, ")
     program = oc.parse("\n".join([*lines[:6], "  alloc S[i +: 1, 0 +: 9]", body]))
-    assert without_windows(forwarded(program)) == program
+    assert expand_windows(forward_copies(program)) == program
     with pytest.raises(PartitionError, match="its lanes would share it"):
         oc.prove_equal(oc.parse(LANES.format(head="for i in 0:n")), program)
 
@@ -185,7 +185,7 @@ for i in 0:n
 
 def test_a_window_whose_place_is_read_from_memory_stays() -> None:
     program = oc.parse(MOVED)
-    assert forwarded(program) == program
+    assert forward_copies(program) == program
 
 
 FAR = """program f
@@ -216,7 +216,7 @@ def test_copies_of_copies_do_not_grow_without_end() -> None:
         end = 9 - 2 if not q else 9
         text += f"for z in 0:{end}\n  S{q}[z] = {read}[z] + {read}[z + 1] + {read}[z + 2]\n"
     text += f"for z in 0:9\n  Y[z] = S{stages - 1}[z]\n"
-    assert len(str(forwarded(oc.parse(text)))) < 100 * len(text)
+    assert len(str(forward_copies(oc.parse(text)))) < 100 * len(text)
 
 
 OTHER = """program o
@@ -240,7 +240,7 @@ local S: float64[5, n]
 )
 def test_a_copy_may_be_turned_and_converted(copy: str) -> None:
     program = oc.parse(OTHER.format(copy=copy))
-    short = forwarded(program)
+    short = forward_copies(program)
     assert [buffer.name for buffer in short.buffers] == ["X", "Y"]
     given = {"X": np.arange(15, dtype="f").reshape(3, 5)}
     np.testing.assert_array_equal(short.run(given), program.run(given))
@@ -268,7 +268,7 @@ else
 
 def test_each_branch_of_a_condition_has_its_own_copy() -> None:
     program = oc.parse(BRANCHES)
-    short = forwarded(program)
+    short = forward_copies(program)
     assert [buffer.name for buffer in short.buffers] == ["X", "Y"]
     for n in (0, 1, 3, 4, 8):
         given = {"X": np.arange(1, n + 1, dtype="f")}
@@ -278,7 +278,7 @@ def test_each_branch_of_a_condition_has_its_own_copy() -> None:
 def test_the_first_column_alone_is_no_copy_of_all() -> None:
     copy = "for b in 0:n\n  S[0, b] = float64(X[b, 0])\n"
     program = oc.parse(OTHER.format(copy=copy))
-    assert forwarded(program) == program
+    assert forward_copies(program) == program
 
 
 def laid(text: str, array: str) -> oc.Program:

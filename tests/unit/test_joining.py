@@ -6,8 +6,8 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.forms.joining import joined_like, joined_parts
-from offcut.proof.forms.windows import without_windows
+from offcut.proof.normal_forms.loop_fusion import fuse_loops_like, fuse_ranges
+from offcut.proof.normal_forms.window_expansion import expand_windows
 
 HEAD = """program p
 size n in 0:40
@@ -30,7 +30,7 @@ def rows(window: str = ONE_ROW, read: str = "i") -> oc.Program:
 
 
 def test_a_row_of_each_iteration_is_a_row_of_an_array() -> None:
-    whole = without_windows(rows())
+    whole = expand_windows(rows())
     assert "alloc" not in str(whole)
     oc.prove_equal(whole, rows())
 
@@ -46,11 +46,11 @@ def test_a_row_of_each_iteration_is_a_row_of_an_array() -> None:
 )
 def test_a_window_stays_where_an_iteration_may_see_another_one_s(window: str, read: str) -> None:
     program = rows(window, read)
-    assert without_windows(program) == program
+    assert expand_windows(program) == program
 
 
 def test_a_window_of_all_rows_goes_where_each_iteration_stays_in_its_own() -> None:
-    assert "alloc" not in str(without_windows(rows("0 +: n, 0 +: 9", "i")))
+    assert "alloc" not in str(expand_windows(rows("0 +: n, 0 +: 9", "i")))
 
 
 TWO = """local S: float32[n, 9]
@@ -66,8 +66,8 @@ ONE = TWO.replace("for i in 0:n\n  for j in 0:9\n    B", "  for j in 0:9\n    B"
 
 def test_loops_that_meet_in_their_own_rows_are_joined() -> None:
     two, one = (oc.parse(HEAD + text.format(read="i")) for text in (TWO, ONE))
-    assert joined_like(one, two) == one
-    assert joined_like(two, two) == two
+    assert fuse_loops_like(one, two) == one
+    assert fuse_loops_like(two, two) == two
     oc.prove_equal(two, one)
 
 
@@ -77,7 +77,7 @@ def test_loops_of_other_names_are_joined() -> None:
     )
     assert two != TWO
     one, renamed = (oc.parse(HEAD + text.format(read=r)) for text, r in ((ONE, "i"), (two, "k")))
-    assert joined_like(one, renamed) == one
+    assert fuse_loops_like(one, renamed) == one
     oc.prove_equal(renamed, one)
     taken = oc.parse(
         HEAD
@@ -85,13 +85,13 @@ def test_loops_of_other_names_are_joined() -> None:
         .format(read="k")
         .replace("8 - j", "8 - i")
     )
-    assert joined_like(one, taken) == taken
+    assert fuse_loops_like(one, taken) == taken
 
 
 @pytest.mark.parametrize("read", ["n - 1 - i", "min(i + 1, n - 1)"])
 def test_loops_that_meet_in_other_rows_are_not_joined(read: str) -> None:
     two, one = (oc.parse(HEAD + text.format(read=read)) for text in (TWO, ONE))
-    assert joined_like(one, two) == two
+    assert fuse_loops_like(one, two) == two
     with pytest.raises(PartitionError):
         oc.prove_equal(two, one)
 
@@ -109,7 +109,7 @@ for i in 0:{end}
 
 def test_loops_of_other_ranges_are_not_joined() -> None:
     two = oc.parse(RANGES.format(end="n - 1"))
-    assert joined_like(oc.parse(RANGES.format(end="n")), two) == two
+    assert fuse_loops_like(oc.parse(RANGES.format(end="n")), two) == two
 
 
 BLOCKS = """local S: float32[n, 9]
@@ -135,7 +135,7 @@ else
 def test_blocks_of_rows_under_a_condition_are_those_rows() -> None:
     """Windows go on both sides of the condition, and loops over one block are one loop."""
     blocks, rows_ = oc.parse(HEAD + BLOCKS.format(read="i")), oc.parse(HEAD + TWO.format(read="i"))
-    whole = joined_parts(without_windows(blocks))
+    whole = fuse_ranges(expand_windows(blocks))
     assert "alloc" not in str(whole)
     assert str(whole).count("for i in 4*i_block") == 1
     oc.prove_equal(rows_, blocks)
@@ -144,14 +144,14 @@ def test_blocks_of_rows_under_a_condition_are_those_rows() -> None:
 def test_blocks_that_read_a_row_of_another_iteration_are_not_those_rows() -> None:
     read = "4*(i//4)"
     blocks = oc.parse(HEAD + BLOCKS.format(read=read))
-    assert str(joined_parts(blocks)).count("for i in 4*i_block") == 2
+    assert str(fuse_ranges(blocks)).count("for i in 4*i_block") == 2
     with pytest.raises(PartitionError, match="with n = 2, "):
         oc.prove_equal(oc.parse(HEAD + TWO.format(read="i")), blocks)
 
 
 def test_a_window_of_which_another_block_reads_a_row_stays() -> None:
     blocks = oc.parse(HEAD + BLOCKS.format(read="max(i - 1, 0)"))
-    assert "alloc" in str(without_windows(blocks))
+    assert "alloc" in str(expand_windows(blocks))
 
 
 DOUBLED = """program d
@@ -239,7 +239,7 @@ alloc S[4*(n//4) +: n % 4]
     B[i] = S[i] + 1.0
 """
     emitted = oc.parse(DOUBLED + halves)
-    assert "alloc" not in str(without_windows(emitted))
+    assert "alloc" not in str(expand_windows(emitted))
 
 
 def test_a_window_in_a_tile_stays_where_nothing_touches_it_either() -> None:
@@ -248,6 +248,6 @@ def test_a_window_in_a_tile_stays_where_nothing_touches_it_either() -> None:
     B[i] = A[i] + 1.0
 """
     emitted = oc.parse(DOUBLED + tile)
-    assert without_windows(emitted) == emitted
+    assert expand_windows(emitted) == emitted
     with pytest.raises(PartitionError, match="its lanes would share it"):
         oc.prove_equal(oc.parse(DOUBLED + "for i in 0:n\n  B[i] = A[i] + 1.0\n"), emitted)

@@ -11,10 +11,10 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa
 from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.ir import Tile, walk
-from offcut.proof.forms import zeros
-from offcut.proof.forms.fusing import fused
-from offcut.proof.forms.hoisting import hoisted
-from offcut.proof.forms.zeros import without_zeros
+from offcut.proof.normal_forms import zero_terms
+from offcut.proof.normal_forms.condition_hoisting import hoist_conditions
+from offcut.proof.normal_forms.tile_fusion import fuse_tiles
+from offcut.proof.normal_forms.zero_terms import guard_zero_terms
 
 Pair = tuple[int, int]
 Case = tuple[Pair, Pair, tuple[Pair, Pair], Pair, Pair]
@@ -54,14 +54,14 @@ AGAIN = """for y in 0:n + 2
 
 
 def test_a_sum_asks_for_the_terms_that_are_not_zero() -> None:
-    made = str(without_zeros(oc.parse(SUMS)))
+    made = str(guard_zero_terms(oc.parse(SUMS)))
     assert "if x + s >= 1 and x + s - 1 < n" in made
 
 
 def test_a_copy_of_what_is_padded_is_padded() -> None:
     both = SUMS.replace("local S", "local T: float32[n + 2]\nlocal S")
     copied = both.replace("for x in", AGAIN + "for x in").replace("S[x + s]", "T[x + s]")
-    assert "if x + s >= 1 and x + s - 1 < n" in str(without_zeros(oc.parse(copied)))
+    assert "if x + s >= 1 and x + s - 1 < n" in str(guard_zero_terms(oc.parse(copied)))
 
 
 def test_copies_are_seen_through_only_where_a_product_may_be_padded(
@@ -70,10 +70,10 @@ def test_copies_are_seen_through_only_where_a_product_may_be_padded(
     def never(program: oc.Program) -> oc.Program:
         raise AssertionError(program)
 
-    monkeypatch.setattr(zeros, "forwarded", never)
+    monkeypatch.setattr(zero_terms, "forward_copies", never)
     for old, new in (("X[z - 1], 0.0)", "X[z - 1], 1.0)"), ("* F[s]", "+ F[s]")):
         program = oc.parse(SUMS.replace(old, new))
-        assert without_zeros(program) is program
+        assert guard_zero_terms(program) is program
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_copies_are_seen_through_only_where_a_product_may_be_padded(
 )
 def test_terms_stay_where_they_may_matter(old: str, new: str) -> None:
     program = oc.parse(SUMS.replace(old, new))
-    assert without_zeros(program) is program
+    assert guard_zero_terms(program) is program
 
 
 TWICE = SUMS.replace("output Y", "output V: float32[n]\noutput Y") + SUMS[
@@ -101,7 +101,7 @@ TWICE = SUMS.replace("output Y", "output V: float32[n]\noutput Y") + SUMS[
 def test_one_text_of_two_meanings_keeps_its_terms() -> None:
     """The copy is made anew, of other elements outside, and summed by the same statement."""
     program = oc.parse(TWICE)
-    assert without_zeros(program) is program
+    assert guard_zero_terms(program) is program
 
 
 @pytest.mark.parametrize(("wide", "kept"), [("float32", False), ("float64", True)])
@@ -110,7 +110,7 @@ def test_a_finite_number_may_be_infinite_in_a_narrower_type(wide: str, kept: boo
     text = text.replace("Y: float64", f"Y: {wide}").replace("S: float64", f"S: {wide}")
     text = text.replace("F[s]", f"{wide}(F[s])").replace("X: float64", f"X: {wide}")
     program = oc.parse(text)
-    assert (without_zeros(program) is program) is not kept
+    assert (guard_zero_terms(program) is program) is not kept
 
 
 def test_tiles_of_the_rows_that_are_not_zero_are_proved() -> None:
@@ -140,7 +140,7 @@ def test_terms_of_numbers_that_may_be_infinite_are_not_left_out() -> None:
 
 
 def test_conditions_become_bounds_and_leave_loops() -> None:
-    made = hoisted(
+    made = hoist_conditions(
         oc.parse(
             """program p
 size h in 1:9
@@ -174,9 +174,9 @@ tile x in 0 +: n
 
 def test_tiles_whose_instances_share_elements_stay_apart() -> None:
     program = oc.parse(SHARED)
-    assert fused(program) == program
+    assert fuse_tiles(program) == program
     alone = oc.parse(SHARED.replace("Y[n - 1 - x]", "Y[x]"))
-    assert sum(isinstance(stmt, Tile) for stmt in walk(fused(alone).body)) == 1
+    assert sum(isinstance(stmt, Tile) for stmt in walk(fuse_tiles(alone).body)) == 1
 
 
 N, H, W = oc.dim("n", max=8), oc.dim("h", max=40), oc.dim("w", max=40)

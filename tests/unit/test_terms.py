@@ -6,7 +6,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.forms.terms import in_order_of
+from offcut.proof.normal_forms.reduction_order import reorder_terms_like
 
 SUM = """program p
 size n in 0:40
@@ -29,8 +29,8 @@ def summed(first: str, second: str, dtype: str = "float32", **text: str) -> oc.P
 
 def test_a_sum_of_floats_keeps_its_order_unless_it_may_be_another() -> None:
     source, emitted = summed(J, K), summed(K, J)
-    assert in_order_of(emitted, source, reassociate=False) == source
-    assert in_order_of(emitted, source, reassociate=True) == emitted
+    assert reorder_terms_like(emitted, source, reassociate=False) == source
+    assert reorder_terms_like(emitted, source, reassociate=True) == emitted
     oc.prove_equal(source, emitted, reassociate=True)
     with pytest.raises(PartitionError):
         oc.prove_equal(source, emitted)
@@ -41,7 +41,7 @@ def test_a_sum_of_floats_keeps_its_order_unless_it_may_be_another() -> None:
 )
 def test_what_has_one_result_in_any_order_is_put_in_order(dtype: str, update: str) -> None:
     source, emitted = (summed(*at, dtype=dtype, update=update) for at in ((J, K), (K, J)))
-    assert in_order_of(emitted, source, reassociate=False) == emitted
+    assert reorder_terms_like(emitted, source, reassociate=False) == emitted
     oc.prove_equal(source, emitted)
 
 
@@ -49,11 +49,11 @@ def test_terms_that_depend_on_the_sum_stay_in_order() -> None:
     source, emitted = (
         summed(*at, dtype="int32", term="A[i, j, k] * C[i]") for at in ((J, K), (K, J))
     )
-    assert in_order_of(emitted, source, reassociate=True) == source
+    assert reorder_terms_like(emitted, source, reassociate=True) == source
     with pytest.raises(PartitionError):
         oc.prove_equal(source, emitted, reassociate=True)
 
 
 def test_loops_whose_bounds_depend_on_each_other_stay_in_order() -> None:
     source, emitted = summed(J, "k in 0:j + 1"), summed("k in 0:5", "j in k:5")
-    assert in_order_of(emitted, source, reassociate=True) == source
+    assert reorder_terms_like(emitted, source, reassociate=True) == source

@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.errors import PartitionError
-from offcut.proof.forms.turning import turned_back
+from offcut.proof.normal_forms.storage_order import undo_relayout
 
 HEAD = """program p
 size m in 0:30
@@ -48,7 +48,7 @@ for j in 0:n*2
 def test_what_others_read_is_stored_where_it_ends() -> None:
     source, emitted = oc.parse(SOURCE), oc.parse(TURNED)
     own = [buffer.name for buffer in source.buffers]
-    assert "U" not in [buffer.name for buffer in turned_back(emitted, own).buffers]
+    assert "U" not in [buffer.name for buffer in undo_relayout(emitted, own).buffers]
     oc.prove_equal(source, emitted)
     given = {
         "A": np.arange(18, dtype="f").reshape(6, 3),

@@ -19,8 +19,8 @@ from offcut.partition.strategies.placing import Segment
 from offcut.partition.strategies.segments import loops
 from offcut.polyhedral import Space
 from offcut.proof import Theorem
-from offcut.proof.by_axis.coverage import check_line, check_within
-from offcut.proof.by_axis.decision import Broken
+from offcut.proof.by_axis.coverage import prove_containment, prove_coverage
+from offcut.proof.by_axis.decision import CoverageCounterexample
 from offcut.proof.by_axis.product import strips_of
 from offcut.proof.by_axis.strips import Strip, Value
 
@@ -54,10 +54,10 @@ def check_axis(
     owned = [_owned(segment) for segment in parts]
     run = [strip for segment in parts for strip in _run(space, segment)]
     ascends = ordered and not any(strip.repeats for strip in run)
-    broken = check_line(space, extent, owned, ordered=ordered and not ascends)
-    broken = broken or check_line(space, extent, run, ordered=ascends)
+    broken = prove_coverage(space, extent, owned, ordered=ordered and not ascends)
+    broken = broken or prove_coverage(space, extent, run, ordered=ascends)
     for mine, strip in zip(owned, run, strict=True):
-        broken = broken or check_within(space, mine, strip)
+        broken = broken or prove_containment(space, mine, strip)
     if broken is not None:
         found = dict(broken.sizes).get("e", size or 0)
         for smaller in range(min(found, _TRIED) if size is None else 0):
@@ -94,7 +94,9 @@ def _run(space: Space, segment: Segment) -> list[Strip]:
     return strips_of(space, loops(segment, "x", Names(("x", "e")), tile), "x")
 
 
-def _refused(strategy: Strategy, tile: int, extent: int, broken: Broken) -> PartitionError:
+def _refused(
+    strategy: Strategy, tile: int, extent: int, broken: CoverageCounterexample
+) -> PartitionError:
     """The refusal of a cut that does not run each iteration of an axis once."""
     return PartitionError(
         "partition",

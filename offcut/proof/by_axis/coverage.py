@@ -17,20 +17,20 @@ from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, dtype_of, rewrite, substitute, variables, walk
 from offcut.core.program import Size
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.decision import Broken, decide, decide_within
+from offcut.proof.by_axis.decision import CoverageCounterexample, decide_coverage, decide_within
 from offcut.proof.by_axis.quotients import LEAST
 from offcut.proof.by_axis.strips import NotSeparable, Strip, X
 
 _EXTENT = Var("#e")  # an extent as a size
 
 
-def check_line(
+def prove_coverage(
     space: Space,
     extent: Expr,
     strips: Sequence[Strip],
     *,
     ordered: bool = False,
-) -> Broken | None:
+) -> CoverageCounterexample | None:
     """None where, for all sizes, the strips are ``0 <= X < extent``.
 
     missing   every coordinate lies in a strip
@@ -42,10 +42,12 @@ def check_line(
 
     Raises NotSeparable where a part is not quasi-affine, or not of a form that keeps an order.
     """
-    return _asked(space, extent, tuple(strip.joined() for strip in strips), ordered, decide)
+    return _asked(
+        space, extent, tuple(strip.joined() for strip in strips), ordered, decide_coverage
+    )
 
 
-def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
+def prove_containment(space: Space, inner: Strip, outer: Strip) -> CoverageCounterexample | None:
     """None where, for all sizes, `outer` meets each coordinate of `inner`, and meets it once.
 
     Raises NotSeparable where a part is not quasi-affine.
@@ -57,7 +59,8 @@ def check_within(space: Space, inner: Strip, outer: Strip) -> Broken | None:
 
 
 _Decide: TypeAlias = Callable[
-    [Expr, tuple[Strip, ...], tuple[Size, ...], tuple[Expr, ...], bool], Broken | None
+    [Expr, tuple[Strip, ...], tuple[Size, ...], tuple[Expr, ...], bool],
+    CoverageCounterexample | None,
 ]
 
 
@@ -67,7 +70,7 @@ def _asked(
     strips: tuple[Strip, ...],
     ordered: bool,
     ask: _Decide,
-) -> Broken | None:
+) -> CoverageCounterexample | None:
     """What `ask` says of any extent, where nothing else matters; else of these sizes."""
     alone = _in_extent(extent, strips)
     if alone is not None:
@@ -117,7 +120,7 @@ def _of_sizes(
     strips: tuple[Strip, ...],
     ordered: bool,
     ask: _Decide,
-) -> Broken | None:
+) -> CoverageCounterexample | None:
     """What `ask` says with canonical names: for any sizes, else with the facts there are."""
     bound = {X.name}
     for strip in strips:

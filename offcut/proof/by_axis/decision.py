@@ -14,16 +14,16 @@ from offcut.core.expr import Binary, Const, Expr, Var, substitute, variables
 from offcut.core.memo import memo
 from offcut.core.program import Size
 from offcut.polyhedral import Map, Set, Space, project_onto_sizes, smallest_point
-from offcut.proof.by_axis.edge_to_edge import lie_edge_to_edge
+from offcut.proof.by_axis.contiguity import are_contiguous
 from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
-from offcut.proof.by_axis.two_heights import Span, is_shared_out, joined
+from offcut.proof.by_axis.two_heights import Span, is_partition, joined
 
 _KEPT = 4096  # theorems
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class CoverageCounterexample:
     """Why ``0 <= X < extent`` is not what the strips do, with the smallest witness.
 
     what   missing, outside, twice, late, or bounded
@@ -37,13 +37,13 @@ class Broken:
 
 
 @memo(_KEPT)
-def decide(
+def decide_coverage(
     extent: Expr,
     strips: tuple[Strip, ...],
     sizes: tuple[Size, ...],
     facts: tuple[Expr, ...],
     ordered: bool,
-) -> Broken | None:
+) -> CoverageCounterexample | None:
     """None where the strips are ``0 <= X < extent``, in their order if `ordered`, at all sizes with these `facts`."""
     if not strips and ix.literal_value(extent) == 0:
         return None
@@ -57,7 +57,7 @@ def decide_within(
     sizes: tuple[Size, ...],
     facts: tuple[Expr, ...],
     ordered: bool,
-) -> Broken | None:
+) -> CoverageCounterexample | None:
     """None where the second strip meets each coordinate of the first, once, at all sizes with these `facts`."""
     return _Line(extent, sizes, facts, ordered).decide_within(*strips)
 
@@ -90,7 +90,7 @@ class _Line:
         self.space = Space((*self.sizes, *self.quotients.sizes), facts)
         return parts
 
-    def decide_within(self, inner: Strip, outer: Strip) -> Broken | None:
+    def decide_within(self, inner: Strip, outer: Strip) -> CoverageCounterexample | None:
         parts = self.named((inner, outer))
         spans = [self.span(part) for part in parts]
         if None not in spans and spans[0] == spans[1]:
@@ -110,16 +110,14 @@ class _Line:
                 return self.witness("twice", mine & again)
         return None
 
-    def decide(self, strips: tuple[Strip, ...]) -> Broken | None:
+    def decide(self, strips: tuple[Strip, ...]) -> CoverageCounterexample | None:
         parts = self.named(strips)
         for value in dict.fromkeys(value for part in parts for value in part.values):
             conditions = [self.condition(given) for given in value.given]
             broken = self.broken("bounded", (), [*conditions, self.leaves(value)])
             if broken is not None:
                 return broken
-        if self.shares_out(parts) or lie_edge_to_edge(
-            self.extent, parts, self.quotients, self.sizes
-        ):
+        if self.shares_out(parts) or are_contiguous(self.extent, parts, self.quotients, self.sizes):
             return None
         for case in self.cases(parts, ()):
             broken = self.check(case)
@@ -134,7 +132,7 @@ class _Line:
         if not known or len(known) < len(spans):
             return False
         least = {size.name: size.min for size in self.space.sizes}
-        return is_shared_out(self.extent, known, least, self.refuted, self.ordered)
+        return is_partition(self.extent, known, least, self.refuted, self.ordered)
 
     def span(self, strip: Strip) -> Span | None:
         """A strip of one bounded value as an interval."""
@@ -194,7 +192,7 @@ class _Line:
             rest, (*where, f"({b} <= 0 or {a} < {low}*({b}) or {a} >= {high}*({b}))")
         )
 
-    def check(self, case: _Case) -> Broken | None:
+    def check(self, case: _Case) -> CoverageCounterexample | None:
         joined = (strip.joined() for strip in case.strips)
         strips = [strip for strip in joined if Const(0, "bool") not in strip.holds]
         if self.plain(strips):
@@ -272,16 +270,20 @@ class _Line:
             raise NotSeparable("not quasi-affine")
         return text
 
-    def broken(self, what: str, where: tuple[str, ...], conditions: Sequence[str]) -> Broken | None:
+    def broken(
+        self, what: str, where: tuple[str, ...], conditions: Sequence[str]
+    ) -> CoverageCounterexample | None:
         found = self.space.set((), [*where, *conditions])
         return None if found.is_empty() else self.witness(what, found)
 
-    def witness(self, what: str, found: Set) -> Broken:
+    def witness(self, what: str, found: Set) -> CoverageCounterexample:
         least = smallest_point(project_onto_sizes(found, len(self.sizes)))
         assert least is not None
         sizes, point = least
         names = (size.name for size in self.sizes)
-        return Broken(what, tuple(zip(names, sizes, strict=True)), point[0] if point else None)
+        return CoverageCounterexample(
+            what, tuple(zip(names, sizes, strict=True)), point[0] if point else None
+        )
 
 
 def _above(space: Space, earlier: Set) -> Set:

@@ -24,7 +24,7 @@ from offcut.core.expr import Const, Expr, Var, substitute, variables, walk
 from offcut.core.program import For, Form, If, Let, Stmt, Tile
 from offcut.describe.computation import StageAxis
 from offcut.polyhedral import Space
-from offcut.proof.by_axis.coverage import check_line
+from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.strips import NotSeparable, Strip, Value, X
 
 
@@ -74,7 +74,7 @@ def fills(space: Space, axes: Sequence[StageAxis], products: Sequence[dict[str, 
             replace(strip, repeats=all(one[""].repeats for one in group))
             for strip, group in groups.items()
         ]
-        if check_line(space, axis.extent, strips) is not None:
+        if prove_coverage(space, axis.extent, strips) is not None:
             continue
         rest = [other for other in axes if other is not axis]
         if all(fills(space, rest, group) for group in groups.values()):

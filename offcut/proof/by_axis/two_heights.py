@@ -60,7 +60,7 @@ def joined(
     return low, high
 
 
-def is_shared_out(
+def is_partition(
     extent: Expr, spans: Sequence[Span], least: dict[str, int], refuted: Refuted, ordered: bool
 ) -> bool:
     """Whether the spans are ``0 <= x < extent``, each coordinate in one of them; False: unknown.

@@ -25,16 +25,16 @@ from offcut.polyhedral.time_relations import (
     union,
 )
 from offcut.proof.by_instances.pairing import (
-    Case,
-    Differs,
+    CandidateDifference,
     Part,
+    ProgramsDiffer,
     Sides,
+    difference_error,
     reads_of,
-    refused,
     timing,
-    untold,
+    undecided_error,
 )
-from offcut.proof.by_instances.values import Values
+from offcut.proof.by_instances.value_flow import Values
 
 
 class DataFlow:
@@ -77,15 +77,15 @@ class DataFlow:
         expected = self.value_at(there, name, sizes, point)
         actual = self.value_at(mine, name, sizes, point)
         because = self.message(name, sizes, point, expected, actual)
-        raise self.differs(name, point, Case(sizes, because))
+        raise self.differs(name, point, CandidateDifference(sizes, because))
 
-    def differs(self, name: str, point: Sequence[int], case: Case) -> Differs:
+    def differs(self, name: str, point: Sequence[int], case: CandidateDifference) -> ProgramsDiffer:
         """Return a read that sees another value, or an element of a result that is left otherwise."""
         if name.startswith("F_"):
             element = name[2:], tuple(point)
-            return Differs(f"the result {name[2:]}", [replace(case, element=element)])
+            return ProgramsDiffer(f"the result {name[2:]}", [replace(case, element=element)])
         read = next(read for read in self.reads if read.name == name)
-        return Differs(self.all.text(read.part.statement), [case])
+        return ProgramsDiffer(self.all.text(read.part.statement), [case])
 
     def value_at(
         self, values: UnionMap, name: str, sizes: Sequence[int], point: Sequence[int]
@@ -217,7 +217,7 @@ class DataFlow:
                 who = f"what {self.run(read.part, sizes, at)} reads"
             update = self.described((term, point[rank:]), sizes)
             because = f"{self.flows.given(sizes)}{who} {what} {update}"
-            raise self.differs(name, at, Case(sizes, because))
+            raise self.differs(name, at, CandidateDifference(sizes, because))
 
 
 def check_lanes(both: Sides, free: frozenset[str]) -> None:
@@ -244,7 +244,9 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
                     continue
                 first, second = flows.access(one, a, x), flows.access(other, b, y)
                 if first is None or second is None:
-                    raise untold(both.of, f"cannot bound {both.text(one)}: not quasi-affine")
+                    raise undecided_error(
+                        both.of, f"cannot bound {both.text(one)}: not quasi-affine"
+                    )
                 pairs = first.apply_range(second.reverse())
                 wrong = cross_lane_pairs(pairs, timing(one), timing(other))
                 for each in wrong:
@@ -254,7 +256,7 @@ def check_lanes(both: Sides, free: frozenset[str]) -> None:
                         rank = len(one.iters)
                         i = both.instance(one, sizes, point[:rank])
                         j = both.instance(other, sizes, point[rank:])
-                        raise refused(
+                        raise difference_error(
                             both.of,
                             f"{flows.given(sizes)}{i} and {j} are lanes of one tile and touch "
                             f"one element of {a}",

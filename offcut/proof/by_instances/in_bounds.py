@@ -11,7 +11,7 @@ from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.polyhedral import accesses_outside
 from offcut.polyhedral.program_sets import Statement, bounds_of
-from offcut.proof.by_instances.pairing import Part, Side, Sides, reads_of, refused, shown
+from offcut.proof.by_instances.pairing import Part, Side, Sides, difference_error, reads_of, shown
 
 
 def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
@@ -21,7 +21,7 @@ def check_program_inside(emitted: Program, users: Mapping[str, str]) -> None:
             continue
         given = one.given(emitted, users)
         text = f"{one.access} is [{one.element}], which lies outside of its array"
-        raise refused(emitted.name, given + text)
+        raise difference_error(emitted.name, given + text)
 
 
 def check_source_inside(both: Sides) -> None:
@@ -87,7 +87,7 @@ def _check_access(
         at = both.values(statement, sizes, point)
         element = ", ".join(format_expr(ix.fold_indices(substitute(part, at))) for part in index)
         whose = "the source: " if source else ""
-        raise refused(
+        raise difference_error(
             both.of,
             f"{whose}{both.flows.given(sizes)}{both.instance(statement, sizes, point)} touches "
             f"{buffer}[{element}], outside {buffer} {text}",

@@ -17,7 +17,14 @@ from offcut.core.program import Store, expressions
 from offcut.core.program import walk as statements_of
 from offcut.polyhedral import Set
 from offcut.polyhedral.program_sets import Statement
-from offcut.proof.by_instances.pairing import Case, Differs, Match, Part, Sides, unprimed
+from offcut.proof.by_instances.pairing import (
+    CandidateDifference,
+    Match,
+    Part,
+    ProgramsDiffer,
+    Sides,
+    unprimed,
+)
 from offcut.proof.by_instances.substitution import Unified, solutions, unify
 
 _MOST_SIZES = 6
@@ -56,7 +63,7 @@ class _Matching:
             elif statement.name in self.emitted.copies:
                 choices.append([[Part(statement, None)]])
             else:
-                raise Differs(self.all.text(statement), self.unmatched(statement))
+                raise ProgramsDiffer(self.all.text(statement), self.unmatched(statement))
         for choice in product(*choices):
             yield [part for parts in choice for part in parts]
 
@@ -198,10 +205,10 @@ class _Matching:
         if found is not None:
             sizes, point = found
             case = self.case(statement, sizes, point, "is no instance of the source")
-            raise Differs(self.all.text(statement), [case])
+            raise ProgramsDiffer(self.all.text(statement), [case])
         return parts
 
-    def unmatched(self, statement: Statement) -> Iterator[Case]:
+    def unmatched(self, statement: Statement) -> Iterator[CandidateDifference]:
         """The first sizes and instances of a statement that is none of the source's."""
         left = statement.domain
         for _ in range(_MOST_SIZES):
@@ -214,12 +221,12 @@ class _Matching:
 
     def case(
         self, statement: Statement, sizes: Sequence[int], point: Sequence[int], is_none: str
-    ) -> Case:
+    ) -> CandidateDifference:
         """An instance that is none of the source, in words where the source has no equal one."""
         store = self.all.at(statement, sizes, point)
         same = (other for other in self.source.statements if self.has(other, sizes, store))
         what = f"{self.flows.given(sizes)}{self.all.instance(statement, sizes, point)}"
-        return Case(sizes, "" if next(same, None) else f"{what} {is_none}")
+        return CandidateDifference(sizes, "" if next(same, None) else f"{what} {is_none}")
 
     def has(self, statement: Statement, sizes: Sequence[int], store: Store) -> bool:
         """Whether some instance of a statement of the source stores just this, or they are too many."""

@@ -31,22 +31,22 @@ from offcut.polyhedral.witness import holds_at
 from offcut.proof.by_instances.substitution import Pair, primed
 
 SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
-NOT_TOLD = "cannot tell whether the emitted program computes what the source does"
+UNDECIDED = "cannot tell whether the emitted program computes what the source does"
 
 
-def refused(of: str, because: str, *help: str) -> PartitionError:
+def difference_error(of: str, because: str, *help: str) -> PartitionError:
     """Return the error of a program that does not compute what another one does."""
     what = "the emitted program does not compute what the source does"
     return PartitionError("prove", what, at=of, because=because, help=help)
 
 
-def untold(of: str, because: str) -> PartitionError:
+def undecided_error(of: str, because: str) -> PartitionError:
     """Return the error of a program of which it is not known."""
-    return PartitionError("prove", NOT_TOLD, at=of, because=because)
+    return PartitionError("prove", UNDECIDED, at=of, because=because)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CandidateDifference:
     """Sizes at which two programs seem to differ.
 
     because  what is wrong there, with these sizes; "" where no more is known
@@ -58,14 +58,14 @@ class Case:
     element: tuple[str, tuple[int, ...]] | None = None
 
 
-class Differs(Exception):
+class ProgramsDiffer(Exception):
     """Two programs differ, as far as the pairs tell into which their statements were put.
 
     what   the statement or the result of the emitted program that does
     cases  where and how, the smallest sizes first
     """
 
-    def __init__(self, what: str, cases: Iterable[Case]) -> None:
+    def __init__(self, what: str, cases: Iterable[CandidateDifference]) -> None:
         super().__init__(what)
         self.what, self.cases = what, cases
 
@@ -305,7 +305,7 @@ def _copies(statements: Sequence[Statement]) -> frozenset[str]:
     return frozenset(s.name for s, _ in found if s.store.buffer not in leads(s.store.buffer))
 
 
-def free_of(side: Side, reassociate: bool) -> frozenset[str]:
+def reorderable_buffers(side: Side, reassociate: bool) -> frozenset[str]:
     """Buffers whose updates are all of one kind that may run in any order."""
     ops: dict[str, set[str]] = {}
     for statement in side.statements:

@@ -10,7 +10,14 @@ from offcut.core.expr import Expr
 from offcut.polyhedral import Map
 from offcut.polyhedral.program_sets import Statement
 from offcut.polyhedral.time_relations import misordered_pairs, ordered_pairs
-from offcut.proof.by_instances.pairing import Part, Sides, free_of, reads_of, timing, untold
+from offcut.proof.by_instances.pairing import (
+    Part,
+    Sides,
+    reads_of,
+    reorderable_buffers,
+    timing,
+    undecided_error,
+)
 
 
 class Order:
@@ -133,7 +140,7 @@ class Order:
                 first = self.flows.access(one, a, x)
                 second = self.flows.access(other, b, y)
                 if first is None or second is None:
-                    raise untold(
+                    raise undecided_error(
                         self.all.of,
                         f"it changes the order of accesses to {a}, and an index of {a} is not "
                         "quasi-affine, so any two of them may be one element",
@@ -170,5 +177,5 @@ def _precedes(one: Statement, other: Statement) -> bool:
 
 def _free(comparison: Sides) -> frozenset[str]:
     both = comparison.source, comparison.emitted
-    here, there = (free_of(side, comparison.reassociate) for side in both)
+    here, there = (reorderable_buffers(side, comparison.reassociate) for side in both)
     return here & there

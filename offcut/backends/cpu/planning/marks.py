@@ -14,7 +14,7 @@ from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
 from offcut.backends.proving import check_step
 from offcut.core.program import Program
 from offcut.errors import PartitionError
-from offcut.proof import bare, consecutive
+from offcut.proof import concatenate_loops, strip_annotations
 from offcut.schedule import Mark, Schedule, at_line
 
 
@@ -41,7 +41,9 @@ def run_by_marks(
                 program, notes = made.program, (*notes, *made.notes)
             case Mark("threads"):
                 threaded, program = True, shared(program, host).program
-                if bare(program) != bare(before) and consecutive(program) == consecutive(before):
+                if strip_annotations(program) != strip_annotations(before) and concatenate_loops(
+                    program
+                ) == concatenate_loops(before):
                     divided = (before,)
             case Mark(unit):
                 with at_line(schedule, step):

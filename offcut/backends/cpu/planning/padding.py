@@ -22,8 +22,8 @@ from offcut.core.accesses import stored_arrays
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Expr, variables
 from offcut.core.program import For, Form, If, Kind, Program, Stmt, Store, Tile, map_blocks
-from offcut.proof.forms.hoisting import bound, hoisted
-from offcut.proof.forms.zeros import conditions, without_zeros
+from offcut.proof.normal_forms.condition_hoisting import bound, hoist_conditions
+from offcut.proof.normal_forms.zero_terms import conditions, guard_zero_terms
 
 
 def in_padded_order(program: Program) -> Program:
@@ -54,10 +54,10 @@ def without_padding(program: Program, rows: bool) -> Program:
             )
         )
 
-    asked = without_zeros(program, rows)
+    asked = guard_zero_terms(program, rows)
     if asked is program:
         return program
-    made = hoisted(asked)
+    made = hoist_conditions(asked)
     return replace(made, body=apart(made.body))
 
 

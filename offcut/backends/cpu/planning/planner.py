@@ -59,8 +59,8 @@ from offcut.partition import (
     without_covers,
 )
 from offcut.polyhedral import BudgetExceeded, accesses_outside, pass_budget, request_budget
-from offcut.proof import NOT_TOLD
-from offcut.proof.forms.zeros import conditions
+from offcut.proof import UNDECIDED
+from offcut.proof.normal_forms.zero_terms import conditions
 from offcut.schedule import (
     Mark,
     Nest,
@@ -117,29 +117,29 @@ def _proved(program: Program, users: Users, host: Host, asked: Options) -> Plann
     refused = _refusal(program, made, asked)
     if refused is None:
         return made
-    if host.threads > 1 and asked.schedule is None and refused.refused == NOT_TOLD:
+    if host.threads > 1 and asked.schedule is None and refused.refused == UNDECIDED:
         # Threads never decide how an instance is computed, so neither does what is not told of their loops.
         return with_threads(_proved(program, users, replace(host, threads=1), asked), host)
-    if not asked.padded and refused.refused == NOT_TOLD and conditions(program):
+    if not asked.padded and refused.refused == UNDECIDED and conditions(program):
         with suppress(PartitionError):
             single = _proved(program, users, host, replace(asked, padded=True))
             why = f"products with padding stay: {refused.refused}: {refused.because}"
             return replace(single, notes=(*single.notes, why))
     row_by_row = without_blocks(made.schedule)
-    if asked.schedule is None and refused.refused == NOT_TOLD and row_by_row != made.schedule:
+    if asked.schedule is None and refused.refused == UNDECIDED and row_by_row != made.schedule:
         with suppress(PartitionError):
             single = _proved(program, users, host, replace(asked, schedule=row_by_row))
             why = f"no blocks of shared loops: {refused.refused}: {refused.because}"
             return replace(single, notes=(*single.notes, why))
     decided = asked.schedule is not None or asked.strategy != "auto"
-    if decided or refused.refused != NOT_TOLD:
+    if decided or refused.refused != UNDECIDED:
         raise refused
     if made.applied is not None:
         made = _default_loops(program, host, asked, f"{refused.refused}: {refused.because}")
         refused = _refusal(program, made, asked)
         if refused is None:
             return made
-        if refused.refused != NOT_TOLD:
+        if refused.refused != UNDECIDED:
             raise refused
     made = _in_loops(program, host, asked, Schedule(program.name, ()), "")
     refused = _refusal(program, made, asked)

@@ -51,7 +51,7 @@ from offcut.proof.by_instances.pairing import reads_of
 Box = tuple[tuple[Expr, Expr], ...]  # (start, extent) of each axis
 
 
-def writes_first(program: Program, names: Collection[str]) -> bool:
+def is_written_before_read(program: Program, names: Collection[str]) -> bool:
     """Return whether `program` writes each element of these arrays before it reads it; False where that is not known.
 
     Theorem: an element that is read has a last write before the read, at all sizes.

@@ -1,7 +1,7 @@
 """A source and an emitted program -> nothing, where declarations agree and a walk over both bodies finds no difference.
 
 What they declare is the same, no name is bound twice, and no access leaves its array; then the two
-bodies are walked together (`side_by_side`).
+bodies are walked together (`structural_match`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from offcut.core.program import Alloc, For, Program, Stmt, Sync, Tile, canonical
 from offcut.core.traversal import bound_names, walk_with_parents
 from offcut.polyhedral import Space, accesses_outside
 from offcut.proof.by_axis.strips import NotSeparable
-from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.side_by_side import check_side_by_side
+from offcut.proof.by_structure.places import NotStructural
+from offcut.proof.by_structure.structural_match import check_structural_match
 
 
 def check_structure(source: Program, emitted: Program) -> None:
     """Prove that `emitted` computes what `source` does; raises NotStructural where it cannot."""
     given = source
-    source, emitted = (bare(canonicalize(program)) for program in (source, emitted))
+    source, emitted = (strip_annotations(canonicalize(program)) for program in (source, emitted))
     if _declared(source) != _declared(emitted):
         raise NotStructural("other declarations")
     if any(one.sizes is not None for one in accesses_outside(given)):
@@ -30,14 +30,14 @@ def check_structure(source: Program, emitted: Program) -> None:
     if _rebinds(emitted):
         raise NotStructural("a name that is bound twice")
     try:
-        masked = check_side_by_side(space, source, emitted)
+        masked = check_structural_match(space, source, emitted)
     except NotSeparable as reason:
         raise NotStructural(str(reason)) from None
     if masked and any(one.sizes is not None for one in accesses_outside(emitted)):
         raise NotStructural("a masked instance that leaves an array")
 
 
-def bare(program: Program) -> Program:
+def strip_annotations(program: Program) -> Program:
     """`program` without what does not say what it computes: roles, units, covers, memories, synchronization."""
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

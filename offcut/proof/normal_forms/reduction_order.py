@@ -17,7 +17,7 @@ from offcut.core.traversal import bound_names, walk_with_parents
 Orders = dict[tuple[str, str], list[str]]  # (buffer, reducer) -> iterators, outermost first
 
 
-def in_order_of(emitted: Program, source: Program, reassociate: bool) -> Program:
+def reorder_terms_like(emitted: Program, source: Program, reassociate: bool) -> Program:
     """`source`, its sums in the order of loops that `emitted` has where they may be.
 
     reassociate   whether float sums may; those of integers, greatest and least elements always may

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from offcut.core.program import Program
 from offcut.core.small_sizes import small_sizes
 from offcut.errors import PartitionError
-from offcut.proof.by_instances.differing import difference, elements
-from offcut.proof.by_instances.pairing import refused, untold
+from offcut.proof.by_instances.counterexample import difference, elements
+from offcut.proof.by_instances.pairing import difference_error, undecided_error
 
 _MOST_STATEMENTS = 1024  # in a run, and
 _MOST_ELEMENTS = 2**16  # so that all runs take about as long as isl did
 
 
-def tried(
+def compare_sampled_runs(
     source: Program, emitted: Program, users: Mapping[str, str], free: bool, because: str
 ) -> PartitionError:
     """Return the error of programs of which isl tells nothing.
@@ -36,10 +36,10 @@ def tried(
         if told is None:
             break
         if told:
-            return refused(emitted.name, f"with {given}, {told}" if given else str(told))
+            return difference_error(emitted.name, f"with {given}, {told}" if given else str(told))
         seen, last = seen + 1, given
     runs = {
         0: "it is too much to run",
         1: f"a run{' with ' * bool(last)}{last} shows no difference",
     }.get(seen, f"runs at {seen} small sizes, the last with {last}, show no difference")
-    return untold(emitted.name, f"{because}; {runs}: it is not known to be wrong")
+    return undecided_error(emitted.name, f"{because}; {runs}: it is not known to be wrong")

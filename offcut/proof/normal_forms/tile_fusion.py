@@ -22,7 +22,7 @@ from offcut.core.expr import Var, variables
 from offcut.core.program import For, Form, If, Program, Stmt, Tile, map_blocks
 
 
-def fused(program: Program) -> Program:
+def fuse_tiles(program: Program) -> Program:
     """`program` with such tiles as one."""
     return replace(program, body=_fused(program.body))
 

@@ -33,7 +33,7 @@ from offcut.core.program import (
 )
 
 
-def started(program: Program, kept: Collection[str]) -> Program:
+def normalize_init(program: Program, kept: Collection[str]) -> Program:
     """Return `program` with its sums starting from what they are added to, where a local array held them.
 
     kept   arrays that stay
@@ -102,7 +102,7 @@ def with_floats(program: Program) -> Program:
     return replace(program, buffers=tuple(replace(b, shape=s) for b, s in pairs), body=body)
 
 
-def given(source: Program, emitted: Program) -> Program:
+def promote_updates(source: Program, emitted: Program) -> Program:
     """Return `source` with what it updates as an input and a result, where `emitted` has these."""
     for mine, theirs in zip(source.results, emitted.results, strict=False):
         names = {b.name: b for b in emitted.buffers}

@@ -19,7 +19,7 @@ from offcut.proof.by_axis.quotients import Quotients
 from offcut.proof.by_axis.strips import Strip, X
 
 
-def lie_edge_to_edge(
+def are_contiguous(
     extent: Expr, strips: Sequence[Strip], quotients: Quotients, sizes: Sequence[Size]
 ) -> bool:
     """Whether the strips are ``0 <= x < extent``, in ascending order, each coordinate in one of them.

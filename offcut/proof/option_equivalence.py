@@ -18,14 +18,18 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 from offcut.polyhedral import PASS
-from offcut.proof.by_instances.pairing import NOT_TOLD, untold
+from offcut.proof.by_instances.pairing import UNDECIDED, undecided_error
 from offcut.proof.equivalence import check_equal
-from offcut.proof.forms.options import changing, combinations, options
+from offcut.proof.normal_forms.options import (
+    count_combinations,
+    find_iteration_dependent_cost,
+    options,
+)
 
 _MOST = 16  # combinations that are compared
 
 
-def leaves_choice(program: Program) -> bool:
+def has_choice(program: Program) -> bool:
     """Whether some of it is one of several options."""
     return analysis(program).has(Choose)
 
@@ -51,9 +55,9 @@ def check_throughout(program: Program) -> None:
 
     Raises PartitionError.
     """
-    if (cost := changing(program)) is not None:
+    if (cost := find_iteration_dependent_cost(program)) is not None:
         why = f"each iteration may take another option, by {format_expr(cost)}, and a proof is of one throughout"
-        raise untold(program.name, why)
+        raise undecided_error(program.name, why)
 
 
 def check_options(program: Program, op: str) -> str:
@@ -63,10 +67,10 @@ def check_options(program: Program, op: str) -> str:
 
     Raises PartitionError, as `op`, with the option's line and the smallest witness where one computes something else.
     """
-    count = combinations(program.body)
+    count = count_combinations(program.body)
     if count > _MOST:
         return f"it is not told that options compute the same: there are {count} combinations, and {_MOST} are compared"
-    if (cost := changing(program)) is not None:
+    if (cost := find_iteration_dependent_cost(program)) is not None:
         return f"it is not told that options compute the same: each iteration may take another one, by {format_expr(cost)}"
     (_, body), *others = options(program.body)
     first = replace(program, body=body)
@@ -74,7 +78,7 @@ def check_options(program: Program, op: str) -> str:
         try:
             check_equal(first, replace(program, body=other), most=PASS // len(others))
         except PartitionError as error:
-            if error.refused == NOT_TOLD:
+            if error.refused == UNDECIDED:
                 return f"it is not told that option {label} computes what the first one does: {error.because}"
             raise PartitionError(
                 op,

@@ -16,11 +16,11 @@ from offcut.core.program import For, Form, Let, Size, Stmt, Store, expressions
 from offcut.core.program import walk as statements
 from offcut.describe.computation import StageAxis
 from offcut.polyhedral import INDEX_LIMIT, Facts, Space
-from offcut.proof.by_axis.coverage import check_line
+from offcut.proof.by_axis.coverage import prove_coverage
 from offcut.proof.by_axis.product import fills, product_of
 from offcut.proof.by_axis.strips import Strip
-from offcut.proof.by_text.known_equal import Starts, idle
-from offcut.proof.by_text.places import NotStructural, Place
+from offcut.proof.by_structure.places import NotStructural, Place
+from offcut.proof.by_structure.value_equality import Starts, has_no_effect
 
 
 def check_in_turn(
@@ -28,7 +28,7 @@ def check_in_turn(
 ) -> None:
     """Refuse places that are not one loop: each of its coordinates once, or idle where it is left out.
 
-    starts    what starts each buffer, as `idle` asks for it
+    starts    what starts each buffer, as `has_no_effect` asks for it
     ordered   whether the loop carries a dependence, so that its coordinates ascend
 
     Raises NotStructural, or NotSeparable.
@@ -52,7 +52,7 @@ def check_in_turn(
         strips = [
             replace(_from(one[loop.iter], loop.lo), repeats=one[""].repeats) for one in products
         ]
-        if check_line(space, extent, strips, ordered=ordered) is not None:
+        if prove_coverage(space, extent, strips, ordered=ordered) is not None:
             raise NotStructural(f"the coordinates of {loop.iter} are not the loop's")
 
 
@@ -100,7 +100,7 @@ def _check_parts(loop: For, places: Sequence[Place], at: Facts, starts: Starts) 
                 both = both.where(substitute(condition, {loop.iter: Var("#later")}))
             if not both.empty:
                 raise NotStructural(f"{loop.iter} does not ascend")
-    if not left.empty and not idle(loop.body, left, starts):
+    if not left.empty and not has_no_effect(loop.body, left, starts):
         raise NotStructural(f"coordinates of {loop.iter} are left out")
 
 

@@ -23,7 +23,7 @@ from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names
 
 
-def joined_like(emitted: Program, source: Program) -> Program:
+def fuse_loops_like(emitted: Program, source: Program) -> Program:
     """Return `source` with loops joined that are one in `emitted`, where they may be."""
     there = [stmt for stmt in statements(emitted.body) if isinstance(stmt, For)]
     stores = [(loop, stored_arrays(loop.body)) for loop in there]
@@ -41,7 +41,7 @@ def joined_like(emitted: Program, source: Program) -> Program:
     return replace(source, body=_joined(source.body, as_one))
 
 
-def joined_parts(program: Program) -> Program:
+def fuse_ranges(program: Program) -> Program:
     """Return `program` with loops joined that run over one part of a range in turn, where they may be.
 
     Such are the loops of a block of rows; its start is that of an iteration of the loop around::

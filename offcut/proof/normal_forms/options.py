@@ -23,25 +23,25 @@ from offcut.core.program import (
 )
 
 
-def combinations(body: tuple[Stmt, ...]) -> int:
+def count_combinations(body: tuple[Stmt, ...]) -> int:
     """How many combinations of options there are."""
-    inside = ([combinations(block) for block in blocks(stmt)] for stmt in body)
+    inside = ([count_combinations(block) for block in blocks(stmt)] for stmt in body)
     pairs = zip(body, inside, strict=True)
     return prod(sum(ways) if isinstance(stmt, Choose) else prod(ways) for stmt, ways in pairs)
 
 
-def changing(program: Program) -> Expr | None:
+def find_iteration_dependent_cost(program: Program) -> Expr | None:
     """A cost by which one iteration may take another option than the one before; None where sizes alone decide."""
     sizes = {size.name for size in program.sizes}
     costs = (option.cost for s in analysis(program).of(Choose) for option in s.options)
     return next((c for c in costs if variables(c) - sizes or reads_memory(c)), None)
 
 
-def paired(source: Program, emitted: Program) -> list[tuple[Program, Program]] | None:
+def pair_options(source: Program, emitted: Program) -> list[tuple[Program, Program]] | None:
     """Two programs for each combination of options that a call takes in both of them; None where one may take others than
     the other does.
     """
-    if changing(source) is not None or _asked(source) != _asked(emitted):
+    if find_iteration_dependent_cost(source) is not None or _asked(source) != _asked(emitted):
         return None
     one, other = list(options(source.body)), list(options(emitted.body))
     if [label for label, _ in one] != [label for label, _ in other]:

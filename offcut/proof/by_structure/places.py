@@ -129,7 +129,7 @@ def tiles_of(stmt: Stmt, path: tuple[For | Let | Expr, ...], names: set[str]) ->
             raise NotStructural("a statement among the tiles of a band")
 
 
-def unguarded(place: Place, loop: For) -> Place:
+def without_guard(place: Place, loop: For) -> Place:
     """Return `place` with the condition in which its body stands as a part of it, where `loop`, which it runs, has no such condition."""
     if place.is_loop(loop):  # the condition is one of what it runs
         return place
@@ -145,7 +145,7 @@ def unguarded(place: Place, loop: For) -> Place:
             return place
 
 
-def unmasked(place: Place, at: Facts) -> Place:
+def without_mask(place: Place, at: Facts) -> Place:
     """`place`, where each term is masked to nothing outside a condition: only where that holds."""
     stores = [s for s in statements(place.body) if isinstance(s, Store)]
     if place.together:

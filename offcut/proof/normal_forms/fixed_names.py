@@ -2,9 +2,9 @@
 
 Each of two steps only drops facts: a theorem for all values of the sizes holds in the iteration.
 
-- `Fixed`: counters, bounded values, and products of them that sets cannot express, become sizes; the facts are the
+- `FixedNames`: counters, bounded values, and products of them that sets cannot express, become sizes; the facts are the
   bounds of counters, the conditions around, and that the source lies inside of its arrays.
-- `opened`: begins and heights of tiles become sizes; the facts are how they lie in the arrays, not how they are
+- `with_opaque_tiles`: begins and heights of tiles become sizes; the facts are how they lie in the arrays, not how they are
   computed. So the tiles of most strategies become one program::
 
       tile i in 16*t +: 16                                                size s, size c in 1:…
@@ -64,11 +64,11 @@ Entry: TypeAlias = For | Let | Alloc | Expr
 Loop: TypeAlias = tuple[str, Expr, Expr]  # name, lo, hi
 
 
-class Rebound(Exception):
+class RebindingError(Exception):
     """An error: a name is bound twice."""
 
 
-class Fixed:
+class FixedNames:
     """The names that are bound around a body as sizes, and the facts that hold of them.
 
     sizes  those of the program, counters, bounded values, and products of these
@@ -87,7 +87,7 @@ class Fixed:
         for entry in path:
             for name in () if isinstance(entry, Expr) else bound_names(entry):
                 if name in sizes:
-                    raise Rebound
+                    raise RebindingError
             match entry:
                 case For(name, lo, hi):
                     least = ix.literal_value(lo)
@@ -101,7 +101,7 @@ class Fixed:
                 case _:
                     facts.append(entry)
         if sizes.keys() & set(inside):
-            raise Rebound
+            raise RebindingError
         named = [self.named(fact) for fact in facts if not reads_memory(fact)]
         space = Space(tuple(sizes.values()))
         self.facts = tuple(fact for fact in named if space.condition(fact, {}) is not None)
@@ -194,7 +194,7 @@ class Fixed:
         return Var(name)
 
 
-def inside_facts(program: Program, space: Space) -> tuple[Expr, ...]:
+def in_bounds_facts(program: Program, space: Space) -> tuple[Expr, ...]:
     """Return the facts that hold because the accesses of a body lie in their arrays: for each access, at the corners of the
     loops around it, those that do not follow from `space`.
     """
@@ -248,7 +248,7 @@ def _corners(
             yield fact
 
 
-def opened(programs: Sequence[Program], whole: Program) -> tuple[Program, ...]:
+def with_opaque_tiles(programs: Sequence[Program], whole: Program) -> tuple[Program, ...]:
     """Return the programs of an iteration of `whole` with the begin and the length of each range as sizes."""
     ranges = _Ranges(programs[0], whole)
     for one in programs:

@@ -24,7 +24,7 @@ from offcut.polyhedral import escaping_windows
 from offcut.polyhedral.units.footprints import Footprints
 
 
-def without_windows(program: Program) -> Program:
+def expand_windows(program: Program) -> Program:
     """`program` without the blocks of those arrays that may as well be whole, and tiles of no axis.
 
     program   all that it accesses lies inside of its buffers

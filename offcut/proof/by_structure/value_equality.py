@@ -37,26 +37,28 @@ def same_store(source: Store, emitted: Store, at: Facts) -> bool:
     if (source.buffer, source.reduce) != (emitted.buffer, emitted.reduce):
         return False
     pairs = zip(source.index, emitted.index, strict=True)
-    return all(alike(a, b, at) for a, b in pairs) and alike(source.value, emitted.value, at)
+    return all(are_equal_at(a, b, at) for a, b in pairs) and are_equal_at(
+        source.value, emitted.value, at
+    )
 
 
-def alike(a: Expr, b: Expr, at: Facts) -> bool:
+def are_equal_at(a: Expr, b: Expr, at: Facts) -> bool:
     """Whether two expressions have one value wherever `at` holds."""
     if a == b:
         return True
-    a, b = settled(a, at), settled(b, at)
+    a, b = simplify_at(a, at), simplify_at(b, at)
     (minus, one), (negative, other) = _signed(a), _signed(b)
     if (one, other) != (a, b):
-        return minus == negative and alike(one, other, at)
+        return minus == negative and are_equal_at(one, other, at)
     for one, other, swap in ((a, b, False), (b, a, True)):
         cases = _cases(one)
         if cases and all(at.expresses(condition) for condition, _ in cases):
             return all(
                 at.where(condition).empty
                 or (
-                    alike(other, value, at.where(condition))
+                    are_equal_at(other, value, at.where(condition))
                     if swap
-                    else alike(value, other, at.where(condition))
+                    else are_equal_at(value, other, at.where(condition))
                 )
                 for condition, value in cases
             )
@@ -66,11 +68,11 @@ def alike(a: Expr, b: Expr, at: Facts) -> bool:
         return False
     mine, theirs = children(a), children(b)
     return len(mine) == len(theirs) and all(
-        alike(x, y, at) for x, y in zip(mine, theirs, strict=True)
+        are_equal_at(x, y, at) for x, y in zip(mine, theirs, strict=True)
     )
 
 
-def settled(expr: Expr, at: Facts) -> Expr:
+def simplify_at(expr: Expr, at: Facts) -> Expr:
     """`expr`, a condition or a choice by one, without the comparisons that `at` decides.
 
     So is what is converted; a small number is converted at once, for it is the same in every type.
@@ -81,16 +83,16 @@ def settled(expr: Expr, at: Facts) -> Expr:
             return expr if answer is None else Const(int(answer), "bool")
         case Compare(op, a, b) if dtype_of(a) == "index":
             known = Compare(op, _extremes(a, at), _extremes(b, at))
-            return settled(known, at) if at.expresses(known) else expr
+            return simplify_at(known, at) if at.expresses(known) else expr
         case Logic("not", (arg,)):
-            inner = settled(arg, at)
+            inner = simplify_at(arg, at)
             if isinstance(inner, Const):
                 return Const(int(not inner.value), "bool")
             return Logic("not", (inner,))
         case Logic(op, args):
             left: dict[Expr, None] = {}
             for arg in args:
-                one = settled(arg, at)
+                one = simplify_at(arg, at)
                 if not isinstance(one, Const):
                     left[one] = None
                 elif bool(one.value) == (op == "or"):
@@ -99,14 +101,14 @@ def settled(expr: Expr, at: Facts) -> Expr:
                 return Const(int(op == "and"), "bool")
             return next(iter(left)) if len(left) == 1 else Logic(op, tuple(left))
         case Select(condition, then, other):
-            asked = settled(condition, at)
+            asked = simplify_at(condition, at)
             if isinstance(asked, Const):
-                return settled(then if asked.value else other, at)
+                return simplify_at(then if asked.value else other, at)
             if at.expresses(asked) and at.holds(negate(asked)):
-                return settled(other, at)
+                return simplify_at(other, at)
             return Select(asked, then, other)
         case Cast(arg, dtype):
-            arg = settled(arg, at)
+            arg = simplify_at(arg, at)
             if isinstance(arg, Const) and dtype == "bool":
                 return Const(int(arg.value != 0), dtype)
             if isinstance(arg, Const) and 0 <= arg.value <= _SMALL and arg.value % 1 == 0:
@@ -129,7 +131,7 @@ def _signed(expr: Expr) -> tuple[bool, Expr]:
             return False, expr
 
 
-def idle(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
+def has_no_effect(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
     """Whether `body` changes nothing wherever `at` holds."""
     if at.empty:
         return True
@@ -139,13 +141,16 @@ def idle(body: Sequence[Stmt], at: Facts, starts: Starts) -> bool:
                 if stmt.reduce is None or not adds_nothing(stmt, stmt.value, at, starts):
                     return False
             case For():
-                if not idle(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi), starts):
+                if not has_no_effect(stmt.body, at.loop(stmt.iter, stmt.lo, stmt.hi), starts):
                     return False
             case If(condition, then, other):
                 if not at.expresses(condition):
-                    return idle(then, at, starts) and idle(other, at, starts)
+                    return has_no_effect(then, at, starts) and has_no_effect(other, at, starts)
                 no = at.where(negate(condition))
-                if not (idle(then, at.where(condition), starts) and idle(other, no, starts)):
+                if not (
+                    has_no_effect(then, at.where(condition), starts)
+                    and has_no_effect(other, no, starts)
+                ):
                     return False
             case _:
                 return False

@@ -65,8 +65,14 @@ from offcut.core.program import (
 )
 from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Space
-from offcut.proof.by_text.structure import bare
-from offcut.proof.forms.fixed import Entry, Fixed, Rebound, inside_facts, opened
+from offcut.proof.by_structure.structure import strip_annotations
+from offcut.proof.normal_forms.fixed_names import (
+    Entry,
+    FixedNames,
+    RebindingError,
+    in_bounds_facts,
+    with_opaque_tiles,
+)
 
 _SCRATCH = (Kind.LOCAL, Kind.PRIVATE)
 
@@ -89,7 +95,9 @@ class Body:
 
     def opened(self) -> Body:
         """Return the pair for any begin and length of its ranges: it is harder to prove, and one for many pairs."""
-        source, emitted, windowed = opened((self.source, self.emitted, self.windowed), self.whole)
+        source, emitted, windowed = with_opaque_tiles(
+            (self.source, self.emitted, self.windowed), self.whole
+        )
         return Body(source, emitted, windowed, self.hidden, source)
 
 
@@ -99,7 +107,10 @@ def bodies(source: Program, emitted: Program, whole: bool = False) -> tuple[Body
     source, emitted  programs with the same sizes, assumptions and arrays of the caller's
     whole            whether a pair is two whole blocks that differ, else the statements that differ in them
     """
-    source, emitted = bare(canonicalize(source)), bare(canonicalize(emitted))
+    source, emitted = (
+        strip_annotations(canonicalize(source)),
+        strip_annotations(canonicalize(emitted)),
+    )
     walker = _Walk(whole)
     walker.block(source.body, emitted.body, ())
     if not walker.pairs or any(not pair.path for pair in walker.pairs):
@@ -215,10 +226,10 @@ def _declared(buffer: Buffer) -> Buffer:
 
 def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Kind | None]) -> Body:
     try:
-        fixed = Fixed(
+        fixed = FixedNames(
             source, pair.path, all_bound_names(pair.source) | all_bound_names(pair.emitted)
         )
-    except Rebound:
+    except RebindingError:
         raise _Unfit from None
     one, other = fixed.block(pair.source), fixed.block(pair.emitted)
     mine = accessed_arrays(one) | accessed_arrays(other)
@@ -229,7 +240,7 @@ def _body(source: Program, emitted: Program, pair: _Pair, kinds: Mapping[str, Ki
         return replace(of, sizes=fixed.sizes, assumptions=fixed.facts, buffers=arrays, body=body)
 
     known = Space(fixed.sizes, fixed.facts)
-    fixed.facts = (*fixed.facts, *inside_facts(program(source, one), known))
+    fixed.facts = (*fixed.facts, *in_bounds_facts(program(source, one), known))
     windowed = other
     for window in reversed(pair.path):
         if isinstance(window, Alloc) and window.buffer in mine:

@@ -50,20 +50,25 @@ from offcut.core.text.printer import format_expr
 from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Dependence, Facts, Space, dependences
 from offcut.proof.by_axis.strips import NotSeparable
-from offcut.proof.by_text.coordinates import check_in_any_order, check_in_turn
-from offcut.proof.by_text.known_equal import alike, idle, same_store, settled
-from offcut.proof.by_text.places import (
+from offcut.proof.by_structure.coordinates import check_in_any_order, check_in_turn
+from offcut.proof.by_structure.places import (
     NotStructural,
     Place,
     Steps,
     tile_at,
     tiles_of,
-    unguarded,
-    unmasked,
+    without_guard,
+    without_mask,
+)
+from offcut.proof.by_structure.value_equality import (
+    are_equal_at,
+    has_no_effect,
+    same_store,
+    simplify_at,
 )
 
 
-def check_side_by_side(space: Space, source: Program, emitted: Program) -> bool:
+def check_structural_match(space: Space, source: Program, emitted: Program) -> bool:
     """Return whether instances run that are masked to nothing, where the text of `emitted` is that of `source`.
 
     Raises NotStructural, or NotSeparable, where that is not shown.
@@ -120,24 +125,24 @@ class _SideBySide:
             case Store():
                 if left and isinstance(left[0], Store) and same_store(stmt, left[0], at):
                     return left[1:]
-                if idle((stmt,), at, self.starts):
+                if has_no_effect((stmt,), at, self.starts):
                     return left
                 if left and isinstance(left[0], If):
-                    asked = settled(left[0].condition, at)
+                    asked = simplify_at(left[0].condition, at)
                     if isinstance(asked, Const):
                         branch = left[0].then if asked.value else left[0].other
                         return self.statement(stmt, after, [*branch, *left[1:]], at)
                 raise NotStructural(f"no {stmt.buffer} here")
             case If(condition, then, other):
-                asked = settled(condition, at)
+                asked = simplify_at(condition, at)
                 if isinstance(asked, Const):
                     return self.inline(then if asked.value else other, left, at)
                 for holds, branch in ((condition, then), (negate(condition), other)):
                     if at.expresses(condition) and at.where(negate(holds)).empty:
                         return self.inline(branch, left, at)
                 first = left[0] if left else None
-                if not isinstance(first, If) or not alike(condition, first.condition, at):
-                    if idle((stmt,), at, self.starts):
+                if not isinstance(first, If) or not are_equal_at(condition, first.condition, at):
+                    if has_no_effect((stmt,), at, self.starts):
                         return left
                     raise NotStructural(f"no {format_expr(condition)} here")
                 self.block(then, first.then, at.where(condition))
@@ -225,7 +230,7 @@ class _SideBySide:
                 break
             mine.append(one)
         if not mine:
-            if idle((stmt,), at, self.starts):
+            if has_no_effect((stmt,), at, self.starts):
                 return left
             raise NotStructural(f"no loop over {stmt.iter} here")
         in_turn = [stmt, *takewhile(lambda one: _is_like(stmt, one), after)]
@@ -340,8 +345,8 @@ class _SideBySide:
 
     def line(self, loop: For, places: Sequence[Place], at: Facts) -> None:
         """One loop, as nests that run its coordinates in its order."""
-        places = [unguarded(place, loop) for place in places]
-        kept = [unmasked(place, at) for place in places]
+        places = [without_guard(place, loop) for place in places]
+        kept = [without_mask(place, at) for place in places]
         self.masked |= any(one is not other for one, other in zip(kept, places, strict=True))
         check_in_turn(loop, kept, at, self.starts, ordered=self.carries(loop))
         for place in kept:

@@ -39,14 +39,14 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.traversal import bound_names
 from offcut.polyhedral import escaping_windows
-from offcut.proof.by_text.places import NotStructural
-from offcut.proof.by_text.structure import check_structure
+from offcut.proof.by_structure.places import NotStructural
+from offcut.proof.by_structure.structure import check_structure
 
 _MOST_FORMS = 4  # of the statement of one copy, in its pieces
 _MOST_NODES = 200  # of what an element is: copies of copies grow
 
 
-def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
+def forward_copies(program: Program, kept: Collection[str] = ()) -> Program:
     """`program` with the readers of each copy reading what was copied, and without the copies.
 
     program   all that it accesses lies inside of its buffers
@@ -65,7 +65,7 @@ def forwarded(program: Program, kept: Collection[str] = ()) -> Program:
     return program
 
 
-def copied_whole(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) -> Store | None:
+def find_whole_copy(program: Program, buffer: Buffer, nest: tuple[Stmt, ...]) -> Store | None:
     """The store that makes each element of `buffer` what it is, where `nest` makes them all and does
     no more; None where that is not told.
     """

@@ -17,10 +17,10 @@ from offcut.core import index as ix
 from offcut.core.expr import variables
 from offcut.core.program import For, Program, Stmt
 from offcut.polyhedral import Facts, Space, try_isl
-from offcut.proof.by_text.structure import bare
+from offcut.proof.by_structure.structure import strip_annotations
 
 
-def consecutive(program: Program) -> Program:
+def concatenate_loops(program: Program) -> Program:
     """`program`, bare, with loops joined that follow each other at every size; bounds are of sizes."""
     facts = Facts(Space(program.sizes, program.assumptions))
     sizes = {size.name for size in program.sizes}
@@ -44,5 +44,5 @@ def consecutive(program: Program) -> Program:
                 found.append(stmt)
         return tuple(found)
 
-    plain = bare(program)
+    plain = strip_annotations(program)
     return replace(plain, body=joined(plain.body))

@@ -23,7 +23,14 @@ from offcut.polyhedral.time_relations import (
     time_text,
     union,
 )
-from offcut.proof.by_instances.pairing import Part, Side, Sides, free_of, shown, untold
+from offcut.proof.by_instances.pairing import (
+    Part,
+    Side,
+    Sides,
+    reorderable_buffers,
+    shown,
+    undecided_error,
+)
 from offcut.proof.by_instances.substitution import Pair
 
 
@@ -69,8 +76,8 @@ class Values:
 
     def free_buffers(self) -> tuple[frozenset[str], frozenset[str]]:
         """The emitted and the source's buffers whose updates run in any order."""
-        here = set(free_of(self.all.emitted, self.all.reassociate))
-        there = set(free_of(self.all.source, self.all.reassociate))
+        here = set(reorderable_buffers(self.all.emitted, self.all.reassociate))
+        there = set(reorderable_buffers(self.all.source, self.all.reassociate))
         changed = True
         while changed:
             changed = False
@@ -140,7 +147,9 @@ class Values:
             found = flows.access(read.part.statement, read.load.buffer, read.load.index, read.own)
             if found is None:
                 text = format_expr(read.load)
-                raise untold(self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine")
+                raise undecided_error(
+                    self.all.of, f"cannot follow the read {shown(text)}: not quasi-affine"
+                )
             named = renamed(found, read.name)
             if read.load.buffer in side.written:
                 accesses[read.name] = named
@@ -172,7 +181,9 @@ class Values:
             found = flows.access(statements[of], load.buffer, load.index, path)
             if found is None:
                 text = shown(format_expr(load))
-                raise untold(self.all.of, f"cannot follow the read {text}: not quasi-affine")
+                raise undecided_error(
+                    self.all.of, f"cannot follow the read {text}: not quasi-affine"
+                )
             named = renamed(found, name)
             (accesses if load.buffer in side.written else direct).append(named)
         last, initial, terms = self.flow(
@@ -242,7 +253,7 @@ class Values:
         """``instance -> the element that it writes``."""
         found = self.flows.access(statement, statement.store.buffer, statement.store.index)
         if found is None:
-            raise untold(
+            raise undecided_error(
                 self.all.of,
                 f"cannot follow {self.all.text(statement)}: its index is not quasi-affine",
             )
@@ -266,7 +277,7 @@ class Values:
         shape = self.all.source.program.buffer(buffer).shape
         extents = self.flows.texts(shape, {})
         if extents is None:
-            raise untold(self.all.of, f"the shape of {buffer} is not quasi-affine")
+            raise undecided_error(self.all.of, f"the shape of {buffer} is not quasi-affine")
         xs = [f"x{k}" for k in range(len(shape))]
         inside = [f"0 <= {x} < {extent}" for x, extent in zip(xs, extents, strict=True)]
         text = f"F_{buffer}[{', '.join(xs)}] : {' and '.join(inside) or 'true'}"

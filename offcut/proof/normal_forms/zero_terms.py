@@ -43,10 +43,10 @@ from offcut.core.program import (
     map_blocks,
 )
 from offcut.polyhedral import try_isl
-from offcut.proof.forms.forwarding import forwarded
+from offcut.proof.normal_forms.copy_forwarding import forward_copies
 
 
-def without_zeros(program: Program, rows: bool = True) -> Program:
+def guard_zero_terms(program: Program, rows: bool = True) -> Program:
     """`program` with conditions on the terms of its sums; itself where padding makes none of them zero.
 
     rows   whether those on axes of tiles are among them: else all instances of a tile have the same terms
@@ -79,7 +79,7 @@ def conditions(program: Program, finite: bool = False) -> dict[Store, Expr]:
     padded = _padded(program)
     if not any(_may_be_padded(stmt.value, padded) for stmt in _sums(program)):
         return {}
-    plain = try_isl(lambda: forwarded(program), program)
+    plain = try_isl(lambda: forward_copies(program), program)
     before, after = list(_sums(program)), list(_sums(plain))
     if [(s.buffer, s.index) for s in before] != [(s.buffer, s.index) for s in after]:
         return {}

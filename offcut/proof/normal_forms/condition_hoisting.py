@@ -23,7 +23,7 @@ from offcut.core.program import For, If, Program, Stmt, Tile, map_blocks
 from offcut.polyhedral import Facts, Space, coefficient
 
 
-def hoisted(program: Program) -> Program:
+def hoist_conditions(program: Program) -> Program:
     """Return `program` with its conditions as far out as they go."""
     return _Hoisting(program).made()
 

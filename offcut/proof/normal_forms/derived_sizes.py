@@ -33,7 +33,7 @@ from offcut.core.program import (
 from offcut.core.program import walk as statements
 from offcut.core.traversal import all_bound_names
 from offcut.polyhedral import Facts, Space
-from offcut.proof.forms.fixed import Entry, Fixed, Rebound
+from offcut.proof.normal_forms.fixed_names import Entry, FixedNames, RebindingError
 
 _MOST_POINTS = 1024  # combinations of sizes at which a value is looked at
 _FIRST = 600  # sizes from the least one on, of a program of one size
@@ -82,8 +82,8 @@ def _is_in_range(program: Program, let: Let, path: tuple[Entry, ...]) -> bool:
     if all_bound_names(let.body) & (variables(let.value) | {let.name}):
         return False
     try:
-        fixed = Fixed(program, path, (let.name,))
-    except Rebound:
+        fixed = FixedNames(program, path, (let.name,))
+    except RebindingError:
         return False
     value = fixed.named(let.value)
     at = Facts(Space(fixed.sizes, fixed.facts))

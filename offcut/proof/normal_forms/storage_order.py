@@ -27,10 +27,10 @@ from offcut.core.program import Alloc, Kind, Program, Stmt, Store, map_blocks, m
 from offcut.core.program import walk as statements
 from offcut.describe.computation import Names
 from offcut.proof.by_instances.pairing import SCRATCH
-from offcut.proof.forms.forwarding import copied_whole
+from offcut.proof.normal_forms.copy_forwarding import find_whole_copy
 
 
-def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
+def undo_relayout(program: Program, kept: Collection[str] = ()) -> Program:
     """Return `program` with each result, and each array that stays, stored where it ends, in place of the local
     array it is a copy of.
 
@@ -51,7 +51,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
         )
         if result.name in accessed_arrays(before):
             continue
-        form = copied_whole(program, result, copy)
+        form = find_whole_copy(program, result, copy)
         if form is None or not isinstance(form.value, Load) or form.value.buffer in kept:
             continue
         source = program.buffer(form.value.buffer)
@@ -71,7 +71,7 @@ def turned_back(program: Program, kept: Collection[str] = ()) -> Program:
     return program
 
 
-def turned_like(program: Program, source: Program) -> Program:
+def permute_storage_like(program: Program, source: Program) -> Program:
     """Return `program` with the axes of each array that it has to itself in the order that `source` has.
 
     The order is that of the names in the index of the first store in either.
@@ -94,7 +94,7 @@ def turned_like(program: Program, source: Program) -> Program:
     return program
 
 
-def told_apart(program: Program, source: Program) -> Program:
+def rename_conflicts(program: Program, source: Program) -> Program:
     """Return `program` with names of their own for its arrays that are of another shape in `source`."""
     theirs = {buffer.name: buffer for buffer in source.buffers}
     names = Names(sorted({*theirs, *(buffer.name for buffer in program.buffers)}))

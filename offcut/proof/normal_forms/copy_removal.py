@@ -33,7 +33,7 @@ from offcut.core.program import (
 from offcut.core.traversal import rewrite_body, with_buffer_renamed
 
 
-def unstaged(program: Program, source: Program) -> tuple[Program, ...]:
+def without_copies(program: Program, source: Program) -> tuple[Program, ...]:
     """Return `program` without its windows, and without what one statement fills, or is copied whole to another array, of the arrays
     that `source` has not: with tiles over the same rows as they are, and as one.
     """

@@ -26,7 +26,7 @@ from offcut.core.interpret.values import Array, evaluate
 from offcut.core.program import Kind, Program, Stmt, Store, map_blocks, map_body
 from offcut.errors import CallError, InternalError, PartitionError
 from offcut.polyhedral.program_sets import ProgramSets
-from offcut.proof.by_instances.pairing import Differs, refused, untold
+from offcut.proof.by_instances.pairing import ProgramsDiffer, difference_error, undecided_error
 
 _MOST_SIZES = 6  # beside those that sets give
 _MOST_STATEMENTS = 4096
@@ -59,8 +59,8 @@ class Difference:
         return f"{name}[{', '.join(map(str, at))}] {self.what}"
 
 
-def confirmed(
-    found: Differs,
+def confirm_difference(
+    found: ProgramsDiffer,
     source: Program,
     emitted: Program,
     flows: ProgramSets,
@@ -84,15 +84,15 @@ def confirmed(
     for case in found.cases:
         told = ran(case.sizes)
         if told and case.because and (case.element is None or told.is_at(*case.element)):
-            return refused(of, case.because)
+            return difference_error(of, case.because)
         vague += [f"{flows.given(case.sizes)}{told}"] if told else []
     for sizes in islice(flows.all_sizes(), _MOST_SIZES):
         told = ran(sizes)
         if told:
-            return refused(of, f"{flows.given(sizes)}{told}")
+            return difference_error(of, f"{flows.given(sizes)}{told}")
     if vague:
-        return refused(of, vague[0])
-    return untold(of, f"the proof does not see through {found.what}: {seen}")
+        return difference_error(of, vague[0])
+    return undecided_error(of, f"the proof does not see through {found.what}: {seen}")
 
 
 def difference(
