@@ -130,7 +130,7 @@ HOOKS = {
     "threads": "backends.cpu.planning.marks:shared",
     "iterations for threads": "backends.cpu.planning.marks:mark_parallel_loops",
     # The host.
-    "host": "backends.cpu.machine.isa",
+    "host": "backends.cpu.machine.isa:host",
     "own machine": "backends.cpu.machine.isa:detect_machine",
     "tile unit's code": "backends.cpu.microkernels.amx:text",
     "tile unit is permitted": "backends.cpu.microkernels.amx:is_amx_permitted",
