@@ -30,7 +30,7 @@ import offcut as oc
 from offcut import ops
 from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.isa import Stream
-from offcut.backends.accelerator.simulator import timed
+from offcut.backends.accelerator.simulator import simulate_timing
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Options, Planned
@@ -206,7 +206,7 @@ class Programs:
         """One of them on a machine with the memories of the one that it was made for."""
         planned = self.planned[side]
         streams = Chip(planned.program, target.spec).streams({}) if side else self.alone
-        cycles = sum(timed(stream, target.spec).cycles for stream in streams)
+        cycles = sum(simulate_timing(stream, target.spec).cycles for stream in streams)
         return told(target, self.layer, planned, DEFAULT, cycles)
 
 

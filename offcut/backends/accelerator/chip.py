@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offcut.backends.accelerator.isa import Place, Stream
+from offcut.backends.accelerator.isa import MemorySpace, Stream
 from offcut.backends.accelerator.isa.listing import Names
 from offcut.backends.accelerator.lowering.emit import Image, emitted
 from offcut.backends.accelerator.lowering.host import Array, filled
@@ -16,8 +16,8 @@ from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered
 from offcut.backends.accelerator.lowering.python import Values, evaluated
 from offcut.backends.accelerator.lowering.words import Lanes
 from offcut.backends.accelerator.phases import Phases
-from offcut.backends.accelerator.simulator import Run, simulate
-from offcut.backends.accelerator.simulator.run import joined
+from offcut.backends.accelerator.simulator import SimulationResult, simulate
+from offcut.backends.accelerator.simulator.run_result import concatenate
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import numpy_dtype
@@ -41,7 +41,7 @@ class Chip:
     def __post_init__(self) -> None:
         self.phases = Phases(self.program, self.spec)
         self._streams: dict[tuple[int, tuple[int, ...]], Emitted] = {}
-        self._packed: dict[tuple[Place, Lanes, str], Array] = {}
+        self._packed: dict[tuple[MemorySpace, Lanes, str], Array] = {}
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
@@ -52,7 +52,7 @@ class Chip:
         found: list[tuple[Stream, Names]] = []
         for at in self.phases.nests:
             made = self.stream(at, sizes)
-            names: dict[Place, dict[int, str]] = {}
+            names: dict[MemorySpace, dict[int, str]] = {}
             for name, image in made.images.items():
                 names.setdefault(image.place, {})[image.base] = made.nest.images[name].buffer
             found.append((made.stream, names))
@@ -105,22 +105,24 @@ class Chip:
         dram = self.main_memory(made.images)
         for name, image in made.images.items():
             of = made.nest.images[name]
-            if image.place is not Place.OUTPUTS or of.buffer in known:
+            if image.place is not MemorySpace.OUTPUTS or of.buffer in known:
                 words = self.words(of, known)
                 dram[image.place][image.base : image.base + image.words] = words
         simulate(made.stream, dram, self.spec)
         found: dict[str, Array] = {}
         for name, image in made.images.items():
             of = made.nest.images[name]
-            if image.place is Place.OUTPUTS:
+            if image.place is MemorySpace.OUTPUTS:
                 words = dram[image.place][image.base : image.base + image.words]
                 array = unpacked(words, of.lanes, self.shape(of.buffer, sizes))
                 found[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
         return found
 
-    def main_memory(self, images: Mapping[str, Image]) -> dict[Place, Array]:
+    def main_memory(self, images: Mapping[str, Image]) -> dict[MemorySpace, Array]:
         """Room for the words of all places."""
-        ends: dict[Place, int] = {place: 0 for place in Place if place is not Place.MICRO_OPS}
+        ends: dict[MemorySpace, int] = {
+            place: 0 for place in MemorySpace if place is not MemorySpace.MICRO_OPS
+        }
         for image in images.values():
             ends[image.place] = max(ends[image.place], image.base + image.words)
         return {
@@ -133,7 +135,7 @@ class Chip:
         key = of.place, of.lanes, of.buffer
         if key in self._packed:
             return self._packed[key]
-        spread = of.place is Place.ACCUMULATORS
+        spread = of.place is MemorySpace.ACCUMULATORS
         made = packed(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
         if self.program.buffer(of.buffer).kind is Kind.CONSTANT:
             self._packed[key] = made
@@ -143,10 +145,10 @@ class Chip:
         """The shape of an array at these sizes."""
         return tuple(evaluated(extent, sizes) for extent in self.program.buffer(name).shape)
 
-    def timeline(self, sizes: Values) -> Run:
+    def timeline(self, sizes: Values) -> SimulationResult:
         """How a call runs in time, its streams one after the other."""
         runs = [simulate(stream, None, self.spec) for stream in self.streams(sizes)]
-        return runs[0] if len(runs) == 1 else joined(runs, self.spec)
+        return runs[0] if len(runs) == 1 else concatenate(runs, self.spec)
 
 
 @dataclass(frozen=True, slots=True)

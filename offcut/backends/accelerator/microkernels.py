@@ -16,8 +16,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from offcut.backends.accelerator.isa import Place as Words
-from offcut.backends.accelerator.isa import Unit
+from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
@@ -132,9 +131,9 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     return (
         gemm(*shape, spec.terms, spec.gemm_cycles),
         *map(shown, (START, *(name for name in _OPERATIONS if name != START))),
-        load_of(Words.INPUTS, "int8", spec),
-        load_of(Words.WEIGHTS, "int8", spec),
-        load_of(Words.ACCUMULATORS, "int32", spec),
+        load_of(MemorySpace.INPUTS, "int8", spec),
+        load_of(MemorySpace.WEIGHTS, "int8", spec),
+        load_of(MemorySpace.ACCUMULATORS, "int32", spec),
         store_of("int32", "int8", spec),
     )
 
@@ -157,17 +156,19 @@ def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Mi
     if isinstance(store.value, Binary) and isinstance(store.value.b, Const):
         by = max(int(store.value.b.value), 1) if name in _BY_CONSTANT else 1
     of_terms = store.reduce is not None  # a constant is taken once for each word of the result
-    return _operations(name, dtype, by, of_terms, shape, spec.words[Words.ACCUMULATORS].memory)
+    return _operations(
+        name, dtype, by, of_terms, shape, spec.words[MemorySpace.ACCUMULATORS].memory
+    )
 
 
 def products_of(spec: Spec) -> tuple[Microkernel, Microkernel]:
     """Return the products of words: along their terms, and of one term of each."""
-    places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+    places = MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS
     memories = tuple(spec.words[place].memory for place in places)
     return _products(spec.rows, spec.columns, spec.terms, spec.gemm_cycles, memories)
 
 
-def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
+def load_of(place: MemorySpace, dtype: str, spec: Spec) -> Microkernel:
     """Return what one load does: words of a place from main memory. What a copy has around a rectangle, it fills with zeros."""
     of = spec.words[place]
     ends = Place((MAIN,)), Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1])))
@@ -179,9 +180,11 @@ def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
 
     source, dtype  of the element that the statement reads, and of the one that it writes
     """
-    of = spec.words[Words.ACCUMULATORS]
+    of = spec.words[MemorySpace.ACCUMULATORS]
     ends = Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1]))), Place((MAIN,))
-    return _copy(f"store_{Words.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value)
+    return _copy(
+        f"store_{MemorySpace.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value
+    )
 
 
 @cache

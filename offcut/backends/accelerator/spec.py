@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemorySpace,
+    Store,
+    Unit,
+)
 from offcut.costmodel import Accelerator, Device, Energy
 from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
 from offcut.errors import TargetError
@@ -58,7 +67,7 @@ class Spec:
     rows: int
     columns: int
     terms: int
-    words: Mapping[Place, Words]
+    words: Mapping[MemorySpace, Words]
     memories: Mapping[str, int]
     gemm_cycles: float
     alu: frozenset[str]
@@ -69,7 +78,7 @@ class Spec:
     fetch_cycles: float
     queue_depth: Mapping[Unit, int]
     instruction_cycles: Mapping[Unit, float]
-    loads: Mapping[Place, Unit]
+    loads: Mapping[MemorySpace, Unit]
     bus_bytes: float
     beat: int
     row_cycles: float
@@ -108,7 +117,7 @@ class Spec:
             rows=unit.rows,
             columns=unit.columns,
             terms=unit.terms,
-            words={place: _words(machine, place) for place in Place},
+            words={place: _words(machine, place) for place in MemorySpace},
             memories={memory.name: memory.bytes for memory in machine.memory},
             gemm_cycles=unit.rows * unit.columns * unit.terms / unit.multiply_adds,
             alu=frozenset(machine.alu.operations),
@@ -119,7 +128,7 @@ class Spec:
             fetch_cycles=machine.control.fetch_cycles,
             queue_depth={one: queue.depth for one, queue in queues.items()},
             instruction_cycles={one: queue.instruction_cycles for one, queue in queues.items()},
-            loads={Place(name): one for one, queue in queues.items() for name in queue.loads},
+            loads={MemorySpace(name): one for one, queue in queues.items() for name in queue.loads},
             bus_bytes=machine.dram.bytes_per_cycle,
             beat=machine.dram.line,
             row_cycles=machine.dram.latency_cycles,
@@ -139,16 +148,16 @@ class Spec:
                 assert_never(instruction)
 
 
-def _words(machine: Accelerator, place: Place) -> Words:
+def _words(machine: Accelerator, place: MemorySpace) -> Words:
     unit, memory = matrix_unit(machine), held(machine, place.value)
     assert unit is not None
     assert memory is not None
     shape, dtype = {
-        Place.MICRO_OPS: ((3,), "int32"),
-        Place.INPUTS: ((unit.rows, unit.terms), "int8"),
-        Place.WEIGHTS: ((unit.columns, unit.terms), "int8"),
-        Place.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
-        Place.OUTPUTS: ((unit.rows, unit.columns), "int8"),
+        MemorySpace.MICRO_OPS: ((3,), "int32"),
+        MemorySpace.INPUTS: ((unit.rows, unit.terms), "int8"),
+        MemorySpace.WEIGHTS: ((unit.columns, unit.terms), "int8"),
+        MemorySpace.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
+        MemorySpace.OUTPUTS: ((unit.rows, unit.columns), "int8"),
     }[place]
     bytes_of_word = word_bytes(machine, unit, place.value)
     return Words(

@@ -30,7 +30,7 @@ from offcut.backends.accelerator.planning.planner import (
     prepare_computation,
 )
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
-from offcut.backends.accelerator.simulator import Run, timed
+from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import Spec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
@@ -364,11 +364,11 @@ class Accelerator(Target):
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
         streams = Chip(planned.program, self.spec).streams(given)
-        return sum(timed(stream, self.spec).seconds for stream in streams)
+        return sum(simulate_timing(stream, self.spec).seconds for stream in streams)
 
     def timeline(
         self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
-    ) -> Run:
+    ) -> SimulationResult:
         """Cycles, events and stalls of a call."""
         return Chip(planned.program, self.spec).timeline(sizes)
 

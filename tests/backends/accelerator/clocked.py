@@ -10,7 +10,7 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
-    Place,
+    MemorySpace,
     Stream,
     Unit,
 )
@@ -29,7 +29,7 @@ def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
         if isinstance(one, Alu):
             each = spec.operand_cycles if one.immediate is None else spec.immediate_cycles
         return int(spec.instruction_cycles[Unit.COMPUTE] + steps * each), 0
-    place = one.place if isinstance(one, Load) else Place.OUTPUTS
+    place = one.place if isinstance(one, Load) else MemorySpace.OUTPUTS
     unit = spec.loads[place] if isinstance(one, Load) else Unit.STORE
     beats = -(-one.x * spec.words[place].bytes // spec.beat)
     row = spec.row_cycles + beats * spec.beat / spec.bus_bytes

@@ -19,7 +19,7 @@ from math import gcd
 
 from offcut.backends.accelerator.costs.largest import Largest, PerInstance
 from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.constants import is_immediate
 from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.nest import Lowered, Work
@@ -134,7 +134,7 @@ def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, 
     words, rows = _product(there), _product([there[axis] for axis in one.across])
     zeros = ix.sub(whole, words)
     row = _product([count for axis, count in enumerate(there) if axis not in one.across])
-    place = work.does.place if isinstance(work.does, Copy) else Place.OUTPUTS
+    place = work.does.place if isinstance(work.does, Copy) else MemorySpace.OUTPUTS
     size = _bytes(spec, place, rows, words, ix.literal_value(row))
     issued = Issued(runs=ONE, instructions=calls, words=words, bytes=size.value, zeros=zeros)
     fill = work.does.fill if isinstance(work.does, Copy) else 0
@@ -150,7 +150,7 @@ def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, 
     return replace(issued, zeros=ZERO, resets=filled, **{count: filled}), size.exactness
 
 
-def _bytes(spec: Spec, place: Place, rows: Expr, words: Expr, row: int | None) -> Amount:
+def _bytes(spec: Spec, place: MemorySpace, rows: Expr, words: Expr, row: int | None) -> Amount:
     """Bytes of rows in whole beats, of so many words each: where that is not known, half a beat a row is lost."""
     each, beat = spec.words[place].bytes, spec.beat
     if each % beat == 0:

@@ -12,7 +12,16 @@ from itertools import groupby
 from offcut.backends.accelerator.instances.issued import Issued
 from offcut.backends.accelerator.instances.line import Line, Part
 from offcut.backends.accelerator.instances.running import Timed
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemorySpace,
+    Store,
+    Unit,
+)
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
 from offcut.backends.accelerator.lowering.nest import Lowered
 from offcut.backends.accelerator.lowering.python import Shape
@@ -164,7 +173,7 @@ def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:
             case Load(y=y, x=x) | Store(y=y, x=x):
                 counts["words"] += y * x
                 counts["zeros"] += one.words - y * x
-                place = one.place if isinstance(one, Load) else Place.OUTPUTS
+                place = one.place if isinstance(one, Load) else MemorySpace.OUTPUTS
                 counts["bytes"] += moved_bytes(place, y, x, spec)
             case Gemm(reset=True):
                 counts["resets"] += step_count(one)

@@ -18,13 +18,13 @@ from offcut.backends.accelerator.isa.instructions import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Tokens,
 )
 from offcut.backends.accelerator.isa.listing import summary
-from offcut.backends.accelerator.isa.wellformed import check_instruction, check_spec
+from offcut.backends.accelerator.isa.validation import check_instruction, check_spec
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.integers import whole
 from offcut.costmodel.fields import INSTRUCTION_BITS, Fields, instructions, micro_op
@@ -32,11 +32,11 @@ from offcut.errors import StreamError
 
 _OPCODES = {"load": 0, "store": 1, "gemm": 2, "finish": 3, "alu": 4}
 _PLACES = (
-    Place.MICRO_OPS,
-    Place.WEIGHTS,
-    Place.INPUTS,
-    Place.ACCUMULATORS,
-    Place.OUTPUTS,
+    MemorySpace.MICRO_OPS,
+    MemorySpace.WEIGHTS,
+    MemorySpace.INPUTS,
+    MemorySpace.ACCUMULATORS,
+    MemorySpace.OUTPUTS,
 )
 _OPERATIONS = (AluOp.MIN, AluOp.MAX, AluOp.ADD, AluOp.SHR, AluOp.MUL)
 _PADS = ("pad_top", "pad_bottom", "pad_left", "pad_right")
@@ -187,7 +187,7 @@ def _values(instruction: Instruction) -> dict[str, int]:
     }
     match instruction:
         case Load(place, sram, dram, y, x, stride, pad):
-            if place is Place.OUTPUTS:
+            if place is MemorySpace.OUTPUTS:
                 raise StreamError(
                     "encode",
                     "cannot encode an instruction",
@@ -197,7 +197,7 @@ def _values(instruction: Instruction) -> dict[str, int]:
             found |= {"place": _PLACES.index(place), "sram": sram, "dram": dram}
             found |= {"y": y, "x": x, "stride": stride, **dict(zip(_PADS, pad, strict=True))}
         case Store(sram, dram, y, x, stride):
-            found |= {"place": _PLACES.index(Place.OUTPUTS), "sram": sram, "dram": dram}
+            found |= {"place": _PLACES.index(MemorySpace.OUTPUTS), "sram": sram, "dram": dram}
             found |= {"y": y, "x": x, "stride": stride}
         case Gemm(begin, end, outer, inner, reset):
             found |= {"reset": int(reset), "begin": begin, "end": end}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
 from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.tree import Leaf
@@ -41,7 +41,7 @@ def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence
     if isinstance(does, Copy) and any(axis == name for axis, _, _ in does.bounds):
         raise covers.refuse(leaf, f"{name} runs along words, and a load fills whole words alone")
     for side, axis in moved:
-        if isinstance(does, Copy) and does.place is Place.ACCUMULATORS and not side.window:
+        if isinstance(does, Copy) and does.place is MemorySpace.ACCUMULATORS and not side.window:
             continue
         for arm in ix.parts_of_minimum(count):
             end = ix.simplify(ix.add(side.asked[axis], arm))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.places import Side
 from offcut.backends.accelerator.lowering.regions import laid, spare
 from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
@@ -55,7 +55,7 @@ def check_fits(
     spec: Spec,
     nodes: Sequence[Node],
     chip: Sequence[Sequence[tuple[Side, WindowPlace]]],
-    place_of: Mapping[str, Place],
+    place_of: Mapping[str, MemorySpace],
     stored: frozenset[str],
     constant: int | None,
 ) -> None:
@@ -87,12 +87,12 @@ def check_fits(
 
     results = [region for region in room if region in stored]
     if (total := sum(room[region] for region in results)) > (
-        depth := spec.words[Place.OUTPUTS].depth
+        depth := spec.words[MemorySpace.OUTPUTS].depth
     ):
         because = f"they take up to {total:,} words, and stores read {depth:,}"
-        raise too_many("results", spec.words[Place.OUTPUTS].memory, because, results)
+        raise too_many("results", spec.words[MemorySpace.OUTPUTS].memory, because, results)
     _, ends = laid(room, place_of, stored, spec)
-    held = spec.words[Place.ACCUMULATORS]
+    held = spec.words[MemorySpace.ACCUMULATORS]
     if constant is not None:
         ends[held.memory] = (spare(ends, spec) + 1) * held.bytes
     for memory, total in ends.items():

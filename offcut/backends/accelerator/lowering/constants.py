@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.covers import Copy, Does, Operation
 from offcut.backends.accelerator.spec import Spec
 from offcut.costmodel.fields import instructions
@@ -23,7 +23,7 @@ def is_immediate(value: int, spec: Spec) -> bool:
 def wide(does: Does, spec: Spec) -> int | None:
     """A constant of what a leaf does that is no immediate; None where there is none."""
     match does:
-        case Copy(place=Place.ACCUMULATORS, fill=fill):
+        case Copy(place=MemorySpace.ACCUMULATORS, fill=fill):
             found = [fill]
         case Operation(recipe):
             found = [other for _, other in recipe.steps if isinstance(other, int)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
-from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.lowering.arithmetic import Recipe, literal, recipe
 from offcut.backends.accelerator.lowering.division import reach
 from offcut.backends.accelerator.lowering.ranges import Ranges
@@ -54,7 +54,7 @@ class Copy:
     bounds  (axis of the leaf, side, end) outside of which `fill` is there; side: "lo", at least; "hi", less than
     """
 
-    place: Place
+    place: MemorySpace
     source: Load
     bounds: tuple[tuple[str, str, Expr], ...]
     fill: int
@@ -100,11 +100,11 @@ class Covers:
     program: Program
     spec: Spec
     lanes: dict[str, Lanes] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, MemorySpace] = field(default_factory=dict)
     does: dict[int, Does] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.memories: dict[str, list[Place]] = {}
+        self.memories: dict[str, list[MemorySpace]] = {}
         for place, words in self.spec.words.items():
             self.memories.setdefault(words.memory, []).append(place)
         self.scoped: dict[str, Buffer] = {}
@@ -128,12 +128,12 @@ class Covers:
             return Unit.STORE if kind == self.result else Unit.COMPUTE
         place = self.memories[self.scoped[leaf.store.buffer].scope or ""][0]
         return self.spec.loads[
-            Place.ACCUMULATORS if self.holds_accumulators(leaf.store.buffer) else place
+            MemorySpace.ACCUMULATORS if self.holds_accumulators(leaf.store.buffer) else place
         ]
 
     def holds_accumulators(self, buffer: str) -> bool:
         """Return whether a buffer lies where operations find it."""
-        return Place.ACCUMULATORS in self.memories[self.scoped[buffer].scope or ""]
+        return MemorySpace.ACCUMULATORS in self.memories[self.scoped[buffer].scope or ""]
 
     def element(self, leaf: Leaf) -> Load | None:
         """Return the element of main memory that a leaf copies to the chip."""
@@ -202,9 +202,9 @@ class Covers:
         found, match = self.judged(leaf, leaf.store, product_name(self.spec))
         inputs, weights = match.operand("A"), match.operand("B")
         (row, column), depth = self.lanes_of(match), match.axis("p")
-        self.put(leaf, leaf.store, Place.ACCUMULATORS, (row, column))
-        self.put(leaf, inputs, Place.INPUTS, (row, depth))
-        self.put(leaf, weights, Place.WEIGHTS, (column, depth))
+        self.put(leaf, leaf.store, MemorySpace.ACCUMULATORS, (row, column))
+        self.put(leaf, inputs, MemorySpace.INPUTS, (row, depth))
+        self.put(leaf, weights, MemorySpace.WEIGHTS, (column, depth))
         return Product(inputs, weights, found)
 
     def operation(self, leaf: Leaf) -> Operation:
@@ -223,7 +223,7 @@ class Covers:
             raise self.refuse(leaf, f"its vector unit lacks {', '.join(missing)}")
         every = (store, *made.reads)
         for element in every:
-            self.put(leaf, element, Place.ACCUMULATORS, self.lanes_of(match))
+            self.put(leaf, element, MemorySpace.ACCUMULATORS, self.lanes_of(match))
         return Operation(made, found)
 
     def judged(
@@ -313,7 +313,7 @@ class Covers:
         self,
         leaf: Leaf,
         element: Load | Store,
-        place: Place,
+        place: MemorySpace,
         lanes: Sequence[str | None],
     ) -> None:
         """Note the lanes of a buffer on the chip, or refuse others than it has."""
@@ -375,7 +375,7 @@ class Covers:
         value = source if source.dtype == dtype else Cast(source, dtype)
         own = store_of(source.dtype, dtype, self.spec)
         found, match = self.judged(leaf, replace(store, value=value), own.name, (source,), (own,))
-        self.put(leaf, source, Place.ACCUMULATORS, self.lanes_of(match))
+        self.put(leaf, source, MemorySpace.ACCUMULATORS, self.lanes_of(match))
         return Result(source, found)
 
 

@@ -17,8 +17,8 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
@@ -40,7 +40,7 @@ _NONE = Tokens()
 class Image:
     """An array in main memory as words of a place: from word `base` on, `words` of them."""
 
-    place: Place
+    place: MemorySpace
     base: int
     words: int
 
@@ -66,14 +66,14 @@ class Emitter:
         self.known: dict[tuple[int, Shape], tuple[int, list[Instruction]]] = {}
         self.images: dict[str, Image] = {}
         self.strides: dict[str, list[tuple[int, int]]] = {}
-        self.zeros: dict[Place, int] = {}
+        self.zeros: dict[MemorySpace, int] = {}
         depths = {place.value: words.depth for place, words in self.spec.words.items()}
         fields = dict(f for part in instructions(depths)["gemm"] for f in part)
         alu = dict(f for part in instructions(depths)["alu"] for f in part)
         memory = dict(f for part in instructions(depths)["memory"] for f in part)
         self.pad = (1 << memory["pad_top"]) - 1
         self.rows = (1 << memory["y"]) - 1
-        self.ops = _MicroOps(min(self.spec.words[Place.MICRO_OPS].depth, self.rows))
+        self.ops = _MicroOps(min(self.spec.words[MemorySpace.MICRO_OPS].depth, self.rows))
         self.gemm_limits = self.limits(fields, ("dst", "src", "wgt"))
         self.alu_limits = self.limits(alu, ("dst", "src", None))
 
@@ -103,7 +103,7 @@ class Emitter:
 
     def lay_images(self) -> None:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
-        ends: dict[Place, int] = {}
+        ends: dict[MemorySpace, int] = {}
         for name, image in self.nest.images.items():
             held = image.lanes.extents([evaluated(e, self.sizes) for e in image.shape])
             words = prod(held)
@@ -113,12 +113,12 @@ class Emitter:
                 for axis, stride in enumerate(image.lanes.strides(held))
             ]
             ends[image.place] = ends.get(image.place, 0) + words
-        self.zeros = {place: ends.get(place, 0) for place in Place}
+        self.zeros = {place: ends.get(place, 0) for place in MemorySpace}
 
     @property
     def idle(self) -> bool:
         """Return whether no result has a word."""
-        results = [one for one in self.images.values() if one.place is Place.OUTPUTS]
+        results = [one for one in self.images.values() if one.place is MemorySpace.OUTPUTS]
         return all(one.words == 0 for one in results)
 
     def measure(self, number: int, shape: Shape, values: Callable[[], Sequence[int]]) -> None:
@@ -235,7 +235,7 @@ class Emitter:
         """Return whether the fields of one instruction hold how many rows there are, how long, how far apart."""
         return max(rows.stride, rows.y, rows.x) <= self.rows
 
-    def row_loads(self, place: Place, rows: Rows) -> Iterator[Load]:
+    def row_loads(self, place: MemorySpace, rows: Rows) -> Iterator[Load]:
         """Rows of one instruction, or, where these have no zeros around them, of one each."""
         if self.is_one(rows):
             yield Load(place, rows.chip, rows.dram, rows.y, rows.x, rows.stride, rows.pad)
@@ -247,7 +247,7 @@ class Emitter:
                 yield Load(place, rows.chip + row * rows.x + first, at, 1, count, count)
 
     def filled(
-        self, place: Place, chip: int, high: int, wide: int, fill: int
+        self, place: MemorySpace, chip: int, high: int, wide: int, fill: int
     ) -> Iterator[Instruction]:
         """Words of one value."""
         if not fill:
@@ -277,7 +277,7 @@ class Emitter:
     def store(self, work: Work, values: Sequence[int]) -> None:
         """Results to main memory."""
         for rows in self.rows_of(work, values):
-            for one in self.row_loads(Place.OUTPUTS, rows):
+            for one in self.row_loads(MemorySpace.OUTPUTS, rows):
                 self.stream.append(Store(one.sram, one.dram, one.y, one.x, one.stride))
 
     def product(self, work: Work, values: Sequence[int]) -> None:
@@ -367,7 +367,7 @@ class Emitter:
         for part in parts(base, axes, limits):
             begin, first = self.ops.kept(part.micro_ops)
             if first:
-                yield Load(Place.MICRO_OPS, 0, 0, 0, 0, 0)  # as many as it is found to have
+                yield Load(MemorySpace.MICRO_OPS, 0, 0, 0, 0, 0)  # as many as it is found to have
             end = begin + len(part.micro_ops)
             if op is None:
                 yield Gemm(begin, end, part.outer, part.inner, reset)
@@ -408,7 +408,7 @@ def _idle(work: Work) -> Instruction:
 
 def brings_micro_ops(instruction: Instruction) -> bool:
     """Return whether an instruction is a load of micro-ops."""
-    return isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS
+    return isinstance(instruction, Load) and instruction.place is MemorySpace.MICRO_OPS
 
 
 @dataclass
@@ -443,4 +443,4 @@ class _MicroOps:
         """What brings a fill, once all of it is known."""
         start, *rest = (*self.starts, len(self.table))[fill:]
         count = rest[0] - start
-        return Load(Place.MICRO_OPS, 0, start, 1, count, count)
+        return Load(MemorySpace.MICRO_OPS, 0, start, 1, count, count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 
-from offcut.backends.accelerator.isa import Place, Tokens, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Tokens, Unit
 from offcut.backends.accelerator.lowering.blocks import lanes_along
 from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
 from offcut.backends.accelerator.lowering.constants import wide
@@ -43,7 +43,7 @@ class ImageOf:
     """An array in main memory, as words of a memory space of the chip."""
 
     buffer: str
-    place: Place
+    place: MemorySpace
     lanes: Lanes
     shape: tuple[Expr, ...]
 
@@ -161,7 +161,7 @@ class Lowered:
     spec: Spec
     nodes: tuple[Node, ...]
     work: tuple[Work, ...]
-    place_of: Mapping[str, Place]
+    place_of: Mapping[str, MemorySpace]
     slots: Mapping[str, int]
     stored: frozenset[str]
     images: Mapping[str, ImageOf]
@@ -262,7 +262,9 @@ def _sides(
             return [chip(), main], image
         case Result(source):
             lanes = main_lanes(covers.lanes[source.buffer], source.index, store.index)
-            image, lanes = _image(images, store.buffer, Place.OUTPUTS, lanes, shapes[store.buffer])
+            image, lanes = _image(
+                images, store.buffer, MemorySpace.OUTPUTS, lanes, shapes[store.buffer]
+            )
             if sum(one.buffer == store.buffer for one in images.values()) > 1:
                 raise covers.refuse(leaf, f"another statement stores {store.buffer} in other words")
             main = side(leaf, store.buffer, store.index, lanes, shapes[store.buffer])
@@ -312,7 +314,7 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
 def _image(
     images: dict[str, ImageOf],
     buffer: str,
-    place: Place,
+    place: MemorySpace,
     lanes: Lanes,
     shape: tuple[Expr, ...],
 ) -> tuple[str, Lanes]:
@@ -330,7 +332,7 @@ def _with_regions(
     spec: Spec,
     nodes: Sequence[Node],
     works: Sequence[Work],
-    places: Mapping[str, Place],
+    places: Mapping[str, MemorySpace],
     constant: int | None,
 ) -> list[Work]:
     """Return the leaves with the region of each operand on the chip.
@@ -423,7 +425,7 @@ def _not_inplace(alloc: Alloc, base: Window | None) -> TargetError:
     )
 
 
-def _places_of(works: Sequence[Work], places: Mapping[str, Place]) -> dict[str, Place]:
+def _places_of(works: Sequence[Work], places: Mapping[str, MemorySpace]) -> dict[str, MemorySpace]:
     """Return the memory space of each region."""
     return {place.region: places[name] for one in works for name, place in one.places.items()}
 

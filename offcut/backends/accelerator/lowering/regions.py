@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.spec import Spec
 
 
 def laid(
     room: Mapping[str, int],
-    place_of: Mapping[str, Place],
+    place_of: Mapping[str, MemorySpace],
     stored: frozenset[str],
     spec: Spec,
 ) -> tuple[dict[str, int], dict[str, int]]:
@@ -36,5 +36,5 @@ def laid(
 
 def spare(ends: Mapping[str, int], spec: Spec) -> int:
     """Return the first word of accumulators behind all regions."""
-    of = spec.words[Place.ACCUMULATORS]
+    of = spec.words[MemorySpace.ACCUMULATORS]
     return -(-ends.get(of.memory, 0) // of.bytes)

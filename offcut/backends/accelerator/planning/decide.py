@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.microkernels import name_of
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
@@ -104,7 +104,7 @@ class _Deciding:
         if self.group[-1].reducer is not None:
             assert self.made.lead is not None
             name = self.made.lead[0].buffer
-            yield Staging("write", self.last, name, memory=self.memory[Place.ACCUMULATORS])
+            yield Staging("write", self.last, name, memory=self.memory[MemorySpace.ACCUMULATORS])
             inner.append(name)
             self.lead = name if self.lead == self.last else self.lead
         for copy in self.made.copies:
@@ -119,7 +119,7 @@ class _Deciding:
             if stage in self.results:
                 yield At(stage, self.last, inmost)
                 continue
-            memory, depth = self.memory[Place.ACCUMULATORS], self.tiling.windows(len(outer))
+            memory, depth = self.memory[MemorySpace.ACCUMULATORS], self.tiling.windows(len(outer))
             yield At(stage, self.last, inmost, memory, depth)
         for copy in self.made.copies:
             depth = self.depth_of(copy)
@@ -169,7 +169,7 @@ class _Deciding:
                 continue
             for one in pending:
                 text, reader = format_expr(one.value), (step.buffer,)
-                memory = self.memory[Place.ACCUMULATORS]
+                memory = self.memory[MemorySpace.ACCUMULATORS]
                 yield Staging("value", text, one.buffer, reader, axes, memory)
             pending.clear()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.typical_sizes import TYPICAL, typical_extents
@@ -63,7 +63,7 @@ class Transfer:
     """
 
     name: str
-    place: Place
+    place: MemorySpace
     parts: tuple[Part, ...]
     spec: Spec
 
@@ -75,7 +75,7 @@ class Transfer:
     @property
     def unit(self) -> Unit:
         """Which moves it."""
-        return Unit.STORE if self.place is Place.OUTPUTS else self.spec.loads[self.place]
+        return Unit.STORE if self.place is MemorySpace.OUTPUTS else self.spec.loads[self.place]
 
     def words(self, tiles: Mapping[str, Tile]) -> int:
         """Words of its window."""
@@ -170,7 +170,7 @@ def store_volume(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Tr
         for axis in made.axes
         for lane, extent in [(held.get(axis.name, 1), extents[axis.name])]
     )
-    return Transfer(made.label, Place.OUTPUTS, tuple(parts), spec)
+    return Transfer(made.label, MemorySpace.OUTPUTS, tuple(parts), spec)
 
 
 def _bound(condition: Expr, axis: str, sizes: Mapping[str, Expr]) -> tuple[int | None, int | None]:

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.planning.dma_volume import Part, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.queues import cycles_behind, multiplies
@@ -96,9 +96,9 @@ class Grid:
         """Return whether windows fit, of results as many as `windows` says, and of the copies that are `deep`."""
         spec = self.spec
         results = self.held(self.result, at) * windows
-        fits = results <= spec.words[Place.OUTPUTS].depth
+        fits = results <= spec.words[MemorySpace.OUTPUTS].depth
         taken: dict[str, Counts] = {}
-        of = spec.words[Place.ACCUMULATORS]
+        of = spec.words[MemorySpace.ACCUMULATORS]
         taken[of.memory] = (results * self.kept + 1) * of.bytes
         for copy in self.copies:
             of = spec.words[copy.place]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.lowering.tree import box
 from offcut.backends.accelerator.spec import Spec
@@ -45,7 +45,7 @@ class _StatementSplitter:
         self.program, self.spec = program, spec
         self.names = Names(used_names(program))
         self.added: list[Buffer] = []
-        memory = spec.words[Place.ACCUMULATORS].memory
+        memory = spec.words[MemorySpace.ACCUMULATORS].memory
         self.held = {b.name for b in program.buffers if b.scope == memory}
         self.scoped = {b.name for b in program.buffers if b.scope is not None}
 
@@ -113,7 +113,7 @@ class _StatementSplitter:
         dtype = dtype_of(expr)
         name = self.names.fresh(f"{store.buffer}_{len(ops) + 1}")
         shape = self.program.buffer(store.buffer).shape
-        memory = self.spec.words[Place.ACCUMULATORS].memory
+        memory = self.spec.words[MemorySpace.ACCUMULATORS].memory
         self.added.append(Buffer(name, dtype, shape, Kind.LOCAL, None, memory))
         ops.append(Store(name, store.index, inner))
         return Load(name, store.index, dtype)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from math import inf
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
 from offcut.backends.accelerator.planning.elementary import Operations
@@ -97,16 +97,16 @@ def fits_memories(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     kept = _windows_of_results(made, spec)
     taken: dict[str, int] = {}
 
-    def take(place: Place, words: int, level: int) -> None:
+    def take(place: MemorySpace, words: int, level: int) -> None:
         of = spec.words[place]
         total = words * tiling.windows(level) + 1
         taken[of.memory] = taken.get(of.memory, 0) + total * of.bytes
 
     terms = {axis.name for axis in made.terms}
     outer = sum(axis not in terms for axis in tiling.order)
-    if at.results * tiling.windows(outer) > spec.words[Place.OUTPUTS].depth:
+    if at.results * tiling.windows(outer) > spec.words[MemorySpace.OUTPUTS].depth:
         return False
-    take(Place.ACCUMULATORS, at.results * kept, outer)
+    take(MemorySpace.ACCUMULATORS, at.results * kept, outer)
     for copy in made.copies:
         take(copy.place, at.of(copy)[0], at.depth(copy))
     return all(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from offcut.backends.accelerator.instances.line import Line, Part
-from offcut.backends.accelerator.isa import Place, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.planning.dma_volume import Tile, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.tiling import Tiling
@@ -195,7 +195,7 @@ class Queues:
 
 def multiplies(made: Operations) -> bool:
     """Return whether its sum is of products, which the matrix unit adds up."""
-    return made.roles.depth is not None or any(c.place is Place.WEIGHTS for c in made.copies)
+    return made.roles.depth is not None or any(c.place is MemorySpace.WEIGHTS for c in made.copies)
 
 
 def cycles_behind(made: Operations, spec: Spec) -> float:

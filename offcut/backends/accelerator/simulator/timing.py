@@ -22,7 +22,7 @@ from enum import Enum
 from offcut.backends.accelerator.isa import Instruction, Tokens, Unit
 from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.simulator.cycles import cycles
-from offcut.backends.accelerator.simulator.order import After
+from offcut.backends.accelerator.simulator.race_detection import Predecessor
 from offcut.backends.accelerator.spec import Spec
 from offcut.errors import StreamError
 
@@ -77,7 +77,7 @@ class Timing:
         self,
         instructions: Sequence[Instruction],
         spec: Spec,
-        after: Sequence[tuple[After, ...]] | None = None,
+        after: Sequence[tuple[Predecessor, ...]] | None = None,
     ) -> None:
         """Runs them.
 

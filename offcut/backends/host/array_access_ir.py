@@ -6,7 +6,7 @@ A numpy array is read from its structure, any other by the DLPack exchange funct
 from __future__ import annotations
 
 from offcut.backends.host import arrays
-from offcut.backends.host.builtin import (
+from offcut.backends.host.builtin_function import (
     DATA,
     DESCR,
     FIELDS,

@@ -10,36 +10,36 @@ from typing import assert_never
 
 import numpy as np
 
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store
+from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, MemorySpace, Store
 from offcut.backends.accelerator.simulator.gemm import multiply
-from offcut.backends.accelerator.simulator.steps import Array, Steps
+from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps
 from offcut.backends.accelerator.simulator.vector import apply
 from offcut.backends.accelerator.spec import Spec
 
 
-class Chip:
+class MachineState:
     """A machine's memories, and arrays of main memory by place."""
 
-    def __init__(self, spec: Spec, dram: Mapping[Place, Array]) -> None:
+    def __init__(self, spec: Spec, dram: Mapping[MemorySpace, Array]) -> None:
         self._dram = dram
         memories = {name: np.zeros(extent, np.uint8) for name, extent in spec.memories.items()}
-        self._kept: dict[Place, Array] = {}
-        for place in (Place.INPUTS, Place.WEIGHTS, Place.ACCUMULATORS):
+        self._kept: dict[MemorySpace, Array] = {}
+        for place in (MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS):
             words = spec.words[place]
             used = memories[words.memory][: words.depth * words.bytes]
             self._kept[place] = used.view(words.dtype).reshape(words.depth, *words.shape)
 
     def run(self, instruction: Instruction, steps: Steps | None) -> None:
         """Do what an instruction does; loads of micro-ops do nothing here."""
-        accumulators = self._kept[Place.ACCUMULATORS]
+        accumulators = self._kept[MemorySpace.ACCUMULATORS]
         match instruction:
-            case Load(place=Place.MICRO_OPS) | Finish():
+            case Load(place=MemorySpace.MICRO_OPS) | Finish():
                 pass
             case Load(place=place):
                 self._load(instruction, self._kept[place], self._dram[place])
             case Store(sram, dram, y, x, stride):
                 words = accumulators[sram : sram + y * x].astype(np.int8)
-                self._dram[Place.OUTPUTS][rows(dram, y, x, stride)] = words.reshape(
+                self._dram[MemorySpace.OUTPUTS][rows(dram, y, x, stride)] = words.reshape(
                     y, x, *words.shape[1:]
                 )
             case Gemm(reset=reset):
@@ -55,7 +55,10 @@ class Chip:
                 assert_never(instruction)
 
     def _multiply(self, steps: Steps) -> None:
-        operands = [self._kept[one] for one in (Place.ACCUMULATORS, Place.INPUTS, Place.WEIGHTS)]
+        operands = [
+            self._kept[one]
+            for one in (MemorySpace.ACCUMULATORS, MemorySpace.INPUTS, MemorySpace.WEIGHTS)
+        ]
         if not any(np.shares_memory(operands[0], one) for one in operands[1:]):
             multiply(operands[0], operands[1], operands[2], steps)
             return

@@ -15,7 +15,7 @@ from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.backends.signature import crossing
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays, statement_arrays, windowed_arrays
@@ -48,7 +48,7 @@ class Storage(Vectors):
         super().__init__(program, isa, chains)
         self.single: dict[str, int] = {}
 
-    def sizes(self, f: Function) -> None:
+    def sizes(self, f: FunctionWriter) -> None:
         """Read the sizes of the call."""
         for position, size in enumerate(self.program.sizes):
             address = f.let(f"getelementptr i64, ptr %sizes, i64 {position}")
@@ -85,7 +85,7 @@ class Storage(Vectors):
             else:
                 self.memory[buffer.name] = memory
         self.updated(given)
-        outside = beyond_registers(self.program)
+        outside = spilled_buffers(self.program)
         self.windows = windows_of(self.program)
         for buffer in self.program.buffers:
             if buffer.name in self.windows:
@@ -103,7 +103,7 @@ class Storage(Vectors):
         if not buffer.shape and buffer.layout is None:
             found = self.f.slot(STORED[buffer.dtype])
         else:
-            found = self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
+            found = self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
         if all(extent == ix.const(1) for extent in buffer.shape) and buffer.layout is None:
             self.single[found] = item_bytes(buffer.dtype)
         return found
@@ -115,7 +115,7 @@ class Storage(Vectors):
         extents = tuple(extent for _, extent in alloc.axes)
         buffer = self.program.buffer(alloc.buffer)
         window = replace(buffer, shape=extents, layout=alloc.layout or buffer.layout)
-        memory = self.dense(window, self.scratch_of(bytes_of(window, self.row_bytes(window))))
+        memory = self.dense(window, self.scratch_of(buffer_bytes(window, self.row_bytes(window))))
         return {
             window.name: replace(memory, origins=tuple(self.scalar(at) for at, _ in alloc.axes))
         }
@@ -208,7 +208,7 @@ class Storage(Vectors):
     def workspace(self) -> str:
         """Bytes of scratch of a call; where they pass int64, more than any allocator has."""
 
-        def add_up(f: Function) -> None:
+        def add_up(f: FunctionWriter) -> None:
             total, magnitude = "0", "0.0"
             for _, size in self.scratch:
                 total = ir.add(f, total, self.aligned(size))
@@ -234,9 +234,9 @@ class Storage(Vectors):
             case _:
                 return self.f.let(f"sitofp i64 {self.scalar(expr)} to double")
 
-    def over_sizes(self, write: Callable[[Function], None]) -> Function:
+    def over_sizes(self, write: Callable[[FunctionWriter], None]) -> FunctionWriter:
         """Return a function of the sizes alone, whose names are none of the entry's."""
-        f = Function(prefix="s")
+        f = FunctionWriter(prefix="s")
         kept, self.f, values = self.f, f, dict(self.values)
         self.sizes(f)
         write(f)
@@ -274,7 +274,7 @@ def windows_of(program: Program) -> set[str]:
     return found - kept
 
 
-def beyond_registers(program: Program) -> set[str]:
+def spilled_buffers(program: Program) -> set[str]:
     """Return the private buffers that need memory.
 
     Some statement outside of the innermost tiles accesses them, or such a tile at elements that differ, or
@@ -306,7 +306,7 @@ def _begins(name: str, body: tuple[Stmt, ...]) -> bool:
     return written_first(name, body) or name in windowed_arrays(body)
 
 
-def bytes_of(buffer: Buffer, row: Expr | None = None) -> Expr:
+def buffer_bytes(buffer: Buffer, row: Expr | None = None) -> Expr:
     """Bytes of a buffer that offcut lays out, as an index expression.
 
     row  bytes from one row to the next, where it is in no panels; None: they lie side by side

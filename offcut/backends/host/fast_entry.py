@@ -14,8 +14,15 @@ from collections.abc import Collection, Sequence
 
 from offcut.backends.base import Argument, Signature
 from offcut.backends.host import arrays, scratch
-from offcut.backends.host.builtin import ALIGNED, BYTES_OF, DATA, FIELDS, TYPE_OF, WRITEABLE
-from offcut.backends.host.reading import READ_ARRAY
+from offcut.backends.host.array_access_ir import READ_ARRAY
+from offcut.backends.host.builtin_function import (
+    ALIGNED,
+    BYTES_OF,
+    DATA,
+    FIELDS,
+    TYPE_OF,
+    WRITEABLE,
+)
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Binary, Expr, Var
@@ -412,14 +419,14 @@ def _run(text: _Text, signature: Signature, constants: int, work: bool) -> None:
     none = text.block
     text.do("br i1 %scratches, label %scratch, label %go")
     text.label("scratch")
-    padded = text.let(f"add i64 {needed}, {scratch.ROOM}")
+    padded = text.let(f"add i64 {needed}, {scratch.ALIGNMENT_SLACK}")
     block = text.let(f"call ptr {text.load('PyMem_RawMalloc')}(i64 {padded})")
     empty = text.let(f"icmp eq ptr {block}, null")
     text.do(f"br i1 {empty}, label %undo, label %align")
     text.label("align")
     start = text.let(f"ptrtoint ptr {block} to i64")
     result = text.word(len(signature.inputs), "i64", "%pointers")
-    wanted = text.let(f"add i64 {result}, {scratch.APART}")
+    wanted = text.let(f"add i64 {result}, {scratch.SCRATCH_OFFSET}")
     ahead = text.let(f"and i64 {text.let(f'sub i64 {wanted}, {start}')}, {scratch.PAGE - 1}")
     above = text.let(f"add i64 {text.let(f'add i64 {start}, {ahead}')}, {scratch.ALIGNMENT - 1}")
     whole = text.let(f"and i64 {above}, {-scratch.ALIGNMENT}")

@@ -15,11 +15,11 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from offcut.backends.cpu.lowering.interleave import swapped
+from offcut.backends.cpu.lowering.interleave import emit_transpose_step
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.host import cache as objects
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 
 WORDS = (1, 2, 4, 8)
 """Bytes of the words that can be filled."""
@@ -29,10 +29,10 @@ _SYMBOL = "offcut_fill"
 _FILL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 5)
 
 
-class Filling:
+class PackFunction:
     """The function, as long as this object lives."""
 
-    def __init__(self, code: jit.Loaded) -> None:
+    def __init__(self, code: jit.JitModule) -> None:
         self._code, self._function = code, _FILL(code.address(_SYMBOL))
 
     def __call__(
@@ -51,17 +51,17 @@ class Filling:
 
 
 @cache
-def filling(word: int, *, turned: bool) -> Filling:
+def pack_function(word: int, *, turned: bool) -> PackFunction:
     """The function for words of one of `WORDS` bytes; `turned` where those of a column lie side by side."""
     host, text = isa.host(), filling_ir(word, turned=turned)
     name = objects.key("filling", text, repr(host))
-    code = objects.get_or_make(name, lambda: jit.object_code(text, host, passes=True))
-    return Filling(jit.load([code], host))
+    code = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
+    return PackFunction(jit.load([code], host))
 
 
 def filling_ir(word: int, *, turned: bool) -> str:
     """LLVM IR of the function."""
-    f = Function()
+    f = FunctionWriter()
     last = ir.sub(f, "%columns", "1")
     count = ir.add(f, ir.floordiv(f, last, "%width"), "1")
     with f.loop("0", count) as panel:
@@ -84,7 +84,7 @@ class _Panel:
     to, of  where its words go, and where those of its first column come from
     """
 
-    def __init__(self, f: Function, word: int, turned: bool, to: str, of: str) -> None:
+    def __init__(self, f: FunctionWriter, word: int, turned: bool, to: str, of: str) -> None:
         self.f, self.word, self.turned, self.to, self.of = f, word, turned, to, of
 
     def fill(self, rows: str, columns: str) -> None:
@@ -110,7 +110,7 @@ class _Panel:
             found.append(f.let(f"load {kind}, ptr {self.source(*at)}, align 1"))
         step = side // 2 if self.turned else 0
         while step:
-            found = swapped(f, found, step, kind)
+            found = emit_transpose_step(f, found, step, kind)
             step //= 2
         for line, vector in enumerate(found):
             place = self.target(ir.add(f, row, str(line)), column)

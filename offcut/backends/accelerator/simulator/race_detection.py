@@ -14,9 +14,9 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
-from offcut.backends.accelerator.isa import Place, Store, Unit
+from offcut.backends.accelerator.isa import MemorySpace, Store, Unit
 from offcut.backends.accelerator.simulator.footprint import Touched
-from offcut.backends.accelerator.simulator.steps import Words
+from offcut.backends.accelerator.simulator.micro_op_steps import Words
 from offcut.backends.accelerator.spec import Spec
 
 
@@ -30,7 +30,7 @@ class Conflict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class After:
+class Predecessor:
     """An instruction that another one must follow.
 
     unit      which runs it, by number: load, compute, store
@@ -41,20 +41,22 @@ class After:
     unit: int
     sequence: int
     conflict: Conflict
-    place: Place
+    place: MemorySpace
     word: int
 
 
-class Order:
+class AccessHistory:
     """Who touched what last, of instructions that are told of in the order of the stream."""
 
     def __init__(self, spec: Spec) -> None:
-        kept = {place: words for place, words in spec.words.items() if place is not Place.OUTPUTS}
+        kept = {
+            place: words for place, words in spec.words.items() if place is not MemorySpace.OUTPUTS
+        }
         granule: dict[str, int] = {}  # bytes that the words of a memory have in common
         extents: dict[str, int] = {}
         for words in kept.values():
             granule[words.memory] = gcd(granule.get(words.memory, 0), words.bytes)
-        self._parts: dict[Place, tuple[str, int]] = {
+        self._parts: dict[MemorySpace, tuple[str, int]] = {
             place: (words.memory, words.bytes // granule[words.memory])
             for place, words in kept.items()
         }
@@ -63,13 +65,13 @@ class Order:
         self._written = {name: np.zeros((3, extent), np.int64) for name, extent in extents.items()}
         self._read = {name: np.zeros((3, extent), np.int64) for name, extent in extents.items()}
         self._count = [0, 0, 0]
-        self._stored: After | None = None
-        self.unwritten: list[tuple[int, Place, int]] = []
+        self._stored: Predecessor | None = None
+        self.unwritten: list[tuple[int, MemorySpace, int]] = []
         """Position, place and word of the first read of each instruction that nothing was written for."""
 
-    def next(self, position: int, unit: int, touched: Sequence[Touched]) -> tuple[After, ...]:
+    def next(self, position: int, unit: int, touched: Sequence[Touched]) -> tuple[Predecessor, ...]:
         """The instructions that the next one of a unit must follow, one of each other unit at most."""
-        found: dict[int, After] = {}
+        found: dict[int, Predecessor] = {}
         for one in touched:
             memory, words = self._reached(one)
             for other in range(3):
@@ -94,15 +96,17 @@ class Order:
         if instruction.words:
             unit = tuple(Unit).index(Unit.STORE)
             end = Conflict.END_OF_WRITE
-            self._stored = After(unit, self._count[unit], end, Place.OUTPUTS, instruction.dram)
+            self._stored = Predecessor(
+                unit, self._count[unit], end, MemorySpace.OUTPUTS, instruction.dram
+            )
 
-    def end(self) -> tuple[After, ...]:
+    def end(self) -> tuple[Predecessor, ...]:
         """What the end of a stream must follow: the last store, since whoever is told of it reads the results."""
         return () if self._stored is None else (self._stored,)
 
     def _later(
         self,
-        found: dict[int, After],
+        found: dict[int, Predecessor],
         other: int,
         kind: Conflict,
         one: Touched,
@@ -115,7 +119,7 @@ class Order:
         at = int(last.argmax())
         sequence = int(last[at]) - 1
         if sequence >= 0 and (other not in found or sequence > found[other].sequence):
-            found[other] = After(other, sequence, kind, one.place, self._word(one, at))
+            found[other] = Predecessor(other, sequence, kind, one.place, self._word(one, at))
 
     def _check_written(
         self, position: int, one: Touched, memory: str, words: slice | Words

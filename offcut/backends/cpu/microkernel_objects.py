@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from offcut.backends.cpu.lowering.lower import Lowered
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import Family, Variant
-from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.host import cache
 from offcut.core.fork_safety import ForkSafeLock
 
@@ -29,12 +29,12 @@ _files: dict[tuple[Host, str, Variant], dict[Shape, bytes]] = {}
 _lock = ForkSafeLock()
 
 
-def modules_of(low: Lowered, host: Host) -> list[str]:
+def microkernel_ir(low: Lowered, host: Host) -> list[str]:
     """LLVM IR of the microkernels that a kernel calls."""
     return [_family(host, name).text(variant, shapes) for name, variant, shapes in low.tiles]
 
 
-def objects_of(low: Lowered, host: Host) -> list[bytes]:
+def compile_microkernels(low: Lowered, host: Host) -> list[bytes]:
     """Object files of the microkernels that a kernel calls, no function in two of them; there may be others, too."""
     found: dict[int, bytes] = {}
     for kernel, variant, shapes in low.tiles:
@@ -49,7 +49,7 @@ def objects_of(low: Lowered, host: Host) -> list[bytes]:
     return list(found.values())
 
 
-def forget() -> None:
+def clear_cache() -> None:
     """Drop the object files of this process: the next kernel compiles its microkernels, or reads them from the cache on disk."""
     with _lock:
         _files.clear()
@@ -62,7 +62,7 @@ def _object(host: Host, kernel: str, variant: Variant, shapes: Sequence[Shape]) 
         text = _family(host, kernel).text(variant, [one for one in shapes if one != ANY])
         return jit.object_code(text, host, passes=False)
 
-    return cache.get_or_make(name, made)
+    return cache.get_or_build(name, made)
 
 
 def _family(host: Host, name: str) -> Family:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.accesses import is_one_element, loaded
+from offcut.backends.cpu.lowering.accesses import is_one_element, loaded_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes
-from offcut.backends.cpu.lowering.reductions import Reductions, lanes_of
+from offcut.backends.cpu.lowering.lane_reductions import Reductions, reduction_lanes
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, loads
@@ -36,7 +36,7 @@ from offcut.errors import InternalError
 from offcut.polyhedral.units.private import begins_with_store
 
 
-class Instances(Reductions):
+class VectorStatements(Reductions):
     """Runs the statements of a tile one after the other for one vector of its instances."""
 
     def instances(self, body: Sequence[Stmt], lanes: Lanes) -> None:
@@ -81,7 +81,8 @@ class Instances(Reductions):
             return False
         direct = (stmt for stmt in body if isinstance(stmt, Store))
         always = any(
-            stmt.buffer == buffer or buffer in loaded(stmt.value, always=True) for stmt in direct
+            stmt.buffer == buffer or buffer in loaded_buffers(stmt.value, always=True)
+            for stmt in direct
         )
         return always or buffer not in self.memory
 
@@ -93,7 +94,7 @@ class Instances(Reductions):
         for stmt in body:
             match stmt:
                 case For():
-                    width = lanes_of(stmt, self.program, self.isa)
+                    width = reduction_lanes(stmt, self.program, self.isa)
                     if width is not None and lanes.width == 1:
                         self.lane_reduction(stmt, width, lanes, slots)
                     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store
+from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, MemorySpace, Store
 from offcut.backends.accelerator.simulator.cycles import moved_bytes, step_count
 from offcut.backends.accelerator.spec import Spec
 
@@ -15,7 +15,7 @@ _PICO = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class OpCounts:
     """Counts of a stream.
 
     multiply_adds      of the matrix unit, of whole words: zeros that fill a word count
@@ -26,46 +26,48 @@ class Work:
 
     multiply_adds: int
     vector_operations: int
-    bus_bytes: Mapping[Place, int]
-    chip_bytes: Mapping[Place, int]
+    bus_bytes: Mapping[MemorySpace, int]
+    chip_bytes: Mapping[MemorySpace, int]
 
 
-def work(instructions: Iterable[Instruction], spec: Spec) -> Work:
+def count_operations(instructions: Iterable[Instruction], spec: Spec) -> OpCounts:
     """The counts of a stream."""
     size = {place: words.bytes for place, words in spec.words.items()}
-    accumulator = size[Place.ACCUMULATORS]
+    accumulator = size[MemorySpace.ACCUMULATORS]
     products = operations = 0
-    bus, chip = Counter[Place](), Counter[Place]()
+    bus, chip = Counter[MemorySpace](), Counter[MemorySpace]()
     for one in instructions:
         match one:
             case Load(place=place, y=y, x=x):
                 bus[place] += moved_bytes(place, y, x, spec)
                 chip[place] += one.words * size[place]
             case Store(y=y, x=x):
-                bus[Place.OUTPUTS] += moved_bytes(Place.OUTPUTS, y, x, spec)
-                chip[Place.ACCUMULATORS] += one.words * accumulator
+                bus[MemorySpace.OUTPUTS] += moved_bytes(MemorySpace.OUTPUTS, y, x, spec)
+                chip[MemorySpace.ACCUMULATORS] += one.words * accumulator
             case Gemm(reset=reset):
                 steps = step_count(one)
-                chip[Place.MICRO_OPS] += steps * size[Place.MICRO_OPS]
-                chip[Place.ACCUMULATORS] += steps * accumulator * (1 if reset else 2)
+                chip[MemorySpace.MICRO_OPS] += steps * size[MemorySpace.MICRO_OPS]
+                chip[MemorySpace.ACCUMULATORS] += steps * accumulator * (1 if reset else 2)
                 if not reset:
                     products += steps
-                    chip[Place.INPUTS] += steps * size[Place.INPUTS]
-                    chip[Place.WEIGHTS] += steps * size[Place.WEIGHTS]
+                    chip[MemorySpace.INPUTS] += steps * size[MemorySpace.INPUTS]
+                    chip[MemorySpace.WEIGHTS] += steps * size[MemorySpace.WEIGHTS]
             case Alu(immediate=immediate):
                 steps = step_count(one)
                 operations += steps
-                chip[Place.MICRO_OPS] += steps * size[Place.MICRO_OPS]
-                chip[Place.ACCUMULATORS] += steps * accumulator * (3 if immediate is None else 2)
+                chip[MemorySpace.MICRO_OPS] += steps * size[MemorySpace.MICRO_OPS]
+                chip[MemorySpace.ACCUMULATORS] += (
+                    steps * accumulator * (3 if immediate is None else 2)
+                )
             case Finish():
                 pass
             case _:
                 assert_never(one)
     word = spec.rows * spec.columns
-    return Work(products * word * spec.terms, operations * word, dict(bus), dict(chip))
+    return OpCounts(products * word * spec.terms, operations * word, dict(bus), dict(chip))
 
 
-def energy(done: Work, spec: Spec) -> dict[str, float]:
+def energy(done: OpCounts, spec: Spec) -> dict[str, float]:
     """Joules by what takes them; empty where the machine has no table.
 
     A vector operation is taken as an addition of int32, whichever it is.

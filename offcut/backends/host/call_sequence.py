@@ -44,9 +44,9 @@ _IN_TURN = ctypes.CFUNCTYPE(
 _POINTER, _CALL = 3, 5  # words of each
 
 
-def in_turn_ir() -> str:
+def call_sequence_ir() -> str:
     """LLVM IR of the function."""
-    f = ir.Function()
+    f = ir.FunctionWriter()
 
     def word(base: str, index: str, kind: str = "i64") -> str:
         at = f.let(f"getelementptr i64, ptr {base}, i64 {index}")
@@ -75,8 +75,8 @@ def in_turn_ir() -> str:
     return f"define i32 @{SYMBOL}({parameters}) nounwind {{\n{f.text()}\n}}\n"
 
 
-class Batch:
-    """Calls of entries that a function of `in_turn_ir` makes.
+class CallSequence:
+    """Calls of entries that a function of `call_sequence_ir` makes.
 
     address   of that function
     pointers  of each: the address that it is written to, the number of its base, its offset from it in bytes

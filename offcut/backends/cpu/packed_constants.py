@@ -15,8 +15,8 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
-from offcut.backends.cpu.filling import WORDS, filling
-from offcut.backends.cpu.lowering.layout import PANEL_SLACK
+from offcut.backends.cpu.lowering.call_layout import PANEL_SLACK
+from offcut.backends.cpu.panel_packing import WORDS, pack_function
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.layout import Layout, as_panels
 from offcut.describe.recalled import Recalled
@@ -27,7 +27,7 @@ _HUGE = 2 << 20  # bytes of a large page: packed weights are read in streams
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBuffer:
     """Memory that holds a constant, as long as this object lives.
 
     memory  its bytes, from `address` on
@@ -42,7 +42,7 @@ class Packed:
 class _Shared:
     """A copy that several may hold, and the array that it was made of."""
 
-    def __init__(self, made: Packed, source: ref[Array]) -> None:
+    def __init__(self, made: PackedBuffer, source: ref[Array]) -> None:
         self.made, self.source = made, source
 
 
@@ -52,14 +52,14 @@ Reading = tuple[str, Layout | None, str]
 """The name of a constant, how code reads it, and the element type."""
 
 
-class Copies(Recalled):
+class PackedConstants(Recalled):
     """Constants as code reads them; as a mapping, the arrays that they were made of, by name.
 
     An array is held itself where the code reads it as another type, or not at all.
     """
 
     def __init__(self, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> None:
-        self._packed: dict[Reading, Packed] = {}
+        self._packed: dict[Reading, PackedBuffer] = {}
         again = dict[str, partial[Array]]()
         for layout in layouts:
             name, lies, dtype = layout
@@ -71,37 +71,37 @@ class Copies(Recalled):
         super().__init__(held, again)
 
     @classmethod
-    def of(cls, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> Copies:
+    def of(cls, constants: Mapping[str, Array], layouts: Iterable[Reading]) -> PackedConstants:
         """Themselves where they are such already."""
-        if isinstance(constants, Copies) and constants._packed.keys() == {*layouts}:
+        if isinstance(constants, PackedConstants) and constants._packed.keys() == {*layouts}:
             return constants
         return cls(constants, layouts)
 
-    def as_read(self, layout: Reading) -> Packed:
+    def as_read(self, layout: Reading) -> PackedBuffer:
         """Return a constant as code reads it."""
         return self._packed[layout]
 
 
-def _packed(array: Array, layout: Layout | None, dtype: str) -> Packed:
+def _packed(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
     """Return `pack`, done once for one array as long as somebody holds what it gave."""
     key = id(array), layout, dtype
     found = _shared.get(key)
     if found is None or found.source() is not array:
         found = _shared[key] = _Shared(pack(array, layout, dtype), ref(array))
         give_back(array)
-    return Packed(found.made.address, found.made.memory, found)
+    return PackedBuffer(found.made.address, found.made.memory, found)
 
 
-def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
+def pack(array: Array, layout: Layout | None, dtype: str) -> PackedBuffer:
     """Return `array` as `dtype`, where its layout says; what is past the extents is 0."""
     array = array.astype(numpy_dtype(dtype), copy=False)
     if layout is None:
         if is_owned(array) and array.flags.c_contiguous and array.ctypes.data % _LINE == 0:
             memory = array.reshape(-1).view(np.uint8)
-            return Packed(array.ctypes.data, memory, memory)
+            return PackedBuffer(array.ctypes.data, memory, memory)
         target = _allocate(max(array.nbytes, 1))
         target[: array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        return Packed(target.ctypes.data, target, target)
+        return PackedBuffer(target.ctypes.data, target, target)
     array = array.view(f"u{array.itemsize}")  # numpy copies its own types fast
     panels = as_panels(layout)
     layout = layout if panels is None else panels.layout  # the same places, by other coordinates
@@ -116,10 +116,10 @@ def pack(array: Array, layout: Layout | None, dtype: str) -> Packed:
         view = view.reshape(*extents[:-1], -1, panels.width, side)
         source = np.moveaxis(array, (panels.rows, panels.columns), (-2, -1))
         _fill_rest(view, source, _fill_words(view, source))
-    return Packed(target.ctypes.data, target, target)
+    return PackedBuffer(target.ctypes.data, target, target)
 
 
-def unpack(packed: Packed, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
+def unpack(packed: PackedBuffer, layout: Layout | None, dtype: str, shape: Sequence[int]) -> Array:
     """Return the array of that shape that `pack` was given, bit for bit, where it was of that type; nobody may write to it."""
     kind = numpy_dtype(dtype)
     if layout is None:
@@ -145,7 +145,7 @@ def _fill_words(panels: np.ndarray[Any, Any], source: np.ndarray[Any, Any]) -> i
     if word not in WORDS or not (turned or (side == 1 and across == word)):
         return 0
     sets: int = depth // side
-    fill = filling(word, turned=turned)
+    fill = pack_function(word, turned=turned)
     for at in np.ndindex(*outer):
         fill(
             panels[at].ctypes.data,

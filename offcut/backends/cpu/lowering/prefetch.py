@@ -63,7 +63,7 @@ def reuse(low: Vectors, operand: Load, memory: Memory, columns: TileAxis | None)
     return None
 
 
-def share(
+def prefetch_slice(
     low: Vectors, found: Reuse, operand: Load, columns: TileAxis, panels: int, step: str
 ) -> tuple[str, str]:
     """Where a call's share of the next group starts, and how far it goes on with each step of terms.

@@ -35,7 +35,7 @@ ACCUMULATORS = 4  # of each reduction: as many operations as are under way while
 State = tuple[str, ...]  # LLVM's values of one accumulator, by part
 
 
-def lanes_of(loop: For, program: Program, isa: Isa) -> int | None:
+def reduction_lanes(loop: For, program: Program, isa: Isa) -> int | None:
     """W of a loop that runs as lanes of its reductions; None where it runs one by one."""
     if loop.unit != LANE or not only_reduces(loop):
         return None

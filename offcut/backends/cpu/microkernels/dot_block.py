@@ -16,7 +16,7 @@ from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock
 PANELS = Variant(unit_depth=True, panels=True)
 
 
-class Dots(RowBlock, ABC):
+class DotBlock(RowBlock, ABC):
     """The text of one function.
 
     terms   elements of a row that a step takes, a power of two; their size is a word's

@@ -11,8 +11,8 @@ from offcut.backends.accelerator.isa.instructions import (
     AluOp,
     Instruction,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Stream,
     Tokens,
 )
@@ -49,7 +49,7 @@ _CHECKS: dict[object, _Check] = {
         "four integers: rows above and below, words left and right",
         lambda one: isinstance(one, tuple) and len(one) == 4 and all(map(_is_int, one)),
     ),
-    Place: ("a Place", lambda one: isinstance(one, Place)),
+    MemorySpace: ("a Place", lambda one: isinstance(one, MemorySpace)),
     AluOp: ("an AluOp", lambda one: isinstance(one, AluOp)),
     Loop: ("a Loop of integers", partial(_is_record, Loop)),
     Tokens: ("Tokens of True and False", partial(_is_record, Tokens)),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offcut.backends.accelerator.isa import Instruction, Place, Unit
+from offcut.backends.accelerator.isa import Instruction, MemorySpace, Unit
 from offcut.backends.accelerator.isa.listing import summary
-from offcut.backends.accelerator.simulator.order import Conflict
+from offcut.backends.accelerator.simulator.op_counts import OpCounts, count_operations, energy
+from offcut.backends.accelerator.simulator.race_detection import Conflict
 from offcut.backends.accelerator.simulator.timing import Event, Stall
-from offcut.backends.accelerator.simulator.work import Work, energy, work
 from offcut.backends.accelerator.spec import Spec
 from offcut.core.memo import lazy_property
 
@@ -33,7 +33,7 @@ class Race:
     later: int
     units: tuple[Unit, Unit]
     conflict: Conflict
-    place: Place
+    place: MemorySpace
     word: int
 
     def __str__(self) -> str:
@@ -43,7 +43,7 @@ class Race:
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulationResult:
     """A stream as it ran.
 
     cycles     from the first instruction that is fetched to the end of the last
@@ -59,7 +59,7 @@ class Run:
     cycles: float
     events: tuple[Event, ...]
     races: tuple[Race, ...]
-    unwritten: tuple[tuple[int, Place, int], ...]
+    unwritten: tuple[tuple[int, MemorySpace, int], ...]
     left: Mapping[tuple[Unit, Unit], int]
 
     @property
@@ -68,9 +68,9 @@ class Run:
         return self.cycles / self.spec.hertz
 
     @lazy_property
-    def work(self) -> Work:
+    def work(self) -> OpCounts:
         """What was computed and moved, which times do not change."""
-        return work(self.instructions, self.spec)
+        return count_operations(self.instructions, self.spec)
 
     @property
     def utilisation(self) -> float:
@@ -98,7 +98,7 @@ class Run:
         return found
 
     @property
-    def bytes(self) -> Mapping[Place, int]:
+    def bytes(self) -> Mapping[MemorySpace, int]:
         """Bytes that the bus moved, by place; whole beats."""
         return self.work.bus_bytes
 
@@ -174,10 +174,10 @@ class Run:
         return "\n".join(rows)
 
 
-def joined(runs: Sequence[Run], spec: Spec) -> Run:
+def concatenate(runs: Sequence[SimulationResult], spec: Spec) -> SimulationResult:
     """Runs one after the other."""
     cycles, first = 0.0, 0
-    made = Run(spec, (), 0.0, (), (), (), {})
+    made = SimulationResult(spec, (), 0.0, (), (), (), {})
     for run in runs:
         events = tuple(
             replace(e, position=e.position + first, start=e.start + cycles, end=e.end + cycles)
@@ -191,7 +191,7 @@ def joined(runs: Sequence[Run], spec: Spec) -> Run:
         left = {
             pair: run.left.get(pair, 0) + made.left.get(pair, 0) for pair in (*run.left, *made.left)
         }
-        made = Run(
+        made = SimulationResult(
             spec,
             (*made.instructions, *run.instructions),
             made.cycles + run.cycles,

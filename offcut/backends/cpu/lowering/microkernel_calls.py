@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.prefetching import reuse, share
+from offcut.backends.cpu.lowering.prefetch import prefetch_slice, reuse
 from offcut.backends.cpu.lowering.vectors import TILE_SCRATCH, Vectors
-from offcut.backends.cpu.microkernels.family import WIDE, Family, Variant
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family, Variant
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
 from offcut.core import index as ix
@@ -25,7 +25,7 @@ from offcut.polyhedral.units.private import begins_with_store
 ANY = Variant(unit_depth=True, panels=True)  # of a family that has one function
 
 
-def lower_by_blocks(lowering: Vectors, tile: Tile, family: Family, parts: Parts) -> None:
+def lower_to_microkernel_calls(lowering: Vectors, tile: Tile, family: Family, parts: Parts) -> None:
     """Lower `tile` by `family`, which covers it as `parts` say."""
     _KernelTile(lowering, tile, family).lower(parts)
 
@@ -391,7 +391,7 @@ class _Call:
         if memory.layout is None:
             panels = block.step(memory, block.b.index, block.found.depth)
         function = block.family.symbol(ANY, 0, 0)
-        low.f.declares.add(f"declare void @{function}({WIDE})")
+        low.f.declares.add(f"declare void @{function}({WIDE_PARAMETERS})")
         self.f.do(
             f"call void @{function}(ptr {self.a[0]}, i64 {self.a[1]}, i64 {self.rows}, ptr {b}, "
             f"i64 {panels}, ptr {c}, i64 {self.c_row}, i64 {self.depth}, i64 {columns}, "
@@ -432,7 +432,7 @@ class _Call:
         found = None if block.split else reuse(self.low, block.b, memory, columns)
         at, moved = b, "0"
         if found is not None and columns is not None:
-            at, moved = share(self.low, found, block.b, columns, panels, step)
+            at, moved = prefetch_slice(self.low, found, block.b, columns, panels, step)
         return f"ptr {at}, i64 {moved}"
 
 

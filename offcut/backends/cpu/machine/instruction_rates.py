@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.cpu.machine import jit
-from offcut.backends.cpu.machine.chains import CHAINS, PARAMETERS, multiply_add
-from offcut.backends.cpu.machine.isa import Host, here
+from offcut.backends.cpu.machine.isa import Host, detect_processor
+from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, PARAMETERS, multiply_add
 from offcut.backends.host import cache as objects
 
 ROUNDS = 12  # in which each is timed once
@@ -35,7 +35,7 @@ class Bound:
 
     def __init__(
         self,
-        loaded: jit.Loaded,
+        loaded: jit.JitModule,
         symbol: str,
         parameters: str,
         arguments: Sequence[int | np.ndarray[Any, Any]],
@@ -57,20 +57,20 @@ def cycles(host: Host, calls: Sequence[Callable[[], None]]) -> list[float]:
     clock, empty = (loop(host, multiply_add("float32", host.isa), count) for count in (COUNT, 1))
     least = _least((clock, empty, *calls))
     each = 2.0 if host.isa.fma else 1.0
-    unit = CHAINS * (COUNT - 1) / each / max(least[0] - least[1], 1e-9)
+    unit = NUM_CHAINS * (COUNT - 1) / each / max(least[0] - least[1], 1e-9)
     return [max(seconds - least[1], 0.0) * unit for seconds in least[2:]]
 
 
 def loop(host: Host, text: str, count: int = COUNT) -> Bound:
     """So many iterations of one of `chains`."""
     loaded = _loaded(host, text)
-    data, kept = np.zeros(128, np.uint8), np.zeros(64 * (CHAINS + 1), np.uint8)
+    data, kept = np.zeros(128, np.uint8), np.zeros(64 * (NUM_CHAINS + 1), np.uint8)
     at, to = (array[-array.ctypes.data % 64 :] for array in (data, kept))
     return Bound(loaded, "loop", PARAMETERS, (at, count, to))
 
 
 @lru_cache(maxsize=8)
-def _loaded(host: Host, text: str) -> jit.Loaded:
+def _loaded(host: Host, text: str) -> jit.JitModule:
     return jit.load([jit.object_code(text, host, passes=False)], host)
 
 
@@ -88,17 +88,17 @@ def _least(calls: Sequence[Callable[[], None]]) -> list[float]:
     return least
 
 
-def kept(
+def cached_measurement(
     parts: Sequence[str], needs: Collection[str], measure: Callable[[], Sequence[float]]
 ) -> tuple[float, ...] | None:
     """What `measure` gives, or gave on this processor for the same `parts`.
 
     None where this machine lacks what it `needs`, LLVM's names of features.
     """
-    processor = here(needs)
+    processor = detect_processor(needs)
     if processor is None:
         return None
     name = objects.key("rates", processor, *parts)
     return tuple(
-        json.loads(objects.get_or_make(name, lambda: json.dumps(list(measure())).encode()))
+        json.loads(objects.get_or_build(name, lambda: json.dumps(list(measure())).encode()))
     )

@@ -21,21 +21,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 
 from offcut.backends.cpu.lowering.addressing import Memory
-from offcut.backends.cpu.lowering.layout import bytes_of
+from offcut.backends.cpu.lowering.call_layout import buffer_bytes
 from offcut.backends.cpu.lowering.lower import Lowered, Lowering
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.backends.cpu.threads.pool_ir import BARRIER, DECLARATIONS, RUN
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.accesses import status_buffers
 from offcut.core.expr import Const, Expr
 from offcut.core.program import STATUS, THREAD, Buffer, For, If, Stmt, Store
 from offcut.polyhedral.sync import has_loops_of, is_barrier
 
 
-def lower_threaded(
+def lower_spmd(
     made: Parallel,
     isa: Isa,
     families: Sequence[Family],
@@ -95,7 +95,7 @@ class _Threaded(Lowering):
     def predicted(self) -> str:
         """Seconds of a call on one thread."""
 
-        def write(f: Function) -> None:
+        def write(f: FunctionWriter) -> None:
             f.do(f"ret double {self.cost(self.seconds)}")
 
         text = self.over_sizes(write).text()
@@ -117,7 +117,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
     def with_scratch(self) -> str:
         """The body's text, with the parts of the workspace laid out before all else."""
 
-        def lay_out(f: Function) -> None:
+        def lay_out(f: FunctionWriter) -> None:
             offset = self.laid_out("%workspace", self.parts(common=True))
             own = self.parts(common=False)
             if own:
@@ -147,7 +147,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
     def workspace(self) -> str:
         """Bytes of scratch of a call; where they pass int64, more than any allocator has."""
 
-        def add_up(f: Function) -> None:
+        def add_up(f: FunctionWriter) -> None:
             total, magnitude = "0", "0.0"
             for common in (True, False):
                 bytes_, bound = "0", "0.0"
@@ -180,7 +180,7 @@ define internal i64 @offcut_threads(double %seconds) nounwind {{
         if buffer.name in self.own:
             with self.alone():
                 return super().home(buffer)
-        return self.scratch_of(bytes_of(buffer, self.row_bytes(buffer)))
+        return self.scratch_of(buffer_bytes(buffer, self.row_bytes(buffer)))
 
     def updated(self, given: Mapping[str, Memory]) -> None:
         """Copy what the program updates, once."""

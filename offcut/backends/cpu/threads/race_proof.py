@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offcut import debug
-from offcut.backends.cpu.threads.parallel import Parallel, parallel
+from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops
 from offcut.backends.host import cache
 from offcut.backends.proving import check_shares
 from offcut.core.plain_loops import unsynchronized
@@ -12,7 +12,7 @@ from offcut.errors import PartitionError
 from offcut.polyhedral.sync import check_barriers
 
 
-def check_shared(made: Parallel, chunk: int, threads: int) -> None:
+def check_race_free(made: Parallel, chunk: int, threads: int) -> None:
     """Prove that threads may share the loops of `made` as it is marked, and meet wherever they must.
 
     Raises PartitionError for a loop that carries a dependence, an array of which each thread needs one of
@@ -22,7 +22,7 @@ def check_shared(made: Parallel, chunk: int, threads: int) -> None:
     if not debug.verifies() and cache.read(name) is not None:
         return
     check_shares(unsynchronized(made.program), True, set())
-    again = parallel(made.program, chunk, threads)
+    again = mark_parallel_loops(made.program, chunk, threads)
     for buffer in sorted(again.own ^ made.own):
         own = buffer in again.own
         raise _refused(

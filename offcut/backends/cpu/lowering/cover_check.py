@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.backends.cpu.lowering.layout import runs_as_loops
-from offcut.backends.cpu.lowering.lower import Lowering, is_plain
+from offcut.backends.cpu.lowering.call_layout import runs_as_loops
+from offcut.backends.cpu.lowering.lower import Lowering, is_scalar_code
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core import index as ix
@@ -14,7 +14,7 @@ from offcut.core.program import Option, Program, Stmt, Tile
 from offcut.partition import Refusal
 
 
-class Judging(Lowering):
+class CoverChecker(Lowering):
     """A walk of the lowering that writes no tile, and says which have no microkernel.
 
     refused   why a tile is not computed by the microkernel that it names, or by any where it names
@@ -30,7 +30,7 @@ class Judging(Lowering):
 
     def statement(self, stmt: Stmt) -> None:
         """What holds tiles, with what it says of them."""
-        if not is_plain(stmt):
+        if not is_scalar_code(stmt):
             super().statement(stmt)
 
     def choose(self, options: Sequence[Option]) -> None:
