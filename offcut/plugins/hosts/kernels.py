@@ -38,8 +38,8 @@ BARRIER = Sync(Action.BARRIER, "thread")
 def with_kernels(program: Program, refuse: Refuse) -> Program:
     """Return `program` in which each outermost loop that is bound to a grid is a kernel.
 
-    A kernel is a loop for each index of the hardware that it has, from 0 on, directly inside of each other, and whose
-    extents no name inside of it decides. A window that threads share lies in the memory ``shared``, one that each has in ``local``.
+    A kernel is a loop for each index of the hardware that it has, from 0 on, directly inside of each other, whose extents no
+    name inside of it decides, and none of which is 0. A window that threads share lies in the memory ``shared``, one that each has in ``local``.
 
     refuse  called with a loop and why no grid runs it
     """
@@ -60,6 +60,7 @@ class _Kernel:
     root: For
     refuse: Refuse
     extents: dict[str, Expr] = field(default_factory=dict)
+    within: set[str | None] = field(default_factory=set)  # what runs loops inside of the outermost one over threads
 
     def stmt(self) -> Stmt:
         inside = {self.root.iter, *all_bound_names(self.root.body)}
@@ -73,9 +74,10 @@ class _Kernel:
         self.threads = [name for name in THREADS if name in self.extents]
         body = self.block((self.root,), frozenset())
         for name in reversed([name for name in HARDWARE if name in self.extents]):
-            lo, extent = ix.const(0), ix.maximum(self.extents[name], 0)
-            body = (For(_id(name), lo, extent, body, unit=name),)
-        return body[0]
+            body = (For(_id(name), ix.const(0), self.extents[name], body, unit=name),)
+        open_ = [one for one in self.extents.values() if (ix.literal_value(one) or 0) <= 0]
+        some = [ix.compare("<", ix.const(0), extent) for extent in open_]
+        return If(conjunction(some), body) if some else body[0]
 
     def extent(self, loop: For, inside: Collection[str], bounds: Bounds) -> Expr:
         """Return how many iterations a loop has at most, by what is known before the kernel begins."""
@@ -109,7 +111,10 @@ class _Kernel:
             behind = [n for n in self.extents if n in BLOCKS and n not in around | {unit}]
             if unit in THREADS and behind and any(n in _units(stmt.body) for n in behind):
                 raise self.refuse(stmt, f"it stands around a loop over {behind[0]}", f"order … {behind[0]} first")
+            outermost = unit in THREADS and not around & set(THREADS)
+            self.within = {*_units(stmt.body)} if outermost else self.within
             body = self.block(stmt.body, around | {unit})
+            self.within = set() if outermost else self.within
             body = substitute_coordinates(body, {stmt.iter: ix.add(stmt.lo, own)})
             extent = ix.sub(stmt.hi, stmt.lo)
             return body if extent == self.extents[unit] else (If(ix.compare("<", own, extent), body),)
@@ -124,10 +129,10 @@ class _Kernel:
                 )
             if not missing:
                 return (stmt,)
-            if around & set(THREADS):
+            if self.within & set(missing):
                 raise self.refuse(
                     replace(self.root, unit=missing[0]),
-                    f"a statement beside its loop stands inside of a loop over {min(around & set(THREADS))}",
+                    f"a statement beside its loop stands inside of a loop over {min(around & {*THREADS})}",
                     "order …: loops that are bound to threads directly inside of each other",
                 )
             first = [ix.compare("==", Var(_id(name)), ix.const(0)) for name in missing]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.core import index as ix
-from offcut.core.expr import Compare, Expr, Logic, variables
+from offcut.core.expr import Compare, Expr, Logic, Var, variables
 from offcut.core.plain_loops import tile_to_loops
 from offcut.core.program import (
     LANE,
@@ -31,9 +31,10 @@ from offcut.core.program import (
     Sync,
     Tile,
     map_blocks,
+    substitute_coordinates,
     walk,
 )
-from offcut.core.traversal import rewrite
+from offcut.core.traversal import rewrite, rewrite_body
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import OffcutError, PartitionError
 from offcut.partition import Question, Refusal, cover
@@ -54,6 +55,7 @@ from offcut.schedule import (
     at_line,
     each_decision,
     replay,
+    stages_in,
 )
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.decisions import Cover
@@ -70,12 +72,14 @@ class Words:
     units     that its loops may be bound to, beside blocks and threads of a grid
     memories  in which its arrays may lie; None: a memory of any name
     partial   whether lanes may add to one element
+    numbers   whether an array in another memory than the main one has a number of elements
     """
 
     host: str
     units: Collection[str]
     memories: Collection[str] | None = None
     partial: bool = False
+    numbers: bool = False
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,15 @@ def scheduled(
     result = _applied(program, schedule, microkernels)
     saying = _Saying(schedule, words, microkernels)
     return Said(saying.program(result), saying.kernel, saying.refuse_loop)
+
+
+def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
+    """Return whether a schedule is of `program`, which has one of `names`, and its own: it names a stage that the program writes, or none."""
+    if schedule.name not in (program.name, *names):
+        return False
+    named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
+    written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
+    return not named or bool(named & written)
 
 
 def microkernels_of(target: str) -> tuple[Microkernel, ...]:
@@ -225,7 +238,7 @@ class _Saying:
     def program(self, program: Program) -> Program:
         """Return the program in the words of the host."""
         program = self.with_covers(program)
-        program = with_arrays_for_windows(program, self.refuse_window)
+        program = with_arrays_for_windows(program, self.refuse_window, self.words.numbers)
         program = with_full_tiles(program, self.kernel, self.refuse_cover)
         program = rewrite(program, _plain)
         program = self.with_units(program)
@@ -373,11 +386,14 @@ def _plain(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
     """Return what takes the place of a tile that nothing covers, and of a choice; None: it stays."""
     match stmt:
         case Tile(cover=None):
-            return tile_to_loops(stmt)
+            return rewrite_body(tile_to_loops(stmt), _plain)
         case If(condition, (), other):
             return (If(Logic("not", (condition,)), other),) if other else ()
         case For(_, _, _, ()) | Sync():
             return ()
+        case For(name, lo, hi, body) if lo != ix.const(0):  # from 0 on, so that windows are indexed plainly
+            inside = substitute_coordinates(body, {name: ix.add(lo, Var(name))})
+            return replace(stmt, lo=ix.const(0), hi=ix.sub(hi, lo), body=inside)
         case Choose(options):
             return _cheapest([(option.cost, option.body) for option in options])
     return None

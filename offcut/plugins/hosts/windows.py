@@ -49,15 +49,16 @@ class _Window:
         return (*self.slot, *moved)
 
 
-def with_arrays_for_windows(program: Program, refuse: Refuse) -> Program:
+def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = False) -> Program:
     """Return `program` in which each `Alloc` is of a whole array, from 0 on, that lives inside of it.
 
     Of a window of depth d there is one array more an axis, around the loop whose iterations take windows in turn. One that lies in
     place of another is that one.
 
-    refuse  called with a window and why a host cannot have it
+    refuse   called with a window and why a host cannot have it
+    numbers  whether an array in another memory than the main one has a number of elements
     """
-    renamer = _Windows(program, refuse)
+    renamer = _Windows(program, refuse, numbers)
     body = renamer.block(program.body, {}, ())
     used = accessed_arrays(body)
     kept = (
@@ -73,6 +74,7 @@ def with_arrays_for_windows(program: Program, refuse: Refuse) -> Program:
 class _Windows:
     program: Program
     refuse: Refuse
+    numbers: bool
     added: list[Buffer] = field(default_factory=list)
     around: dict[int, list[Alloc]] = field(default_factory=dict)
 
@@ -140,6 +142,9 @@ class _Windows:
         extents = tuple(extent for _, extent in stmt.axes)
         if any(one.unit in HARDWARE for one in loops):
             why = "an array inside of a kernel has a number of elements"
+            extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
+        elif self.numbers and (stmt.memory or buffer.scope) is not None:
+            why = "an array in such a memory has a number of elements"
             extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
         loop = loops[-1] if loops and loops[-1].unit is None and stmt.depth > 1 else None
         slot: tuple[Expr, ...] = ()

@@ -20,7 +20,7 @@ from xdsl.utils.exceptions import PassFailedException
 from offcut.errors import DescribeError, OffcutError, PartitionError
 from offcut.ir import For, Program, Store, blocks, walk
 from offcut.pipeline import partition
-from offcut.plugins.hosts import Words, microkernels_of, scheduled
+from offcut.plugins.hosts import Words, is_about, microkernels_of, scheduled
 from offcut.plugins.mlir.guarding import guarded
 from offcut.plugins.mlir.nest import Nest
 from offcut.plugins.mlir.reading import NEST, read
@@ -241,12 +241,8 @@ class _Texts:
         assert self.given is not None
         function = nest.op.parent_op()
         symbol = function.sym_name.data if isinstance(function, func.FuncOp) else NEST
-        written = _stored(nest.program)
-        self.stages |= written
-        if self.given.name not in (NEST, symbol):
-            return None
-        named = [stage for step in each_decision(self.given.steps) for stage in stages_in(step)]
-        if named and not set(named) & set(written):
+        self.stages |= _stored(nest.program)
+        if not is_about(self.given, nest.program, symbol):
             return None
         self.used = True
         return self.given

@@ -301,7 +301,7 @@ class _Writer:
         """Write the loops over a grid, one around the other."""
         scalars, one = self.scalars(scope, found), self.constant(1, "index")
         sizes, block = dict.fromkeys(HARDWARE, one), Block(arg_types=[IndexType()] * 12)
-        inner, body, holds = scope, (stmt,), None
+        inner, body = scope, (stmt,)
         while len(body) == 1 and isinstance(body[0], For) and body[0].unit in HARDWARE:
             loop = body[0]
             index, _, axis = str(loop.unit).partition(".")
@@ -310,19 +310,12 @@ class _Writer:
             block.add_op(place)
             inner = self.entered(loop, place.result, inner)
             sizes[str(loop.unit)] = scalars.value(loop.hi)
-            if ix.literal_value(loop.hi) is None:  # a grid has blocks, and a block threads
-                some = scalars.value(ix.compare("<", ix.const(0), loop.hi))
-                holds = some if holds is None else scalars.added(arith.AndIOp(holds, some))
             body = loop.body
         self.in_kernel = True
         block.add_ops([*self.block(body, inner), gpu.TerminatorOp()])
         self.in_kernel = False
         grid = list(sizes.values())
-        launch = gpu.LaunchOp(Region(block), grid[:3], grid[3:])
-        if holds is None:
-            found.append(launch)
-        else:
-            found.append(scf.IfOp(holds, [], Region(Block([launch, scf.YieldOp()]))))
+        found.append(gpu.LaunchOp(Region(block), grid[:3], grid[3:]))
 
     def window(self, stmt: Alloc, scope: _Scope, found: list[Operation]) -> None:
         """Write an array that lives as long as its block."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -12,11 +12,14 @@ from tvm import tirx
 
 import offcut.ir as ir
 from offcut.core import index as ix
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.function_table import FUNCTIONS
+from offcut.core.program import substitute_coordinates
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import RESERVED
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, OffcutError
+from offcut.pipeline import prove_equal
 
 MOST = 2**40
 """Elements along an axis, at most: more do not fit into the memory of a machine."""
@@ -288,6 +291,35 @@ class _Reader:
         if op == "likely":
             return self.expr(arguments[0])
         raise refusal(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
+
+
+def with_starts_before(program: ir.Program) -> ir.Program:
+    """Return `program` in which a sum starts before its loop, where TVM starts it in the first iteration: ``if k == 0``.
+
+    The stages of a schedule are sums that start so. Proved; what cannot be is left as it is.
+    """
+
+    def rule(stmt: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...] | None:
+        match stmt:
+            case ir.For(name, lo, hi, (ir.If(condition, then, ()), *rest)) if rest:
+                first = ir.Compare("==", ir.Var(name), lo)
+                parts = conjuncts(condition)
+                extent = ix.literal_value(ix.sub(hi, lo))
+                others = [part for part in parts if part != first]
+                if first not in parts or not extent or any(name in ir.free(p) for p in others):
+                    return None
+                inside = substitute_coordinates(then, {name: lo})
+                start = (ir.If(conjunction(others), inside),) if others else inside
+                return (*start, replace(stmt, body=tuple(rest)))
+        return None
+
+    apart = ir.rewrite(program, rule)
+    try:
+        if apart != program:
+            prove_equal(apart, program)  # equality has no direction, and plain loops come first
+    except OffcutError:
+        return program
+    return apart
 
 
 def refusal(what: str, because: str) -> DescribeError:
