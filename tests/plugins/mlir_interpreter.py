@@ -32,7 +32,11 @@ KINDS = {"add": np.add, "maximumf": np.maximum, "maxsi": np.maximum, "minimumf":
 def dtype_of(kind: Any) -> Any:
     if isinstance(kind, IndexType):
         return np.int64
-    return np.dtype({"i1": "bool", "f32": "float32", "f64": "float64"}.get(str(kind), str(kind).replace("i", "int")))
+    return np.dtype(
+        {"i1": "bool", "f32": "float32", "f64": "float64"}.get(
+            str(kind), str(kind).replace("i", "int")
+        )
+    )
 
 
 class Block(threading.local):
@@ -102,7 +106,7 @@ class Memory(InterpreterFunctions):
         flat = array.reshape(-1)
         assert flat.base is not None or flat is array
         last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-        assert 0 in sizes or (0 <= offset and last < flat.size), (offset, sizes, strides, flat.size)
+        assert 0 in sizes or (offset >= 0 and last < flat.size), (offset, sizes, strides, flat.size)
         bytes_ = [s * array.itemsize for s in strides]
         return (np.lib.stride_tricks.as_strided(flat[offset:], sizes, bytes_),)
 
@@ -150,35 +154,41 @@ class Memory(InterpreterFunctions):
     def launch(self, interpreter: Interpreter, op: gpu.LaunchOp, args: Any) -> Any:
         grid, block = args[:3], args[3:6]
         assert all(n > 0 for n in args), args
-        names = "xyz"
         for number in self.rng.permutation(int(np.prod(grid))):
             ids = np.unravel_index(number, grid[::-1])[::-1]
-            shared: dict[Any, Any] = {}
-            barrier, lock = threading.Barrier(int(np.prod(block))), threading.Lock()
-            failures: list[BaseException] = []
-
-            def run(thread: int) -> None:
-                at = np.unravel_index(thread, block[::-1])[::-1]
-                self.here.ids = {f"b{a}": int(v) for a, v in zip(names, ids, strict=True)}
-                self.here.ids |= {f"t{a}": int(v) for a, v in zip(names, at, strict=True)}
-                self.here.barrier, self.here.shared, self.here.lock = barrier, shared, lock
-                try:
-                    mine = interpreter_of(interpreter.module, self)
-                    mine._ctx = interpreter._ctx  # values from outside
-                    mine.run_ssacfg_region(op.body, (0,) * 12, "launch")
-                except BaseException as error:
-                    failures.append(error)
-                    barrier.abort()
-
-            order = self.rng.permutation(int(np.prod(block)))
-            threads = [threading.Thread(target=run, args=(int(k),)) for k in order]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(30)
-            if failures:
-                raise failures[0]
+            self.block(interpreter, op, [int(one) for one in ids], block)
         return ()
+
+    def block(
+        self, interpreter: Interpreter, op: gpu.LaunchOp, ids: list[int], block: Sequence[int]
+    ) -> None:
+        shared: dict[Any, Any] = {}
+        count = int(np.prod(block))
+        barrier, lock = threading.Barrier(count), threading.Lock()
+        failures: list[BaseException] = []
+
+        def run(thread: int) -> None:
+            at = np.unravel_index(thread, block[::-1])[::-1]
+            self.here.ids = {f"b{a}": v for a, v in zip("xyz", ids, strict=True)}
+            self.here.ids |= {f"t{a}": int(v) for a, v in zip("xyz", at, strict=True)}
+            self.here.barrier, self.here.shared, self.here.lock = barrier, shared, lock
+            try:
+                mine = interpreter_of(interpreter.module, self)
+                mine._ctx = interpreter._ctx  # values from outside
+                mine.run_ssacfg_region(op.body, (0,) * 12, "launch")
+            except BaseException as error:
+                failures.append(error)
+                barrier.abort()
+
+        threads = [
+            threading.Thread(target=run, args=(int(k),)) for k in self.rng.permutation(count)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        if failures:
+            raise failures[0]
 
     @impl(gpu.BlockIdOp)
     def block_id(self, _: Interpreter, op: gpu.BlockIdOp, args: Any) -> Any:
@@ -196,6 +206,10 @@ class Memory(InterpreterFunctions):
     @impl_terminator(gpu.TerminatorOp)
     def end(self, _: Interpreter, op: gpu.TerminatorOp, args: Any) -> Any:
         return ReturnedValues(args), ()
+
+    @impl(arith.SIToFPOp)
+    def real(self, _: Interpreter, op: arith.SIToFPOp, args: Any) -> Any:
+        return (float(args[0]),)
 
     @impl(arith.DivSIOp)
     def div(self, _: Interpreter, op: arith.DivSIOp, args: Any) -> Any:

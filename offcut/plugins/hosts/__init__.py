@@ -4,4 +4,14 @@ from offcut.plugins.hosts.calls import Call, View, call_of
 from offcut.plugins.hosts.scheduling import Said, Words, is_about, microkernels_of, scheduled
 from offcut.plugins.hosts.windows import HARDWARE
 
-__all__ = ["HARDWARE", "Call", "Said", "View", "Words", "call_of", "is_about", "microkernels_of", "scheduled"]
+__all__ = [
+    "HARDWARE",
+    "Call",
+    "Said",
+    "View",
+    "Words",
+    "call_of",
+    "is_about",
+    "microkernels_of",
+    "scheduled",
+]

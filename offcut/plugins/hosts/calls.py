@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import FLOATS
-from offcut.core.expr import Const, Expr, Load, Var, loads, substitute, variables
+from offcut.core.expr import Const, Expr, Load, Select, Var, loads, substitute, variables
 from offcut.core.expr import rewrite as rewrite_expr
 from offcut.core.expr import walk as nodes
 from offcut.core.program import (
@@ -71,7 +71,7 @@ def call_of(tile: Tile, kernel: Microkernel) -> Call:
     iterators = dict(_cover(tile).axes)
     extents = {axis: counts[iterators[axis]] if axis in iterators else ix.const(1) for axis in axes}
     views = []
-    for name, index in _declared(kernel).items():
+    for name, index in _declared(kernel, tile).items():
         buffer, given = _access(tile, name, index, iterators)
         strides, sizes = [], []
         for part in index:
@@ -79,8 +79,7 @@ def call_of(tile: Tile, kernel: Microkernel) -> Call:
             lead = min(form.terms, key=lambda term: (term[1] != 1, repr(term[0])))[0]
             iterator = iterators.get(lead.name) if isinstance(lead, Var) else None
             strides.append(tuple(_factor(one, iterator) for one in given))
-            span = (ix.mul(f, ix.sub(extents[a.name], 1)) for a, f in form.terms)
-            sizes.append(ix.add(1, *span))
+            sizes.append(_span(part, extents))
         first = tuple(substitute(part, starts) for part in given)
         views.append(View(buffer, first, tuple(sizes), tuple(strides)))
     return Call(_name(tile, kernel), tuple(views), tuple(extents.values()))
@@ -98,7 +97,7 @@ def with_full_tiles(
     def rule(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Tile) or stmt.cover is None:
             return None
-        if stmt.where is None:
+        if not _conditions(stmt):
             return stmt if stmt.form is Form.FULL else replace(stmt, form=Form.FULL)
         full, buffers = _on_copies(stmt, kernel_of(stmt.cover.microkernel), program, refuse)
         added.extend(b for b in buffers if b not in added)
@@ -116,15 +115,17 @@ def _on_copies(
     A copy is the box of what the tile touches, if it were full: ``copy[u] = A[first + u]``.
     """
     starts, counts = _bounds(tile)
-    asked = conjuncts(tile.where) if tile.where is not None else ()
+    asked = _conditions(tile)
     iterators, wanted = dict(_cover(tile).axes), _cover(tile)
     copies, before, behind = list[Buffer](), list[Stmt](), list[Stmt]()
     moved: dict[str, tuple[str, tuple[Expr, ...]]] = {}
-    for name, index in _declared(kernel).items():
+    for name, index in _declared(kernel, tile).items():
         array, given = _access(tile, name, index, iterators)
         whole = program.buffer(array)
         if array in moved:
-            raise refuse(tile, f"two of its operands are elements of {array}, and its tile is not full")
+            raise refuse(
+                tile, f"two of its operands are elements of {array}, and its tile is not full"
+            )
         first = tuple(substitute(part, starts) for part in given)
         sizes = tuple(_span(part, counts) for part in given)
         copy = Buffer(f"{array}_{kernel.name}", whole.dtype, sizes, Kind.LOCAL, scope=whole.scope)
@@ -191,6 +192,16 @@ def _on_copies(
     return made[0], copies
 
 
+def _conditions(tile: Tile) -> tuple[Expr, ...]:
+    """Return when an instance of a tile is in it, and when a term is in its sum: ``where(p < n, term, -0.0)``."""
+    found = conjuncts(tile.where) if tile.where is not None else ()
+    for stmt in walk(tile.body):
+        match stmt:
+            case Store(value=Select(condition, _, Const()), reduce=str()):
+                found = (*found, *conjuncts(condition))
+    return found
+
+
 def _span(part: Expr, counts: Mapping[str, Expr]) -> Expr:
     """Return how many neighbours an index passes over in a tile."""
     steps = [
@@ -206,10 +217,10 @@ def _cover(tile: Tile) -> Cover:
     return tile.cover
 
 
-def _declared(kernel: Microkernel) -> dict[str, tuple[Expr, ...]]:
-    """Return the index of each operand as the microkernel is declared, in the order of its call."""
-    definition = kernel.definition
-    found = {load.buffer: load.index for load, _ in loads(definition.body)}
+def _declared(kernel: Microkernel, tile: Tile) -> dict[str, tuple[Expr, ...]]:
+    """Return the index of each operand of a tile as the microkernel is declared, in the order of its call: what starts a sum has the result alone."""
+    definition, named = kernel.definition, dict(_cover(tile).operands)
+    found = {load.buffer: load.index for load, _ in loads(definition.body) if load.buffer in named}
     return {**found, kernel.computes.name: tuple(Var(axis.name) for axis in definition.axes)}
 
 
@@ -238,7 +249,9 @@ def _access(
 
 def _bounds(tile: Tile) -> tuple[dict[str, Expr], dict[str, Expr]]:
     """Return where each loop of a tile starts, and how many iterations it has."""
-    loops = [TileAxis(s.iter, s.lo, ix.sub(s.hi, s.lo)) for s in walk(tile.body) if isinstance(s, For)]
+    loops = [
+        TileAxis(s.iter, s.lo, ix.sub(s.hi, s.lo)) for s in walk(tile.body) if isinstance(s, For)
+    ]
     axes = (*tile.axes, *loops)
     return {a.iter: a.start for a in axes}, {a.iter: a.extent for a in axes}
 

@@ -5,17 +5,18 @@ A statement outside of a loop over threads is run by the first of them; the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction
-from offcut.core.expr import Expr, Var, variables
+from offcut.core.expr import Expr, Logic, Var, variables
 from offcut.core.program import (
     Action,
     Alloc,
     For,
     If,
+    Let,
     Program,
     Stmt,
     Store,
@@ -45,14 +46,44 @@ def with_kernels(program: Program, refuse: Refuse) -> Program:
     """
 
     def visit(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(
-            _Kernel(stmt, refuse).stmt()
-            if isinstance(stmt, For) and stmt.unit in HARDWARE
-            else map_blocks(stmt, visit)
-            for stmt in body
-        )
+        made: list[Stmt] = []
+        for stmt in body:
+            if isinstance(stmt, For) and stmt.unit in HARDWARE:
+                made += [_Kernel(part, refuse).stmt() for part in _apart((stmt,))]
+            else:
+                made.append(map_blocks(stmt, visit))
+        return tuple(made)
 
     return replace(program, body=visit(program.body))
+
+
+def _apart(body: tuple[Stmt, ...]) -> Iterator[For]:
+    """Yield loops over blocks apart, each around one statement that has others inside, or around none that has.
+
+    Iterations that blocks run are independent: all of them may run one statement before any runs the next one.
+    """
+    for stmt in body:
+        assert isinstance(stmt, For)
+        yield from (replace(stmt, body=part) for part in _parts(stmt.body))
+
+
+def _parts(body: tuple[Stmt, ...]) -> list[tuple[Stmt, ...]]:
+    if not any(_units((stmt,)) & set(BLOCKS) for stmt in body):
+        return [body]
+    found: list[tuple[Stmt, ...]] = []
+    for stmt in body:
+        match stmt:
+            case If(condition, then, other):
+                found += [(If(condition, part),) for part in _parts(then) if part]
+                negated = Logic("not", (condition,))
+                found += [(If(negated, part),) for part in _parts(other) if part]
+            case For(unit=str() as unit) if unit in BLOCKS:
+                found += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
+            case Let():
+                found += [(replace(stmt, body=part),) for part in _parts(stmt.body)]
+            case _:
+                found.append((stmt,))
+    return found
 
 
 @dataclass
@@ -60,7 +91,9 @@ class _Kernel:
     root: For
     refuse: Refuse
     extents: dict[str, Expr] = field(default_factory=dict)
-    within: set[str | None] = field(default_factory=set)  # what runs loops inside of the outermost one over threads
+    within: set[str | None] = field(
+        default_factory=set
+    )  # what runs loops inside of the outermost one over threads
 
     def stmt(self) -> Stmt:
         inside = {self.root.iter, *all_bound_names(self.root.body)}
@@ -110,21 +143,25 @@ class _Kernel:
                 raise self.refuse(stmt, f"a loop around it is run by {unit} already")
             behind = [n for n in self.extents if n in BLOCKS and n not in around | {unit}]
             if unit in THREADS and behind and any(n in _units(stmt.body) for n in behind):
-                raise self.refuse(stmt, f"it stands around a loop over {behind[0]}", f"order … {behind[0]} first")
+                raise self.refuse(
+                    stmt, f"it stands around a loop over {behind[0]}", f"order … {behind[0]} first"
+                )
             outermost = unit in THREADS and not around & set(THREADS)
             self.within = {*_units(stmt.body)} if outermost else self.within
             body = self.block(stmt.body, around | {unit})
             self.within = set() if outermost else self.within
             body = substitute_coordinates(body, {stmt.iter: ix.add(stmt.lo, own)})
             extent = ix.sub(stmt.hi, stmt.lo)
-            return body if extent == self.extents[unit] else (If(ix.compare("<", own, extent), body),)
+            return (
+                body if extent == self.extents[unit] else (If(ix.compare("<", own, extent), body),)
+            )
         if isinstance(stmt, Store | Tile):
             missing = [name for name in self.extents if name not in around]
             blocks = [name for name in missing if name in BLOCKS]
             if blocks:
                 raise self.refuse(
                     replace(self.root, unit=blocks[0]),
-                    f"a statement beside its loop is run by one of the blocks, and no other one waits for it",
+                    "a statement beside its loop is run by one of the blocks, and no other one waits for it",
                     "order …: loops that are bound to blocks around all others",
                 )
             if not missing:

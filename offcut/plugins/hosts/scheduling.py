@@ -49,7 +49,6 @@ from offcut.schedule import (
     Primitive,
     Schedule,
     Separate,
-    Split,
     Staging,
     Step,
     at_line,
@@ -145,9 +144,7 @@ def each_decision_or_other(schedule: Schedule) -> Iterator[Step]:
             yield step
 
 
-def _applied(
-    program: Program, schedule: Schedule, microkernels: Sequence[Microkernel]
-) -> Program:
+def _applied(program: Program, schedule: Schedule, microkernels: Sequence[Microkernel]) -> Program:
     """Return what the decisions make of `program`; conditions leave loops where a line says so."""
     run: list[Step] = []
     for step in (*schedule.steps, None):
@@ -207,7 +204,7 @@ def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
         case Bind(_, axis, str() as unit) if unit not in known:
             help_ = (f"bind {step.stage}.{axis} {one}" for one in known[:4])
             return f"{words.host} has no {unit} that runs a loop: {', '.join(known)}", *help_
-        case (At(memory=str() as memory) | Staging(memory=str() as memory)) if (
+        case At(memory=str() as memory) | Staging(memory=str() as memory) if (
             words.memories is not None and memory not in words.memories
         ):
             return (
@@ -261,7 +258,7 @@ class _Saying:
             undecided = {Question.UNIT}
             judged = cover(stmt, program, kernel, stmt.cover, undecided=undecided)
             if isinstance(judged, Refusal):
-                raise self.refuse_cover(stmt, f"{judged.question.value}: {judged}", *judged.help)
+                raise self.refuse_cover(stmt, f"{judged.question.value}: {judged}")
             for name, place in kernel.operands.items():
                 if place.layout is not None or place.by != "plain":
                     how = "as " + (str(place.layout) if place.by == "plain" else f"a {place.by}")
@@ -270,7 +267,8 @@ class _Saying:
                         f"{kernel.name} takes {name} {how}, and arrays of {self.words.host} lie in rows",
                         "a microkernel whose operands lie at strides",
                     )
-            found = next(one for one in judged.covered if one.start != "reset" or one.match.operands)
+            whole = (one for one in judged.covered if one.start != "reset" or one.match.operands)
+            found = next(whole, judged.covered[0])
             if found.around or found.turns:
                 loops = ", ".join(loop.iter for loop in (*found.around, *found.turns))
                 raise self.refuse_cover(
@@ -328,30 +326,24 @@ class _Saying:
 
     def with_units(self, program: Program) -> Program:
         """Return `program` whose loops have the units that a host can say; refused where no loop of a decision has."""
-        said: dict[tuple[str, str], list[For]] = {}
+        said: set[tuple[str, str]] = set()
         lost: dict[tuple[str, str], tuple[For, str]] = {}
 
-        def visit(body: tuple[Stmt, ...], threads: bool, grid: bool) -> tuple[Stmt, ...]:
-            made: list[Stmt] = []
-            for stmt in body:
-                unit = stmt.unit if isinstance(stmt, For) else None
-                inside = (
-                    threads or unit == THREAD,
-                    grid or unit in HARDWARE,
-                )
-                stmt = map_blocks(stmt, lambda block, at=inside: visit(block, *at))
-                if isinstance(stmt, For) and unit is not None:
-                    because = self.not_run(stmt, threads, grid)
-                    key = unit, stmt.iter.partition(".")[0]
-                    if because:
-                        lost.setdefault(key, (stmt, because))
-                        stmt = replace(stmt, unit=None)
-                    else:
-                        said.setdefault(key, []).append(stmt)
-                made.append(stmt)
-            return tuple(made)
+        def visit(stmt: Stmt, threads: bool, grid: bool) -> Stmt:
+            unit = stmt.unit if isinstance(stmt, For) else None
+            inside = threads or unit == THREAD, grid or unit in HARDWARE
+            stmt = map_blocks(stmt, lambda body: tuple(visit(one, *inside) for one in body))
+            if not isinstance(stmt, For) or unit is None:
+                return stmt
+            because = self.not_run(stmt, threads, grid)
+            if because:
+                lost.setdefault((unit, stmt.iter), (stmt, because))
+                return replace(stmt, unit=None)
+            said.add((unit, stmt.iter))
+            return stmt
 
-        program = replace(program, body=visit(program.body, False, False))
+        body = tuple(visit(stmt, False, False) for stmt in program.body)
+        program = replace(program, body=body)
         units = {unit for unit, _ in said}
         for (unit, name), (loop, because) in lost.items():
             if (unit, name) not in said and not (unit in CONSTANT and unit in units):
@@ -391,7 +383,9 @@ def _plain(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
             return (If(Logic("not", (condition,)), other),) if other else ()
         case For(_, _, _, ()) | Sync():
             return ()
-        case For(name, lo, hi, body) if lo != ix.const(0):  # from 0 on, so that windows are indexed plainly
+        case For(name, lo, hi, body) if lo != ix.const(
+            0
+        ):  # from 0 on, so that windows are indexed plainly
             inside = substitute_coordinates(body, {name: ix.add(lo, Var(name))})
             return replace(stmt, lo=ix.const(0), hi=ix.sub(hi, lo), body=inside)
         case Choose(options):

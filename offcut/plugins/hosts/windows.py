@@ -23,9 +23,9 @@ from offcut.core.program import (
     map_own_expressions,
     walk,
 )
+from offcut.core.text.printer import format_expr
 from offcut.core.tile_limits import at_most
 from offcut.core.traversal import all_bound_names
-from offcut.core.text.printer import format_expr
 from offcut.errors import PartitionError
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -113,8 +113,8 @@ class _Windows:
             stmt = replace(stmt, cover=replace(stmt.cover, operands=named))
         inner = (*loops, stmt) if isinstance(stmt, For) else loops
         made = map_blocks(stmt, lambda body: self.block(body, known, inner))
-        for window in reversed(self.around.pop(id(stmt), [])):  # its iterations take them in turn
-            made = replace(window, body=(made,))
+        for held in reversed(self.around.pop(id(stmt), [])):  # its iterations take them in turn
+            made = replace(held, body=(made,))
         return (made,)
 
     def window(
@@ -156,9 +156,7 @@ class _Windows:
             slot = (ix.mod(ix.sub(Var(loop.iter), loop.lo), stmt.depth),)
         memory = stmt.memory or buffer.scope
         self.added.append(Buffer(name, buffer.dtype, extents, Kind.LOCAL, scope=memory))
-        body = self.block(
-            stmt.body, {**known, stmt.buffer: _Window(name, starts, slot)}, loops
-        )
+        body = self.block(stmt.body, {**known, stmt.buffer: _Window(name, starts, slot)}, loops)
         made = Alloc(name, tuple((ix.const(0), one) for one in extents), body, memory)
         if loop is None:
             return (made,)

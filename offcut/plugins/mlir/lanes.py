@@ -39,13 +39,15 @@ class _NoVector(Exception):
 
 
 def written_lanes(writer: _Writer, loop: For, scope: _Scope, found: list[Operation]) -> None:
-    """Write a loop of a constant extent as vectors.
-
-    Raises PartitionError where none of its statements is one.
-    """
+    """Write a loop of a constant extent as vectors; `writer.lanes` has the loops of that name none of which was one yet."""
     lanes = _Lanes(writer, loop)
     lanes.block(loop.body, scope, found)
-    if not lanes.vectors:
+    writer.lanes[loop.iter] = None if lanes.vectors else writer.lanes.get(loop.iter, loop)
+
+
+def check_lanes(writer: _Writer) -> None:
+    """Refuse a loop over lanes of which no piece has a vector."""
+    for loop in filter(None, writer.lanes.values()):
         assert writer.said is not None
         raise writer.said.refuse(
             loop,
@@ -70,9 +72,9 @@ class _Lanes:
     def block(self, body: tuple[Stmt, ...], scope: _Scope, found: list[Operation]) -> None:
         for stmt in body:
             match stmt:
-                case For(_, lo, hi, inner, unit=None) if not self.moves(lo) and not self.moves(hi):
+                case For(_, lo, hi, unit=None) if not self.moves(lo) and not self.moves(hi):
                     self.loop_of(stmt, scope, found)
-                case If(condition, then, other) if not self.moves(condition):
+                case If(condition) if not self.moves(condition):
                     self.condition(stmt, scope, found)
                 case Store():
                     try:
@@ -165,4 +167,3 @@ class _Lanes:
                     made: Callable[..., Operation] = OPERATIONS[name]
                     return scalars.added(made(*(self.broadcast(p, scalars) for p in parts)))
         raise _NoVector
-

@@ -146,7 +146,9 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
         check_copies(self.copies)
         if self.schedule and (self.tile or self.tail != "cut" or self.copies is not None):
             because = "a schedule says all of a nest, and tile, tail and copies are beside it"
-            raise _refused("schedule", self.schedule.split()[0], because, ("split C.i mask 8 as io ii",))
+            raise _refused(
+                "schedule", self.schedule.split()[0], because, ("split C.i mask 8 as io ii",)
+            )
         texts = _Texts(self.schedule)
         made: list[tuple[scf.ForOp, Made]] = []
         tiled: dict[str, None] = {}
@@ -189,7 +191,9 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
             if known is None:
                 op.body.block.add_op(function)
             elif getattr(known, "function_type", None) != function.function_type:
-                because = f"the module has another {name}, and the call needs {function.function_type}"
+                because = (
+                    f"the module has another {name}, and the call needs {function.function_type}"
+                )
                 raise PassFailedException(
                     str(PartitionError(OP, f"cannot declare {name}", because=because))
                 )

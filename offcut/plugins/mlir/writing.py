@@ -55,7 +55,7 @@ from offcut.ir import (
 )
 from offcut.plugins.hosts import HARDWARE, Said, View, call_of
 from offcut.plugins.mlir.emitting import Scalars, constant
-from offcut.plugins.mlir.lanes import written_lanes
+from offcut.plugins.mlir.lanes import check_lanes, written_lanes
 from offcut.plugins.mlir.nest import TYPES, Extent, Nest
 from offcut.plugins.mlir.signs import is_natural
 
@@ -102,6 +102,7 @@ class _Writer:
     def __init__(self, nest: Nest, said: Said | None = None) -> None:
         self.nest, self.said = nest, said
         self.arrays = dict(nest.buffers)
+        self.lanes: dict[str, For | None] = {}
         self.functions: dict[tuple[str, tuple[Attribute, ...]], func.FuncOp] = {}
         self.in_kernel = False
         self.head: list[Operation] = []
@@ -125,6 +126,7 @@ class _Writer:
                 made = self.allocated(buffer, scalars)
                 freed.append(memref.DeallocOp.get(made))
         body = self.block(program.body, scope)
+        check_lanes(self)
         results: list[SSAValue] = []
         for name in self.nest.results:
             if name in self.nest.held:
@@ -148,7 +150,9 @@ class _Writer:
             NoneAttr() if space is None else space,
         )
         given = [scalars.value(e) for e, n in zip(buffer.shape, shape, strict=True) if n is None]
-        made = (memref.AllocaOp if self.in_kernel else memref.AllocOp)(given, (), kind)
+        made: Operation = memref.AllocOp(given, (), kind)
+        if self.in_kernel:
+            made = memref.AllocaOp.build(operands=[given, ()], result_types=[kind])
         made.results[0].name_hint = buffer.name
         self.arrays[buffer.name] = scalars.added(made)
         return self.arrays[buffer.name]
@@ -301,7 +305,7 @@ class _Writer:
         """Write the loops over a grid, one around the other."""
         scalars, one = self.scalars(scope, found), self.constant(1, "index")
         sizes, block = dict.fromkeys(HARDWARE, one), Block(arg_types=[IndexType()] * 12)
-        inner, body = scope, (stmt,)
+        inner, body = scope, tuple[Stmt, ...]((stmt,))
         while len(body) == 1 and isinstance(body[0], For) and body[0].unit in HARDWARE:
             loop = body[0]
             index, _, axis = str(loop.unit).partition(".")
@@ -327,8 +331,12 @@ class _Writer:
 
     def call(self, stmt: Tile, scope: _Scope, found: list[Operation]) -> None:
         """Write a covered tile: a function on the views that its operands are."""
-        assert self.said is not None and stmt.microkernel is not None
-        called, scalars = call_of(stmt, self.said.kernel(stmt.microkernel)), self.scalars(scope, found)
+        assert self.said is not None
+        assert stmt.microkernel is not None
+        called, scalars = (
+            call_of(stmt, self.said.kernel(stmt.microkernel)),
+            self.scalars(scope, found),
+        )
         views = [self.view(view, scalars) for view in called.views]
         types = tuple(view.type for view in views)
         key = called.name, types

@@ -18,7 +18,7 @@ from offcut.errors import DescribeError, OffcutError
 from offcut.partition import Partition
 from offcut.pipeline import partition
 from offcut.plugins.hosts import Said, Words, is_about, microkernels_of, scheduled
-from offcut.plugins.tvm.reading import Reading, read, with_starts_before
+from offcut.plugins.tvm.reading import Reading, read, stages
 from offcut.plugins.tvm.writing import write
 from offcut.schedule import Schedule
 
@@ -96,7 +96,8 @@ def partitioned(
     if schedule and (tile or tail != "cut"):
         because = "a schedule says all of a function, and tiles are beside it"
         raise DescribeError("tvm", "cannot take tile= and schedule=", because=because)
-    given = Schedule.parse(schedule) if isinstance(schedule, str) and schedule else schedule
+    given = None if not schedule else schedule
+    given = Schedule.parse(given) if isinstance(given, str) else given
     kernels = microkernels_of(microkernels) if isinstance(microkernels, str) else microkernels
     told = Report() if report is None else report
     settings = dict(tile or {}), tail
@@ -112,7 +113,7 @@ def partitioned(
             made: Partition | Said
             decided = _schedule_of(function, given, reading)
             if decided is not None:
-                made = scheduled(with_starts_before(reading.program), decided, WORDS, kernels)
+                made = scheduled(stages(reading), decided, WORDS, kernels)
                 written = write(reading, made)
             else:
                 made = _partitioned(reading, *_settings(function, *settings))
@@ -198,7 +199,7 @@ def _settings(
     return tile, tail
 
 
-def _schedule_of(function: Any, given: Schedule | str, reading: Reading) -> Schedule | None:
+def _schedule_of(function: Any, given: Schedule | None, reading: Reading) -> Schedule | None:
     """Return the schedule of a function: its own, or that of the pass, if it names a stage that the function writes."""
     own = (function.attrs or {}).get(SCHEDULE)
     if own is not None:

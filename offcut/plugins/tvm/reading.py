@@ -15,7 +15,7 @@ from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.function_table import FUNCTIONS
-from offcut.core.program import substitute_coordinates
+from offcut.core.program import map_blocks, substitute_coordinates
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import RESERVED
 from offcut.errors import DescribeError, OffcutError
@@ -53,12 +53,14 @@ class Reading:
 
     sizes    the variables of the function by the names that the program has for them
     buffers  its buffers likewise: parameters, and what it allocates
+    hints    what TVM calls the loops that the program has other names for
     """
 
     function: Any
     program: ir.Program
     sizes: Mapping[str, Any]
     buffers: Mapping[str, Any]
+    hints: Mapping[str, str]
 
 
 def read(function: Any) -> Reading:
@@ -86,6 +88,7 @@ class _Reader:
     buffers: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, ir.Kind] = field(default_factory=dict)
     shapes: dict[str, tuple[ir.Expr, ...]] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
     alone: bool = True
 
     def reading(self) -> Reading:
@@ -111,7 +114,7 @@ class _Reader:
             ),
             body,
         )
-        return Reading(self.function, program, self.sizes, self.buffers)
+        return Reading(self.function, program, self.sizes, self.buffers, self.hints)
 
     def kind(self, buffer: str, stored: set[str]) -> ir.Kind:
         if self.kinds[buffer] is ir.Kind.INPUT and buffer in stored:
@@ -175,6 +178,7 @@ class _Reader:
         lo = self.index(stmt.min)
         hi = ix.add(lo, self.index(stmt.extent))
         self.bound[stmt.loop_var] = ir.Var(name := self.named(stmt.loop_var))
+        self.hints[name] = _word(stmt.loop_var.name)
         before = self.alone
         self.alone = before and kind is not tirx.ForKind.PARALLEL
         body = tuple(self.block(stmt.body))
@@ -293,11 +297,30 @@ class _Reader:
         raise refusal(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
 
 
-def with_starts_before(program: ir.Program) -> ir.Program:
-    """Return `program` in which a sum starts before its loop, where TVM starts it in the first iteration: ``if k == 0``.
+def stages(reading: Reading) -> ir.Program:
+    """Return the program of a reading as a schedule has it: loops are called as TVM calls them, and a sum starts before its loop.
 
-    The stages of a schedule are sums that start so. Proved; what cannot be is left as it is.
+    TVM starts it in the first iteration: ``if k == 0``. That it is the same is proved; what cannot be is left as it is.
     """
+    taken = {*reading.sizes, *reading.buffers}
+
+    def called(body: tuple[ir.Stmt, ...], around: frozenset[str]) -> tuple[ir.Stmt, ...]:
+        return tuple(
+            loop(one, around)
+            if isinstance(one, ir.For)
+            else map_blocks(one, lambda inside: called(inside, around))
+            for one in body
+        )
+
+    def loop(stmt: ir.For, around: frozenset[str]) -> ir.For:
+        name = reading.hints.get(stmt.iter, stmt.iter)
+        if name in around or name in taken:
+            name = stmt.iter
+        body = substitute_coordinates(stmt.body, {stmt.iter: ir.Var(name)})
+        return replace(stmt, iter=name, body=called(body, around | {name}))
+
+    program = reading.program
+    program = replace(program, body=called(program.body, frozenset()))
 
     def rule(stmt: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...] | None:
         match stmt:

@@ -45,7 +45,9 @@ def write(reading: Reading, program: ir.Program | Said) -> Any:
     said = program if isinstance(program, Said) else None
     loops = program.program if isinstance(program, Said) else program
     _check_shifted(loops)
-    if said is None and any(isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(loops)):
+    if said is None and any(
+        isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(loops)
+    ):
         loops = ir.plain(loops)
     return reading.function.with_body(_Writer(reading, loops, said).body())
 
@@ -156,9 +158,9 @@ class _Writer:
             given.append(tirx.address_of(tirx.BufferLoad(buffer, first)))
             steps = list(buffer.ty.strides)
             if not steps:
-                for extent in reversed(list(buffer.ty.shape)):
-                    steps.insert(0, steps[0] * last if steps else tirx.const(1, "int64"))
-                    last = _int64(extent)
+                steps = [tirx.const(1, "int64")]
+                for extent in reversed(list(buffer.ty.shape)[1:]):
+                    steps.insert(0, steps[0] * _int64(extent))
             for factors in view.strides:
                 parts = [_int64(s) * f for s, f in zip(steps, factors, strict=True) if f]
                 given.append(sum(parts[1:], parts[0]) if parts else tirx.const(0, "int64"))
@@ -184,7 +186,9 @@ class _Writer:
         if unit in HARDWARE:
             domain = tvm.ir.Range(tirx.const(0, "int64"), steps)
             index = tirx.IterVar(domain, tirx.Var(str(unit), "int64"), 1, str(unit))
-            return tirx.For(variable, tirx.const(0, "int64"), steps, tirx.ForKind.THREAD_BINDING, inside, index)
+            return tirx.For(
+                variable, tirx.const(0, "int64"), steps, tirx.ForKind.THREAD_BINDING, inside, index
+            )
         return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inside)
 
     def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
