@@ -29,7 +29,7 @@ DECISIONS = {
     "fuse": "split C.i 4 as io ii\nsplit C.j 4 as jo ji\norder C io jo ii ji\nfuse C.ii C.ji as t\nbind C.t unroll",
     "order": "order acc p j i\norder C j i",
     "at": "split C.i mask 4 as io ii\nat acc C.io",
-    "at in a memory, in turn": "split C.i balance 4 as io ii\nat acc C.io in tiles depth 2",
+    "at in a memory, in turn": "split C.i balance 4 as io ii\nsplit C.j mask 8 as jo ji\norder C io jo ii ji\nat acc C.jo in tiles depth 2",
     "at, three in turn": "split C.i 2 as io ii\nat acc C.io depth 3",
     "stage read": "split C.i shift 4 as io ii\nat acc C.io\nstage read A for acc as AL\nat AL C.io depth 2",
     "stage read in the stage": "stage read B for acc as BL\nsplit acc.j cut 4 as jo ji\norder acc jo i ji\nat BL acc.jo",

@@ -96,7 +96,7 @@ def partitioned(
     if schedule and (tile or tail != "cut"):
         because = "a schedule says all of a function, and tiles are beside it"
         raise DescribeError("tvm", "cannot take tile= and schedule=", because=because)
-    given = None if not schedule else schedule
+    given = schedule or None
     given = Schedule.parse(given) if isinstance(given, str) else given
     kernels = microkernels_of(microkernels) if isinstance(microkernels, str) else microkernels
     told = Report() if report is None else report

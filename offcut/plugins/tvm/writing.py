@@ -204,7 +204,7 @@ class _Writer:
                 return names[name]
             case ir.Load(buffer, index):
                 return tirx.BufferLoad(self.buffers[buffer], [of(part) for part in index])
-            case ir.Binary("//" | "%" as op, a, b) if not isinstance(b, ir.Const):
+            case ir.Binary("//" | "%", _, b) if not _is_positive(b):
                 raise DescribeError(
                     "tvm",
                     f"cannot write a quotient by {format_expr(b)}",
@@ -242,6 +242,13 @@ class _Writer:
                 raise _not_written(op)
             case _:
                 raise _not_written(type(expr).__name__)
+
+
+def _is_positive(divisor: ir.Expr) -> bool:
+    match divisor:
+        case ir.Binary("max", _, ir.Const(least)) | ir.Binary("max", ir.Const(least), _):
+            return least > 0
+    return isinstance(divisor, ir.Const)
 
 
 def _joined(stmts: Sequence[Any]) -> Any:
