@@ -23,6 +23,7 @@ from itertools import product
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from offcut.costmodel.arrays import Array
 from offcut.costmodel.resources import Resources
@@ -95,14 +96,18 @@ def busy(body: Sequence[Node], resources: Resources) -> Array:
             often = np.ones(1)
             for loop, is_last in zip(loops, last, strict=True):
                 often = often if is_last else often * (loop.turns - 1)
-            own, bus = run.cycles(frozenset(n for n, is_last in zip(names, last, strict=True) if is_last))
+            own, bus = run.cycles(
+                frozenset(n for n, is_last in zip(names, last, strict=True) if is_last)
+            )
             at = units[run.unit]
             total[at] = total[at] + often * (own + bus)
             total[-1] = total[-1] + often * bus
     return reduce(np.maximum, total)
 
 
-def _runs(body: Sequence[Node], loops: tuple[Loop, ...] = ()) -> Iterator[tuple[Run, tuple[Loop, ...]]]:
+def _runs(
+    body: Sequence[Node], loops: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Run, tuple[Loop, ...]]]:
     for node in body:
         if isinstance(node, Run):
             yield node, loops
@@ -115,13 +120,17 @@ def _units(resources: Resources) -> list[str]:
 
 
 def cycles(
-    body: Sequence[Node], depths: Mapping[Hashable, int], resources: Resources, count: int
+    body: Sequence[Node],
+    depths: Mapping[Hashable, int],
+    resources: Resources,
+    which: npt.NDArray[np.int64],
 ) -> Array:
-    """Return the cycles of each of `count` programs.
+    """Return the cycles of some programs of the same loops.
 
     depths  slots of each window, which its fills take in turn
+    which   the numbers of these programs in the arrays
     """
-    clock = _Clock(depths, resources, count)
+    clock = _Clock(depths, resources, which)
     clock.block(body, frozenset())
     return clock.end()
 
@@ -132,7 +141,13 @@ class _Clock:
     place  of each window, and by slot when it was last written and last read: the oldest slot first
     """
 
-    def __init__(self, depths: Mapping[Hashable, int], resources: Resources, count: int) -> None:
+    def __init__(
+        self,
+        depths: Mapping[Hashable, int],
+        resources: Resources,
+        which: npt.NDArray[np.int64],
+    ) -> None:
+        self.which = which
         self.unit = {name: at for at, name in enumerate(_units(resources))}
         self.units = len(self.unit)
         self.place: dict[Hashable, int] = {}
@@ -140,8 +155,8 @@ class _Clock:
         for name, depth in depths.items():
             self.place[name], rows = rows, rows + 2 * depth
         self.depth = depths
-        self.times = np.zeros((rows, count))
-        self.taken = np.zeros((self.units + 1, count))  # by units, then the bus
+        self.times = np.zeros((rows, which.size))
+        self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
 
     def end(self) -> Array:
         """Return when all units are done, and the bus with what was asked of it."""
@@ -155,9 +170,13 @@ class _Clock:
         """
         for node in body:
             if isinstance(node, Run):
-                self.run(node, *node.cycles(last))
+                self.run(node, *map(self.some, node.cycles(last)))
             else:
                 self.loop(node, last)
+
+    def some(self, numbers: Array) -> Array:
+        """Return those of the programs; one number is that of all."""
+        return numbers[self.which] if numbers.size > 1 else numbers
 
     def run(self, run: Run, own: Array, bus: Array) -> None:
         """Go through a run."""
@@ -166,8 +185,9 @@ class _Clock:
         for name in run.writes:
             at, depth = self.place[name], self.depth[name]
             if run.fills and depth > 1:
-                rows = times[at : at + 2 * depth]
-                times[at : at + 2 * depth] = np.roll(rows, -2, axis=0)
+                oldest = times[at : at + 2].copy()
+                times[at : at + 2 * depth - 2] = times[at + 2 : at + 2 * depth]
+                times[at + 2 * depth - 2 : at + 2 * depth] = oldest
             newest = at + 2 * (depth - 1)
             begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
         for name in run.reads:
@@ -186,20 +206,21 @@ class _Clock:
         """Go through the first turns and the last one; those between go on at the rate of the loop."""
         came, each = np.zeros(1), np.zeros(1)
         rate = np.zeros(1)
-        most = float(loop.turns.max())
+        turns = self.some(loop.turns)
+        most = float(turns.max())
         for turn in range(1, FIRST_TURNS + 1):
             if most <= turn:
                 break
             before, taken, ended = self.times, self.taken, self.end()
             self.times, self.taken = before.copy(), taken.copy()
             self.block(loop.body, last)
-            runs = loop.turns > turn
+            runs = turns > turn
             self.times = np.where(runs, self.times, before)
             self.taken = np.where(runs, self.taken, taken)
             each = np.where(runs, self.taken - taken, 0.0)
             came = self.end() - ended
             rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
-        more = np.maximum(loop.turns - FIRST_TURNS - 1, 0)
+        more = np.maximum(turns - FIRST_TURNS - 1, 0)
         if most > FIRST_TURNS + 1:
             self.times = self.times + more * rate
             self.taken = self.taken + more * each

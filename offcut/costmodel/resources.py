@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.arrays import Array
 from offcut.costmodel.device import Device, Unit
 from offcut.costmodel.machine import Machine
 from offcut.errors import InternalError
@@ -25,8 +25,6 @@ ISSUE = "issue"
 """The front end of a core."""
 COMPUTE = "compute"
 """What computes: the units of a core, or the queue of the matrix unit and the vector unit."""
-
-N = TypeVar("N")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,10 @@ class Resource:
     startup: float = 0.0
     ordered: bool = False
     bytes: int | None = None
+
+    def cycles(self, pieces: Array, work: Array) -> Array:
+        """Return the cycles of some work in so many pieces."""
+        return self.startup * pieces + work / self.rate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
     prepare_computation,
@@ -15,7 +15,6 @@ from offcut.backends.accelerator.planning.planner import (
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.tilings import MAX_ORDERS, sizes
-from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property

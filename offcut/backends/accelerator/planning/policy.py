@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
 from offcut.backends.accelerator.planning.dma_volume import load_volume, store_volume
-from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.tilings import Tilings, sizes_of
 from offcut.backends.accelerator.planning.typical_sizes import typical_extents, typical_sizes
-from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import Spec
 from offcut.core import index as ix
 from offcut.core.expr import Load, walk
