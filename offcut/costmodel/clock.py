@@ -9,7 +9,7 @@ A *run* takes cycles of one unit, and some of them of a bus that units share. Of
 
 so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest resource, and one with a single
 window waits for all of a turn. The last turn is counted apart, as tails of tiles take less. Units that look far
-ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`busiest`).
+ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
 
 Numbers are arrays: one value for each of many programs of the same loops, as search compares them.
 """
@@ -25,6 +25,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from offcut.core.expr import Binary, Expr, real
 from offcut.costmodel.arrays import Array
 from offcut.costmodel.resources import Resources
 
@@ -70,10 +71,37 @@ class Loop:
 Node: TypeAlias = Run | Loop
 
 
-def busiest(
+def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
+    """Return the cycles of a stage of a processor, as an expression."""
+
+    def most(a: Expr, b: Expr) -> Expr:
+        return Binary("max", a, b)
+
+    def unhidden(total: Expr, busy: Expr, far: Expr) -> Expr:
+        return Binary("+", total, Binary("*", real(loss), Binary("min", busy, far)))
+
+    return _busiest(tuple(resources.values()), loss, most, unhidden)
+
+
+def stage_arrays(resources: Sequence[Array] | Array, loss: float) -> Array:
+    """Return the same by call, in arrays."""
+
+    def unhidden(total: Array, busy: Array, far: Array) -> Array:
+        return total + loss * np.minimum(busy, far)
+
+    return _busiest(tuple(resources), loss, np.maximum, unhidden)
+
+
+def stage_number(resources: Mapping[str, float], loss: float) -> float:
+    """Return the same of one call."""
+    numbers = tuple(resources.values())
+    return _busiest(numbers, loss, max, lambda total, a, b: total + loss * min(a, b))
+
+
+def _busiest(
     resources: Sequence[T], loss: float, most: Callable[[T, T], T], unhidden: Callable[[T, T, T], T]
 ) -> T:
-    """Return the cycles of a stage on units that look far ahead: those of the resource that takes longest.
+    """Return the cycles of the resource that takes longest, and what it does not hide of the others.
 
     resources  cycles of each: computing, issuing, memories from the nearest on; of another machine, any
     loss       of the shorter of computing and of moving from far memories, the share that is not hidden

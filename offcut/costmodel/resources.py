@@ -76,14 +76,14 @@ class Resources:
         """What moves bytes, the nearest first."""
         return tuple(one for one in self.every.values() if one.work == "bytes")
 
-    def peak(self, dtype: str) -> float:
-        """Return the operations per second of the fastest unit that multiplies elements of a type; a multiply-add is two.
+    def rate_of(self, dtype: str) -> float:
+        """Return the multiply-adds in a cycle of the fastest unit that multiplies elements of a type; 0 if there is none."""
+        return max((unit.multiply_adds for unit in self.units if dtype in unit.of), default=0.0)
 
-        Of a type that no unit multiplies, those of the slowest unit: elements are widened first.
-        """
-        rates = [unit.multiply_adds for unit in self.units if dtype in unit.of]
-        every = [unit.multiply_adds for unit in self.units]
-        return 2 * self.hertz * (max(rates) if rates else min(every, default=0.0))
+    def unit_of(self, multiply_adds: float) -> float:
+        """Return the rate of the slowest unit that does so many multiply-adds in a cycle; these if none does."""
+        fast = (unit.multiply_adds for unit in self.units if unit.multiply_adds >= multiply_adds)
+        return min(fast, default=multiply_adds)
 
 
 def resources_of(machine: Device) -> Resources:
