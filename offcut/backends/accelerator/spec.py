@@ -23,7 +23,7 @@ from offcut.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordMemory:
     """The words of a place.
 
     memory  name of the memory that they are kept in; some places share one
@@ -43,7 +43,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class AcceleratorSpec:
     """A machine of queues in numbers; cycles are of `hertz`.
 
     rows, columns, terms   of the product that a micro-op is
@@ -69,7 +69,7 @@ class Spec:
     rows: int
     columns: int
     terms: int
-    words: Mapping[MemorySpace, Words]
+    words: Mapping[MemorySpace, WordMemory]
     memories: Mapping[str, int]
     gemm_cycles: float
     alu: frozenset[str]
@@ -88,7 +88,7 @@ class Spec:
     resources: Resources
 
     @classmethod
-    def of(cls, machine: Device) -> Spec:
+    def of(cls, machine: Device) -> AcceleratorSpec:
         """The numbers of a description.
 
         Raises TargetError for a machine that has no queues.
@@ -98,7 +98,7 @@ class Spec:
                 "target",
                 f"cannot plan for {machine!r}",
                 because=f"it is of type {type(machine).__name__}, not the description of a machine",
-                help=('Spec.of(load("vta"))',),
+                help=('AcceleratorSpec.of(load("vta"))',),
             )
         unit = matrix_unit(machine) if isinstance(machine, Accelerator) else None
         if (
@@ -153,7 +153,7 @@ class Spec:
                 assert_never(instruction)
 
 
-def _words(machine: Accelerator, place: MemorySpace) -> Words:
+def _words(machine: Accelerator, place: MemorySpace) -> WordMemory:
     unit, memory = matrix_unit(machine), held(machine, place.value)
     assert unit is not None
     assert memory is not None
@@ -165,7 +165,7 @@ def _words(machine: Accelerator, place: MemorySpace) -> Words:
         MemorySpace.OUTPUTS: ((unit.rows, unit.columns), "int8"),
     }[place]
     bytes_of_word = word_bytes(machine, unit, place.value)
-    return Words(
+    return WordMemory(
         memory=memory.name,
         shape=shape,
         dtype=dtype,

@@ -15,7 +15,7 @@ from offcut.backends.accelerator.planning.planner import (
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.tilings import MAX_ORDERS, sizes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
@@ -36,7 +36,9 @@ class Nests:
     each: tuple[tuple[_Way, ...], ...]
 
     @classmethod
-    def of(cls, program: Program, computation: Computation, spec: Spec, first: Schedule) -> Nests:
+    def of(
+        cls, program: Program, computation: Computation, spec: AcceleratorSpec, first: Schedule
+    ) -> Nests:
         """Return those of a computation.
 
         first  the schedule of the policy, which is tried first
@@ -92,7 +94,7 @@ class _Way:
     label: str
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> AcceleratorSpec:
         """Return the machine."""
         return self.deciding.spec
 

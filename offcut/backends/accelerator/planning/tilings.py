@@ -21,7 +21,7 @@ from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.planning.dma_volume import Part, Tile, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Load, walk
 from offcut.core.memo import lazy_property
@@ -53,7 +53,7 @@ class Tilings:
     """
 
     made: Operations
-    spec: Spec
+    spec: AcceleratorSpec
     extents: Mapping[str, int]
     copies: Sequence[Transfer]
     result: Transfer
@@ -391,7 +391,7 @@ def multiplies(made: Operations) -> bool:
     )
 
 
-def cycles_behind(made: Operations, spec: Spec) -> float:
+def cycles_behind(made: Operations, spec: AcceleratorSpec) -> float:
     """Return the cycles of the operations behind a sum, for a word of results."""
     own = {buffer.name for buffer in made.buffers}
     return sum(
@@ -408,7 +408,7 @@ def _reads_two(step: Store) -> bool:
 
 
 def sizes_of(
-    made: Operations, spec: Spec, extents: Mapping[str, int]
+    made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
     """Return the tiles of each axis that may be cut; windows of a sum stay whole where their extent is known."""
     words = lanes(made, spec)
