@@ -73,8 +73,8 @@ def check_spec(op: str, spec: object) -> None:
         raise StreamError(
             op,
             f"cannot take {shown(spec)} as the machine",
-            because=f"it is of type {type(spec).__name__}, not AcceleratorSpec",
-            help=('AcceleratorSpec.of(load("vta")) is a description in numbers',),
+            because=f"it is of type {type(spec).__name__}, not Spec",
+            help=('Spec.of(load("vta")) is a description in numbers',),
         )
 
 
