@@ -60,6 +60,7 @@ from offcut.schedule import (
     Resolving,
     Schedule,
     Together,
+    at_decision,
     create_schedule,
     replay,
 )
@@ -497,19 +498,20 @@ class Target(ABC):
             own, given = self.microkernels(options), (options.microkernels, options.reassociate)
             _, by_hand = replay(program, options.schedule, *given, own)
             program, left = by_hand, replace(options, schedule=None)
-        for found in answer(self, "space", self.space(program, request.users, left)):
-            plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
-            steps = () if options.schedule is None else options.schedule.steps
-            asked = any(isinstance(step, Primitive) for step in steps)
-            if by_hand is not None:
-                plan = replace(plan, schedule=options.schedule, by_hand=by_hand)
-            source = plan.by_hand if asked and plan.by_hand is not None else request.program
-            try:
-                check_compiled((source, *plan.through, plan.program), options.reassociate)
-            except PartitionError as error:
-                refused = refused or error
-            else:
-                return plan if self.judges else self._covered(plan, options)
+        with at_decision(options.schedule):
+            for found in answer(self, "space", self.space(program, request.users, left)):
+                plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
+                steps = () if options.schedule is None else options.schedule.steps
+                asked = any(isinstance(step, Primitive) for step in steps)
+                if by_hand is not None:
+                    plan = replace(plan, schedule=options.schedule, by_hand=by_hand)
+                source = plan.by_hand if asked and plan.by_hand is not None else request.program
+                try:
+                    check_compiled((source, *plan.through, plan.program), options.reassociate)
+                except PartitionError as error:
+                    refused = refused or error
+                else:
+                    return plan if self.judges else self._covered(plan, options)
         if refused is None:
             raise TargetError(
                 "compile",

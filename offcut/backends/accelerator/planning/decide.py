@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.microkernels import name_of
+from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.microkernels import microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
@@ -43,7 +43,7 @@ def decisions(
     group: Sequence[Stage],
     made: Operations,
     tiling: Tiling,
-    spec: Spec,
+    spec: AcceleratorSpec,
     tails: Mapping[str, Strategy],
 ) -> tuple[Primitive, ...]:
     """Return the decisions about one group of stages.
@@ -85,7 +85,7 @@ class _Deciding:
     group: Sequence[Stage]
     made: Operations
     tiling: Tiling
-    spec: Spec
+    spec: AcceleratorSpec
     tails: Mapping[str, Strategy]
     heads: dict[str, str] = field(default_factory=dict)
     within: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class _Deciding:
         if self.group[-1].reducer is not None:
             assert self.made.lead is not None
             name = self.made.lead[0].buffer
-            yield Staging("write", self.last, name, memory=self.memory[Place.ACCUMULATORS])
+            yield Staging("write", self.last, name, memory=self.memory[MemorySpace.ACCUMULATORS])
             inner.append(name)
             self.lead = name if self.lead == self.last else self.lead
         for copy in self.made.copies:
@@ -119,7 +119,7 @@ class _Deciding:
             if stage in self.results:
                 yield At(stage, self.last, inmost)
                 continue
-            memory, depth = self.memory[Place.ACCUMULATORS], self.tiling.windows(len(outer))
+            memory, depth = self.memory[MemorySpace.ACCUMULATORS], self.tiling.windows(len(outer))
             yield At(stage, self.last, inmost, memory, depth)
         for copy in self.made.copies:
             depth = self.depth_of(copy)
@@ -169,7 +169,7 @@ class _Deciding:
                 continue
             for one in pending:
                 text, reader = format_expr(one.value), (step.buffer,)
-                memory = self.memory[Place.ACCUMULATORS]
+                memory = self.memory[MemorySpace.ACCUMULATORS]
                 yield Staging("value", text, one.buffer, reader, axes, memory)
             pending.clear()
 
@@ -231,7 +231,7 @@ class _Deciding:
         """Yield what runs each stage."""
         made = self.made
         if made.lead is not None:
-            yield self.cover(self.lead, name_of(made.lead[1], self.spec), terms=True)
+            yield self.cover(self.lead, microkernel_name(made.lead[1], self.spec), terms=True)
         last = {store.buffer: store for store in made.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
@@ -239,7 +239,7 @@ class _Deciding:
                 loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
-                name = name_of(last[stage], self.spec)
+                name = microkernel_name(last[stage], self.spec)
                 yield self.cover(stage, name if stage not in self.results else "store_outputs")
         within = self.inside(self.last)
         if within:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
