@@ -55,6 +55,7 @@ _NAMES = {
     "requested": "backends.requested",
     "stand_ins": "backends.requested",
     "Options": "backends.target",
+    "proved_plan": "backends.decide",
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
@@ -305,7 +306,7 @@ def described_host() -> Any:
     return isa.Host("x86_64-tests", vnni.FEATURES, isa.isa_of(isa.AVX512_FEATURES, machine))
 
 
-def plan_of(program: Any, host: Any = None, options: Any = None) -> Any:
+def proved_plan(program: Any, host: Any = None, options: Any = None) -> Any:
     """Return how a loop program is planned, by default for `described_host`: its program, schedule and cost."""
     users = _module("partition").Users.of(program)
     more = () if options is None else (options,)
@@ -322,7 +323,7 @@ def plan_of_described(described: Any) -> Any:
 
 def planned(program: Any) -> Any:
     """Return the loops that `described_host` runs a program in."""
-    return plan_of(program).program
+    return proved_plan(program).program
 
 
 def passes_of_planning() -> list[str]:
@@ -406,7 +407,9 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
     Raises TargetError where it runs no such program.
     """
     request = _module("backends.requested").requested(result, inputs, {}, "test")
-    return target.policy(request, _module("backends.target").Options())
+    return _module("backends.decide").proved_plan(
+        target, request, _module("backends.target").Options()
+    )
 
 
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:
