@@ -19,7 +19,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import check_layouts, check_windows
 from offcut.polyhedral.sync import Agents, check
-from offcut.schedule import Primitive, Schedule, create_schedule, replay
+from offcut.schedule import Primitive, Schedule, at_decision, create_schedule, replay
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner, Target
@@ -140,15 +140,16 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
         program, left = by_hand, replace(options, schedule=None)
     primitive = schedule is not None and any(isinstance(s, Primitive) for s in schedule.steps)
     refused: PartitionError | None = None
-    for plan in check_result(target, "policy", target.policy(program, request.users, left)):
-        check_type(target, "policy", plan, Planned, "Planned(program)")
-        if by_hand is not None:
-            plan = replace(plan, schedule=schedule, by_hand=by_hand)
-        source = plan.by_hand if primitive and plan.by_hand is not None else request.program
-        error = refutation((source, *plan.through, plan.program), options.reassociate)
-        if error is None:
-            return plan if target.judges else with_whole_covers(target, plan, options)
-        refused = refused or error
+    with at_decision(schedule):
+        for plan in check_result(target, "policy", target.policy(program, request.users, left)):
+            check_type(target, "policy", plan, Planned, "Planned(program)")
+            if by_hand is not None:
+                plan = replace(plan, schedule=schedule, by_hand=by_hand)
+            source = plan.by_hand if primitive and plan.by_hand is not None else request.program
+            error = refutation((source, *plan.through, plan.program), options.reassociate)
+            if error is None:
+                return plan if target.judges else with_whole_covers(target, plan, options)
+            refused = refused or error
     if refused is None:
         raise TargetError(
             "compile",

@@ -751,7 +751,7 @@ def test_a_microkernel_that_does_not_run_the_tile_is_refused_with_the_reason() -
         str(refused.value)
         == """\
 compile: cannot cover a tile by fma_float32_avx512
-  at       tile i, j
+  at       line 7: cover C at ii fma_float32_avx512(i=jj, j=ii)
   because  moves: A[i, k] does not move as A[i, p] with i=j, j=i
   help     without @cover(…) it runs as vectors"""
     )

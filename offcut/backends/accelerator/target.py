@@ -59,7 +59,6 @@ from offcut.schedule import (
     RFactor,
     Schedule,
     Staging,
-    at_decision,
     each_decision,
     replay,
     stages_in,
@@ -138,20 +137,19 @@ class Accelerator(Target):
         if any(buffer.scope is not None for buffer in program.buffers):
             yield self.annotated(Planned(split_statements(program, self.spec)))
             return
-        with at_decision(schedule):
-            if schedule is not None and not self.applies(program, schedule):
-                check_units(schedule, self.spec)
-                _, by_hand = replay(program, schedule, of_target=self.microkernels())
-                made = Planned(
-                    split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
-                )
-                yield self.annotated(made)
-                return
-            computation = labelled(self.arrays(program), users)
-            request = plan_request(computation, options.strategy)
-            for one in (request, *request.in_smaller_tiles()):
-                made = plan_without_deadlock(program, computation, self.spec, schedule, one)
-                yield self.annotated(made)
+        if schedule is not None and not self.applies(program, schedule):
+            check_units(schedule, self.spec)
+            _, by_hand = replay(program, schedule, of_target=self.microkernels())
+            made = Planned(
+                split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
+            )
+            yield self.annotated(made)
+            return
+        computation = labelled(self.arrays(program), users)
+        request = plan_request(computation, options.strategy)
+        for one in (request, *request.in_smaller_tiles()):
+            made = plan_without_deadlock(program, computation, self.spec, schedule, one)
+            yield self.annotated(made)
 
     def annotated(self, planned: Planned) -> Planned:
         """Return a plan with the words of its program about the machine; what does not run is refused."""
