@@ -306,7 +306,7 @@ def described_host() -> Any:
     return isa.Host("x86_64-tests", vnni.FEATURES, isa.isa_of(isa.AVX512_FEATURES, machine))
 
 
-def proved_plan(program: Any, host: Any = None, options: Any = None) -> Any:
+def plan_of(program: Any, host: Any = None, options: Any = None) -> Any:
     """Return how a loop program is planned, by default for `described_host`: its program, schedule and cost."""
     users = _module("partition").Users.of(program)
     more = () if options is None else (options,)
@@ -323,7 +323,7 @@ def plan_of_described(described: Any) -> Any:
 
 def planned(program: Any) -> Any:
     """Return the loops that `described_host` runs a program in."""
-    return proved_plan(program).program
+    return plan_of(program).program
 
 
 def passes_of_planning() -> list[str]:
