@@ -27,7 +27,10 @@ import numpy as np
 from rich.table import Table
 
 import offcut as oc
+from offcut.backends.decide import proved_plan
 from offcut.backends.requested import requested
+from offcut.core.interpret.values import evaluate
+from offcut.core.program import Kind
 from offcut.experiment.bench import Options, read_options
 from offcut.experiment.machine import describe
 from offcut.experiment.table import wide_console
@@ -185,7 +188,8 @@ def schedules(
     """Yield schedules of the space that tuning searches, each once."""
     planner = oc.target(target)
     request = requested(output, inputs or None, constants, "tune")
-    space = planner.schedules(request, planner.options("tune", threads=None), 1)
+    options = planner.options("tune", threads=1 if target == "cpu" else None)
+    space = planner.space(proved_plan(planner, request, options), request, options, 1)
     draw, known = Random(0), set[str]()
     for _ in range(20 * count):
         schedule = space.sample(draw)
@@ -206,11 +210,14 @@ def weights(rng: np.random.Generator, tensor: Any) -> Any:
 
 def arguments(kernel: Any, size: int) -> list[Any]:
     """Return arrays to call a kernel with."""
-    rng, arrays = np.random.default_rng(size), []
-    for buffer in kernel.signature.inputs:
-        shape = [int(oc.ir.evaluate(extent, {"n": size})) for extent in buffer.shape]
-        arrays.append(rng.standard_normal(shape, dtype=np.float32))
-    return arrays
+    rng, program = np.random.default_rng(size), kernel.loops
+    at = {one.name: size for one in program.sizes}
+    shapes = [
+        [int(evaluate(extent, at)) for extent in buffer.shape]
+        for buffer in program.buffers
+        if buffer.kind is Kind.INPUT
+    ]
+    return [rng.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
 
 def timed(target: str, made: Mapping[str, Any], size: int, budget: float) -> dict[str, float]:
@@ -295,12 +302,12 @@ def main() -> None:
             )
     console.print(f"machine: {describe()}", highlight=False, soft_wrap=True)
     if options.json is not None:
-        told = {
+        saved = {
             "bench": "order_of_pairs",
             "machine": str(describe()),
             "rows": list(map(asdict, found)),
         }
-        Path(options.json).write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+        Path(options.json).write_text(json.dumps(saved, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
