@@ -1,0 +1,288 @@
+"""Windows of arrays -> arrays of their own, where they live: ``A[8*i + 3]`` of the window ``A[8*i +: 8]`` is ``A_w[3]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from offcut.core import index as ix
+from offcut.core.accesses import accessed_arrays
+from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
+from offcut.core.expr import rewrite as rewrite_expr
+from offcut.core.layout import Digit, Layout
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    For,
+    Kind,
+    Let,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    map_blocks,
+    map_own_expressions,
+    walk,
+)
+from offcut.core.text.printer import format_expr
+from offcut.core.tile_limits import at_most
+from offcut.core.traversal import all_bound_names
+from offcut.errors import PartitionError
+
+BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+HARDWARE = (*BLOCKS, *THREADS)
+"""The indices of a grid, as a loop is bound to them."""
+
+_NUMBERS = "an array in such a memory has a number of elements"
+
+Refuse = Callable[..., PartitionError]
+
+
+@dataclass(frozen=True)
+class _Window:
+    """An array in place of a window: its name, and what is subtracted from indices; `slot` comes before them.
+
+    digits  of each coordinate of a place, where elements lie in a layout
+    """
+
+    buffer: str
+    starts: tuple[Expr, ...]
+    slot: tuple[Expr, ...] = ()
+    digits: tuple[tuple[Digit, ...], ...] | None = None
+
+    def index(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        moved = tuple(ix.sub(part, start) for part, start in zip(index, self.starts, strict=True))
+        if self.digits is None:
+            return (*self.slot, *moved)
+        return (
+            *self.slot,
+            *(ix.add(0, *(_value(d, moved[d.axis]) for d in of)) for of in self.digits),
+        )
+
+
+def _value(digit: Digit, coordinate: Expr) -> Expr:
+    """Return a digit of a coordinate, times its weight."""
+    value = ix.floordiv(coordinate, digit.step)
+    return ix.mul(value if digit.extent is None else ix.mod(value, digit.extent), digit.weight)
+
+
+def _places(layout: Layout, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Return the number of values of each coordinate of a place, for an array of `shape` elements."""
+    counts: list[Expr] = []
+    for of in layout.digits(len(shape)):
+        counts.append(ix.const(1))
+        for digit in of:
+            multiple = layout.multiple_of(digit.axis)
+            whole = ix.mul(ix.ceildiv(shape[digit.axis], multiple), multiple)
+            values = (
+                ix.ceildiv(whole, digit.step) if digit.extent is None else ix.const(digit.extent)
+            )
+            counts[-1] = ix.mul(counts[-1], values)
+    return tuple(counts)
+
+
+def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = False) -> Program:
+    """Return `program` in which each `Alloc` is of a whole array, from 0 on, that lives inside of it.
+
+    Of a window of depth d there is one array more an axis, around the loop whose iterations take windows in turn. One that lies in
+    place of another is that one.
+
+    refuse   called with a window and why a host cannot have it
+    numbers  whether an array in another memory than the main one has a number of elements
+    """
+    renamer = _Windows(program, refuse, numbers)
+    windowed = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Alloc)}
+    whole = {
+        buffer.name: renamer.whole(buffer)
+        for buffer in program.buffers
+        if buffer.name not in windowed and renamer.is_placed(buffer)
+    }
+    body = renamer.block(program.body, whole, ())
+    used = accessed_arrays(body)
+    kept = (
+        buffer
+        for buffer in program.buffers
+        if buffer.name in used or buffer.kind not in (Kind.LOCAL, Kind.PRIVATE)
+    )
+    buffers = (*kept, *renamer.added)
+    return replace(program, body=body, buffers=tuple({b.name: b for b in buffers}.values()))
+
+
+@dataclass
+class _Windows:
+    program: Program
+    refuse: Refuse
+    numbers: bool
+    added: list[Buffer] = field(default_factory=list)
+    around: dict[int, list[Alloc]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bounds = bounds_in(self.program.body)
+
+    def block(
+        self, body: tuple[Stmt, ...], known: Mapping[str, _Window], loops: tuple[For, ...]
+    ) -> tuple[Stmt, ...]:
+        return tuple(one for stmt in body for one in self.stmt(stmt, known, loops))
+
+    def stmt(
+        self, stmt: Stmt, known: Mapping[str, _Window], loops: tuple[For, ...]
+    ) -> tuple[Stmt, ...]:
+        def moved(expr: Expr) -> Expr:
+            return rewrite_expr(expr, rule)
+
+        def rule(node: Expr) -> Expr | None:
+            if isinstance(node, Load) and node.buffer in known:
+                window = known[node.buffer]
+                return Load(window.buffer, window.index(node.index), node.dtype)
+            return None
+
+        if isinstance(stmt, Alloc):
+            axes = tuple((moved(start), moved(extent)) for start, extent in stmt.axes)
+            return self.window(replace(stmt, axes=axes), known, loops)
+        stmt = map_own_expressions(stmt, moved)
+        if isinstance(stmt, Store) and stmt.buffer in known:
+            window = known[stmt.buffer]
+            stmt = replace(stmt, buffer=window.buffer, index=window.index(stmt.index))
+        if isinstance(stmt, Tile) and stmt.cover is not None:
+            named = tuple(
+                (name, known[buffer].buffer if buffer in known else buffer)
+                for name, buffer in stmt.cover.operands
+            )
+            stmt = replace(stmt, cover=replace(stmt.cover, operands=named))
+        inner = (*loops, stmt) if isinstance(stmt, For) else loops
+        made = map_blocks(stmt, lambda body: self.block(body, known, inner))
+        for held in reversed(self.around.pop(id(stmt), [])):  # its iterations take them in turn
+            made = replace(held, body=(made,))
+        return (made,)
+
+    def window(
+        self, stmt: Alloc, known: Mapping[str, _Window], loops: tuple[For, ...]
+    ) -> tuple[Stmt, ...]:
+        buffer = self.program.buffer(stmt.buffer)
+        starts = tuple(start for start, _ in stmt.axes)
+        layout = stmt.layout or buffer.layout
+        digits = None if layout is None else self.digits(stmt, layout)
+        if stmt.inplace is not None:
+            other = known.get(stmt.inplace)
+            holder = self.program.buffer(stmt.inplace)
+            if other is None or (holder.dtype, len(holder.shape)) != (
+                buffer.dtype,
+                len(buffer.shape),
+            ):
+                raise self.refuse(
+                    stmt,
+                    f"{stmt.inplace} has no window of {buffer.dtype} there whose place it could take",
+                    "without `inplace …`",
+                )
+            there = {**known, stmt.buffer: replace(other, starts=starts)}
+            return self.block(stmt.body, there, loops)
+        name = self.name(stmt.buffer)
+        extents = tuple(extent for _, extent in stmt.axes)
+        if any(one.unit in HARDWARE for one in loops):
+            why = "an array inside of a kernel has a number of elements"
+            extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
+        elif self.numbers and (stmt.memory or buffer.scope) is not None:
+            extents = tuple(self.fixed(stmt, extent, None, _NUMBERS) for extent in extents)
+        loop = loops[-1] if loops and loops[-1].unit is None and stmt.depth > 1 else None
+        slot: tuple[Expr, ...] = ()
+        if loop is not None:
+            inside = {loop.iter, *all_bound_names(loop.body)}
+            why = "windows in turn are of one"
+            extents = tuple(self.fixed(stmt, extent, inside, why) for extent in extents)
+            slot = (ix.mod(ix.sub(Var(loop.iter), loop.lo), stmt.depth),)
+        extents = extents if layout is None else _places(layout, extents)
+        if loop is not None:
+            extents = (ix.const(stmt.depth), *extents)
+        memory = stmt.memory or buffer.scope
+        self.added.append(Buffer(name, buffer.dtype, extents, Kind.LOCAL, scope=memory))
+        body = self.block(
+            stmt.body, {**known, stmt.buffer: _Window(name, starts, slot, digits)}, loops
+        )
+        made = Alloc(name, tuple((ix.const(0), one) for one in extents), body, memory)
+        if loop is None:
+            return (made,)
+        self.around.setdefault(id(loop), []).append(made)
+        return body
+
+    def is_placed(self, buffer: Buffer) -> bool:
+        """Return whether a whole array lies in a layout, or in a memory whose arrays have a number of elements."""
+        return buffer.layout is not None or (self.numbers and buffer.scope is not None)
+
+    def whole(self, buffer: Buffer) -> _Window:
+        """Return what takes the place of an array that has no windows."""
+        zeros = tuple(ix.const(0) for _ in buffer.shape)
+        there = Alloc(buffer.name, tuple(zip(zeros, buffer.shape, strict=True)), ())
+        shape, digits = buffer.shape, None
+        if buffer.scope is not None and self.numbers:
+            shape = tuple(self.fixed(there, extent, None, _NUMBERS) for extent in shape)
+        if buffer.layout is not None:
+            digits = self.digits(there, buffer.layout)
+            shape = _places(buffer.layout, shape)
+            if buffer.kind is not Kind.LOCAL:
+                raise self.refuse(there, "it is an array of the caller, which lies in rows")
+        self.added.append(replace(buffer, shape=shape, layout=None))
+        return _Window(buffer.name, zeros, (), digits)
+
+    def digits(self, stmt: Alloc, layout: Layout) -> tuple[tuple[Digit, ...], ...]:
+        if layout.swizzle is not None:
+            raise self.refuse(
+                stmt, f"its places are swizzled, {layout.swizzle}: arrays have no bytes"
+            )
+        return layout.digits(len(stmt.axes))
+
+    def name(self, wanted: str) -> str:
+        taken = {buffer.name for buffer in (*self.program.buffers, *self.added)} - {wanted}
+        mine = {buffer.name for buffer in self.added}
+        name, number = wanted, 1
+        while name in taken or name in mine:
+            number += 1
+            name = f"{wanted}_{number}"
+        return name
+
+    def fixed(self, stmt: Alloc, extent: Expr, inside: Collection[str] | None, why: str) -> Expr:
+        """Return an extent that a window always has room in: its own where no name `inside` decides it, else a number."""
+        if inside is not None and not variables(extent) & set(inside):
+            return extent
+        most = literal_limit(extent, self.bounds)
+        if most is None:
+            raise self.refuse(stmt, f"nothing bounds its extent {format_expr(extent)}, and {why}")
+        return ix.const(most)
+
+
+Bounds = Mapping[str, tuple[Expr, Expr]]
+
+
+def bounds_in(body: tuple[Stmt, ...]) -> Bounds:
+    """Return the least value of each name that loops and `let` bind, and its greatest one."""
+    found: dict[str, tuple[Expr, Expr]] = {}
+    for stmt in walk(body):
+        if isinstance(stmt, Let):
+            found[stmt.name] = ix.const(stmt.lo), ix.const(stmt.hi - 1)
+        if isinstance(stmt, For):
+            found[stmt.iter] = stmt.lo, ix.sub(stmt.hi, 1)
+    return found
+
+
+def literal_limit(extent: Expr, bounds: Bounds) -> int | None:
+    """Return a number that an extent does not exceed; None where bounds of names show none."""
+    for _ in range(16):
+        if (most := at_most(extent)) is not None:
+            return most
+        form = ix.to_linear(extent)
+        for atom, factor in form.terms:
+            if isinstance(atom, Var) and atom.name in bounds:
+                extent = ix.add(
+                    ix.sub(extent, ix.mul(factor, atom)),
+                    ix.mul(factor, bounds[atom.name][factor > 0]),
+                )
+                break
+            match atom:  # t*(a // t) >= a - (t - 1)
+                case Binary("//", a, Const(by, _)) if factor < 0 and factor % int(by) == 0:
+                    times = factor // int(by)
+                    least = ix.sub(a, int(by) - 1)
+                    extent = ix.add(ix.sub(extent, ix.mul(factor, atom)), ix.mul(times, least))
+                    break
+        else:
+            return None
+    return None
