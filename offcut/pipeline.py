@@ -161,6 +161,7 @@ def partition(
     users = Users.of(program) if described is None else users_of(described)
     planned = chosen.cut(program, users, checked_request(tiles, tail), options)
     if planned is not None:
+        _check_planned_cut(chosen, copies)
         return _of_plan(program, users, planned)
     try:
         made = cut_with(most)
@@ -258,6 +259,17 @@ def _are_equal(source: Program, emitted: Program, reassociate: bool) -> bool:
     except PartitionError:
         return False
     return True
+
+
+def _check_planned_cut(target: Target, copies: int | None) -> None:
+    """Refuse a number of copies for a cut that its target plans: conditions stay where they are there."""
+    if copies is not None:
+        raise PartitionError(
+            "partition",
+            f"cannot take copies={copies} on {target.name}",
+            because=f"{target.name} plans its cuts with windows, and leaves conditions where they are",
+            help=("without copies=",),
+        )
 
 
 def _copies(asked: int | None, program: Program, machine: Device) -> int:
