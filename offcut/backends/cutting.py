@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from offcut.backends.arguments import checked_copies
+from offcut.backends.decide import with_whole_covers
 from offcut.backends.options import Options, Planned
 from offcut.backends.passes import Pass
 from offcut.backends.proving import keep_options
@@ -107,6 +108,8 @@ def partition_of(job: Cutting) -> Partition:
     requested = checked_request(job.tiles, job.tail)
     planned = target.cut(program, asked.users, requested, job.options)
     if planned is not None:
+        if not target.judges:
+            planned = with_whole_covers(target, planned, job.options)
         return _of_plan(program, asked.users, planned)
     made, most = _within_copies(job, wanted, most)
     lent = job.options.microkernels
