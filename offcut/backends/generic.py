@@ -212,7 +212,7 @@ def space(planner: Planner, planned: Planned, request: Request, options: Options
     largest = [one.largest(axis) for one in plans.covered for axis in one.axes]
     tails = tuple(one for one in STRATEGIES if not one.among)
     options_of = [
-        (tuple(Level(tile, tail) for tail in tails for tile in range(1, most + 1)))
+        (tuple(Level(tile, tail) for tail in tails for tile in range(min(2, most), most + 1)))
         for most in largest
     ]
 
