@@ -440,6 +440,23 @@ class Target(ABC):
         """
         return None
 
+    def costs(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[Cost]]:
+        """Return a function from schedules to what `cost_of` says of each at vectors of sizes, in their order.
+
+        The function raises PartitionError or TargetError for a schedule that is refused, and for a machine of whose
+        calls nothing is predicted.
+        """
+
+        def found(schedule: Schedule) -> Sequence[Cost]:
+            scheduled = replace(options, schedule=schedule)
+            planned = self.policy(request, scheduled)
+            costs = [self.cost_of(planned, request, scheduled, dict(at)) for at in vectors]
+            return [one for one in costs if isinstance(one, Cost)]
+
+        return found
+
     def schedules(self, request: Request, options: Options, most: int) -> Points:
         """What can be decided of a program, from what the policy decides.
 

@@ -115,9 +115,7 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
         ) from refused
 
 
-def _decision_of(
-    schedule: Schedule, refused: TargetError | PartitionError
-) -> Primitive | None:
+def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Primitive | None:
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
     steps = list(each_decision(schedule.steps))
     if refused.refused.endswith("without a standstill"):

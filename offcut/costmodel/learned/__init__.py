@@ -2,6 +2,7 @@
 
 from offcut.costmodel.learned import library, metrics
 from offcut.costmodel.learned.case import Case, Ran
+from offcut.costmodel.learned.counted import Counted
 from offcut.costmodel.learned.described import Feature, check_names, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
 from offcut.costmodel.learned.features import CLOSED, FEATURES
@@ -12,6 +13,7 @@ __all__ = [
     "CLOSED",
     "FEATURES",
     "Case",
+    "Counted",
     "Feature",
     "Foreseen",
     "Pair",
