@@ -69,20 +69,20 @@ def learn_command(
 
     with refusals():
         files = [*(records or ()), *(more or ())]
-        if random:
-            target = target or "cpu"
-            kept = Records(files[0] if files else None)
-            typer.echo(_sampled(target, kept, programs, seconds, seed, schedules))
-        files = files or [Records().path]
-        named = target_of(read_records(files)[1], target)
-        model = out or model_path(named or "cpu")
-        if model is None:
+        if out is None and model_path("") is None:
             raise OffcutError(
                 "learn",
                 "cannot keep a model",
                 because=f"OFFCUT_RECORDS is {OFF}",
                 help=("offcut learn records.sqlite -o model.json",),
             )
+        if random:
+            target = target or "cpu"
+            kept = Records(files[0] if files else None)
+            typer.echo(_sampled(target, kept, programs, seconds, seed, schedules))
+        files = files or [Records().path]
+        named = target_of(read_records(files)[1], target)
+        model = out or model_path(named or "cpu") or Path()
         set_ = rows or model.with_suffix(".npz")
         for file in (model, set_):
             check_writable(file, "learn")

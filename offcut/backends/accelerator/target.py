@@ -130,7 +130,7 @@ class Accelerator(Target):
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
-    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
@@ -326,11 +326,11 @@ class Accelerator(Target):
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
 
-    def schedules(self, request: Request, options: Options, most: int) -> Points:
-        """Tiles, orders of loops and depths of each nest."""
-        first = self.policy(request, options).schedule
+    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+        """Return tiles, orders of loops and depths of each nest."""
+        first = planned.schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):
-            return super().schedules(request, options, most)
+            return super().space(planned, request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
     def prices(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from offcut.backends.decide import proved_plan
 from offcut.core.memo import lazy_property
 from offcut.costmodel import Cost
 from offcut.costmodel.learned import Case, Counted, Ran
@@ -138,8 +139,16 @@ class CountedCases:
     def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
         """What the target counts."""
         problem = self.problem
+        target, request = problem.target, problem.request
         vectors = [dict(sizes) for sizes, _ in problem.sizes]
-        return problem.target.costs(problem.request, problem.options, vectors)
+
+        def planned(schedule: Schedule) -> Sequence[Cost]:
+            options = problem.scheduled(schedule)
+            plan = proved_plan(target, request, options)
+            found = [target.cost_of(plan, request, options, at) for at in vectors]
+            return [one for one in found if isinstance(one, Cost)]
+
+        return target.costs(request, problem.options, vectors) or planned
 
     @lazy_property
     def closed(self) -> Price:

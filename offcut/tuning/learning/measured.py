@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from math import inf
 from random import Random
 
-from offcut.backends.target import Options, Target, answer
+from offcut.backends.checked_results import check_result
+from offcut.backends.decide import proved_plan
+from offcut.backends.target import Options, Target
 from offcut.errors import OffcutError, TargetError
 from offcut.schedule import Schedule
 from offcut.search import Outcome, Points, Records
@@ -73,7 +75,7 @@ def sample(
     the machine does too much else.
     """
     until = time.monotonic() + seconds
-    options = answer(target, "options", target.options("learn"))
+    options = check_result(target, "options", target.options("learn"))
     outcomes, refused = Counter[Outcome](), Counter[str]()
     count, before = 0, 0
     while (programs is None or count < programs) and time.monotonic() < until:
@@ -108,7 +110,8 @@ def _accepted(
                 options,
                 seed,
             )
-            return program, problem, target.schedules(problem.request, options, 1)
+            default = proved_plan(target, problem.request, options)
+            return program, problem, target.space(default, problem.request, options, 1)
         except OffcutError as error:
             refused[kind] += 1
             because = because or str(error).partition("\n")[0]
