@@ -17,9 +17,9 @@ from offcut.describe.functions import maximum, minimum, reduce_axis
 from offcut.describe.functions import sum as summed
 from offcut.describe.tensor import Tensor, compute, placeholder
 
-SIZES = 3
+SIZES = 2
 """Sizes of a call at which each schedule is measured."""
-LARGEST = 256
+LARGEST = 128
 """Of them, the largest."""
 
 
@@ -45,7 +45,7 @@ def drawn(rng: Random, kind: str) -> Drawn:
     rng  decides all else
     """
     made, dtype = kind.split()
-    sizes = sorted({round(2 ** rng.uniform(0, 8)) for _ in range(SIZES)})
+    sizes = sorted({round(2 ** rng.uniform(0, 7)) for _ in range(SIZES)})
     n = dim("n", min=1, max=LARGEST)
     output, inputs, constants = _MADE[made](rng, n, dtype)
     return Drawn(kind, output, inputs, constants, {"n": tuple(min(s, LARGEST) for s in sizes)})
