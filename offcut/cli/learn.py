@@ -58,6 +58,7 @@ def learn_command(
     """
     from rich.console import Console
 
+    from offcut.backends.correction import model_path
     from offcut.errors import OffcutError
     from offcut.experiment.outputs import check_writable
     from offcut.search import Records
@@ -65,7 +66,6 @@ def learn_command(
     from offcut.tuning.learning.heldout import held_out, table
     from offcut.tuning.learning.learn import learn, target_of
     from offcut.tuning.learning.training import read_records
-    from offcut.tuning.pricing.prices import model_path
 
     with refusals():
         files = [*(records or ()), *(more or ())]

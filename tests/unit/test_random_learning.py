@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import offcut as oc
+from offcut.costmodel.learned import Counted, Settings, described, learned
 from offcut.search import Source
 from offcut.search.settled import settled_in
 from offcut.search.verdict import BEST, DEFAULT
@@ -21,8 +22,7 @@ from offcut.tuning.learning.heldout import HeldOut, useless_of
 from offcut.tuning.learning.measured import sample
 from offcut.tuning.learning.programs import KINDS, drawn
 from offcut.tuning.pricing.predicting import key_of
-from tests.facade import app, requested
-
+from tests.facade import Rows, app, requested
 
 WIDE = {"COLUMNS": "200"}
 
@@ -127,3 +127,52 @@ def test_the_target_says_what_its_schedules_cost() -> None:
     assert list(case.seconds) == [planned.cost(n=3).seconds, planned.cost(n=40).seconds]
     assert [key_of(at) for at, _ in problem.sizes] == [(("n", 3),), (("n", 40),)]
     assert inf > case.seconds.max() > 0
+
+
+def relu_on_gemmini() -> tuple[oc.Kernel, list[oc.Cost]]:
+    n = oc.dim("n", min=1, max=512)
+    x = oc.placeholder((n, 32), "int8", name="X")
+    y = oc.compute((n, 32), lambda i, j: oc.maximum(x[i, j], 0), name="Y")
+    kernel = oc.compile(y, inputs=[x], target="gemmini")
+    return kernel, [kernel.cost(n=n) for n in (1, 2, 3, 5, 8, 13, 21, 34, 55, 64)]
+
+
+def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("xgboost", reason="the extra learned is not installed")
+    file = tmp_path / "model.json"
+    monkeypatch.setenv("OFFCUT_MODEL", str(file))
+    kernel, costs = relu_on_gemmini()
+    closed = np.array([one.seconds for one in costs])
+    names, features = described(Counted(costs), ())
+    each = np.arange(len(costs)).astype(str)
+    rows = Rows(
+        *(names, features, np.full(len(costs), "p"), np.full(len(costs), "here")),
+        *(np.full(len(costs), "here"), np.full(len(costs), "n"), each, 2 * closed),
+        *(np.zeros(len(costs)), closed),
+    )
+    pair = replace(learned(rows, settings=Settings(rounds=3, members=2)), useless="")
+    pair.save(file)
+
+    cost, plan = kernel.cost(n=13), kernel.plan(n=13)
+    assert cost.seconds == pytest.approx(2 * closed[5], rel=0.02)
+    assert plan.seconds == pytest.approx(cost.seconds if plan.considered else plan.seconds)
+    said = f"model.json: the closed form × {cost.factor:.3f}"
+    assert str(cost).endswith(said)
+    assert said in plan.notes
+    far = kernel.cost(n=512)
+    assert (far.factor, far.correction[:15]) == (1.0, "not by model.js")
+    assert " is what was learned from" in far.correction
+
+    replace(pair, useless="it helps nobody").save(tmp_path / "new.json")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "new.json"))
+    assert kernel.cost(n=13).seconds == closed[5]
+    assert "not by new.json: it helps nobody" in kernel.plan(n=13).notes
+    (tmp_path / "bad.json").write_text("{}")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "bad.json"))
+    assert kernel.cost(n=13).correction == "not by bad.json: it is no offcut model 2"
+    replace(pair, names=("mine", *names[1:])).save(tmp_path / "other.json")
+    monkeypatch.setenv("OFFCUT_MODEL", str(tmp_path / "other.json"))
+    assert kernel.cost(n=13).factor == 1.0
+    assert "mine, which no feature gives here" in kernel.cost(n=13).correction

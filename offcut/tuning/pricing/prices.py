@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offcut.backends.correction import model_path
 from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
-from offcut.search.default_file import default_file
 from offcut.search.plugged import plugged
 from offcut.tuning.learning.cases import cases_of
 from offcut.tuning.learning.corrected import Corrected
@@ -22,17 +22,6 @@ from offcut.tuning.problem import Problem
 
 GROUP = "offcut.prices"
 CLOSED, LEARNED = "closed", "learned"
-
-
-def model_path(target: str) -> Path | None:
-    """Return the default file of the model that is learned for a target: ``OFFCUT_MODEL``, else ``model-vta.json`` and so on beside
-    the default records; None where ``OFFCUT_RECORDS`` is ``off``.
-    """
-    named = os.environ.get("OFFCUT_MODEL")
-    if named:
-        return Path(named).expanduser()
-    records = default_file()
-    return None if records is None else records.with_name(f"model-{target}.json")
 
 
 def price_named(
