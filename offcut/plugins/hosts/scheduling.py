@@ -222,7 +222,7 @@ def _line(schedule: Schedule, decision: object) -> str:
 def _refusal(
     words: Words, schedule: Schedule, step: Step, because: str, *help_: str
 ) -> PartitionError:
-    what = f"cannot say this {type(step).__name__.lower()}"
+    what = f"cannot say this {_line(schedule, step).split()[2]}"
     at = _line(schedule, step)
     return PartitionError(words.host, what, at=at, because=because, help=help_)
 

@@ -34,6 +34,8 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 HARDWARE = (*BLOCKS, *THREADS)
 """The indices of a grid, as a loop is bound to them."""
 
+_NUMBERS = "an array in such a memory has a number of elements"
+
 Refuse = Callable[..., PartitionError]
 
 
@@ -94,7 +96,7 @@ def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = Fa
     whole = {
         buffer.name: renamer.whole(buffer)
         for buffer in program.buffers
-        if buffer.layout is not None and buffer.name not in windowed
+        if buffer.name not in windowed and renamer.is_placed(buffer)
     }
     body = renamer.block(program.body, whole, ())
     used = accessed_arrays(body)
@@ -181,8 +183,7 @@ class _Windows:
             why = "an array inside of a kernel has a number of elements"
             extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
         elif self.numbers and (stmt.memory or buffer.scope) is not None:
-            why = "an array in such a memory has a number of elements"
-            extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
+            extents = tuple(self.fixed(stmt, extent, None, _NUMBERS) for extent in extents)
         loop = loops[-1] if loops and loops[-1].unit is None and stmt.depth > 1 else None
         slot: tuple[Expr, ...] = ()
         if loop is not None:
@@ -204,15 +205,22 @@ class _Windows:
         self.around.setdefault(id(loop), []).append(made)
         return body
 
+    def is_placed(self, buffer: Buffer) -> bool:
+        """Return whether a whole array lies in a layout, or in a memory whose arrays have a number of elements."""
+        return buffer.layout is not None or (self.numbers and buffer.scope is not None)
+
     def whole(self, buffer: Buffer) -> _Window:
-        """Return what takes the place of an array that has no windows, and lies in a layout."""
-        assert buffer.layout is not None
+        """Return what takes the place of an array that has no windows."""
         zeros = tuple(ix.const(0) for _ in buffer.shape)
         there = Alloc(buffer.name, tuple(zip(zeros, buffer.shape, strict=True)), ())
-        digits = self.digits(there, buffer.layout)
-        if buffer.kind is not Kind.LOCAL:
-            raise self.refuse(there, "it is an array of the caller, which lies in rows")
-        shape = _places(buffer.layout, buffer.shape)
+        shape, digits = buffer.shape, None
+        if buffer.scope is not None and self.numbers:
+            shape = tuple(self.fixed(there, extent, None, _NUMBERS) for extent in shape)
+        if buffer.layout is not None:
+            digits = self.digits(there, buffer.layout)
+            shape = _places(buffer.layout, shape)
+            if buffer.kind is not Kind.LOCAL:
+                raise self.refuse(there, "it is an array of the caller, which lies in rows")
         self.added.append(replace(buffer, shape=shape, layout=None))
         return _Window(buffer.name, zeros, (), digits)
 
