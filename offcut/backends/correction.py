@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from offcut.backends.options import Options, Planned
 from offcut.backends.plan import Plan
 from offcut.backends.requested import Request
-from offcut.costmodel import Cost
+from offcut.costmodel import Cost, Device
 from offcut.errors import OffcutError
 from offcut.search.default_file import default_file
 
@@ -47,7 +47,7 @@ class Correction:
     pair: Pair | None
     because: str = ""
 
-    def factor(self, cost: Cost) -> tuple[float, str]:
+    def factor(self, cost: Cost, machine: Device) -> tuple[float, str]:
         """Return what the seconds of a call are multiplied by, and a line that says so; 1 where the model is off, or was not learned
         from the like of this call.
         """
@@ -57,7 +57,7 @@ class Correction:
 
         because = self.because
         if self.pair is not None:
-            names, features = described(Counted((cost,)), ())
+            names, features = described(Counted((cost,), machine), ())
             try:
                 wanted = columns(names, self.pair.names, self.named)
                 closed = np.array([cost.seconds])
@@ -96,7 +96,7 @@ def corrected_cost(target: Target, cost: Cost) -> Cost:
     correction = correction_of(target)
     if correction is None or not cost.seconds > 0:
         return cost
-    factor, said = correction.factor(cost)
+    factor, said = correction.factor(cost, target.machine)
     return replace(cost, factor=factor, correction=said)
 
 
@@ -113,7 +113,7 @@ def corrected_plan(
         return plan
     if not isinstance(cost, Cost) or not cost.seconds > 0:
         return plan
-    factor, said = correction.factor(cost)
+    factor, said = correction.factor(cost, target.machine)
     return replace(
         plan,
         pieces=tuple(replace(one, seconds=one.seconds * factor) for one in plan.pieces),

@@ -145,7 +145,7 @@ def test_a_model_corrects_cost_and_plan_once_within_what_it_was_learned_from(
     monkeypatch.setenv("OFFCUT_MODEL", str(file))
     kernel, costs = relu_on_gemmini()
     closed = np.array([one.seconds for one in costs])
-    names, features = described(Counted(costs), ())
+    names, features = described(Counted(costs, oc.target("gemmini").machine), ())
     each = np.arange(len(costs)).astype(str)
     rows = Rows(
         *(names, features, np.full(len(costs), "p"), np.full(len(costs), "here")),

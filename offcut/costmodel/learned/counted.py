@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log, log1p
 
 import numpy as np
 
 from offcut.core.memo import lazy_property
+from offcut.costmodel.accelerator import Accelerator
 from offcut.costmodel.closed import Cost
 from offcut.costmodel.closed.cost import PieceCost
+from offcut.costmodel.device import Device
 from offcut.costmodel.learned.values import Values
+from offcut.costmodel.machine import Machine
+from offcut.costmodel.resources import resources_of
 
 _TINY = 1e-15
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A schedule at several vectors of sizes, as `cost()` prints it at each."""
+    """A schedule at several vectors of sizes, as `cost()` prints it at each.
+
+    machine  that it is for: resources of it that a schedule does not use are 0
+    """
 
     costs: Sequence[Cost]
+    machine: Device
 
     @property
     def count(self) -> int:
@@ -41,7 +50,9 @@ class Counted:
 
 def resources(case: Counted) -> dict[str, Values]:
     """Seconds; of each resource its share of the cycles, and of those where it takes longest; what all wait for; the call."""
-    return case.each(_resources)
+    described = isinstance(case.machine, Accelerator | Machine)
+    every = tuple(resources_of(case.machine).every) if described else ()
+    return case.each(partial(_resources, every))
 
 
 def memories(case: Counted) -> dict[str, Values]:
@@ -57,10 +68,10 @@ def pieces(case: Counted) -> dict[str, Values]:
 COUNTED = (resources, memories, pieces)
 
 
-def _resources(one: Cost) -> dict[str, float]:
+def _resources(every: Iterable[str], one: Cost) -> dict[str, float]:
     cycles, stages = max(one.cycles, _TINY), one.stages.values()
     found = {"seconds": log(max(one.seconds, _TINY)), "call": one.call / cycles}
-    for name in dict.fromkeys(name for stage in stages for name in stage):
+    for name in dict.fromkeys((*every, *(name for stage in stages for name in stage))):
         found[name] = sum(stage.get(name, 0.0) for stage in stages) / cycles
         bound = [stage for stage in stages if max(stage, key=lambda n: stage[n]) == name]
         found[f"{name}.binds"] = sum(stage[name] for stage in bound) / cycles

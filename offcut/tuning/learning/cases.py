@@ -124,7 +124,7 @@ class CountedCases:
         if len(costs) < len(self.problem.sizes):
             because = f"of calls on {self.problem.target.machine.name} nothing is predicted"
             raise DescribeError("learn", "cannot describe this schedule", because=because)
-        return Counted(tuple(costs))
+        return Counted(tuple(costs), self.problem.target.machine)
 
     def describes(self, schedule: Schedule) -> bool:
         """Whether a schedule is a case: any is."""
