@@ -144,6 +144,7 @@ def test_a_group_may_be_one_channel(layout: str, channels: int) -> None:
     k = oc.placeholder((3, 3, 1, channels) if last else (channels, 1, 3, 3), "int8", name="K")
     total = ops.conv2d(x, k, padding=1, groups=channels, layout=layout)
     kernel = oc.compile(requantised(total, 5), inputs=[x, k], target="vta")
+    assert "gemm_1x16x16; j=n_;" in str(kernel.loops)  # no other axis moves one factor alone
     rng = np.random.default_rng(5)
     for many in (0, 1, 5):
         image, weights = bytes_of(rng, (many, channels, 5, 7)), bytes_of(rng, (channels, 1, 3, 3))

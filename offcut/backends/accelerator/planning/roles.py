@@ -125,17 +125,21 @@ def _product_roles(
     terms: Sequence[StageAxis],
     spec: Spec,
 ) -> Iterator[Roles]:
-    """Those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops."""
+    """Yield those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops.
+
+    Any axis may be the innermost one: rows may be left out before the columns, whichever these are.
+    """
     own, summed = (tuple([axis.name for axis in some]) for some in (axes, terms))
     loops = *own, *summed
     moving = (tuple(Var(n) for n in loops if n in variables_of(one)) for one in (inputs, weights))
     a, b = (Cast(Load("AB"[at], index, "int8"), "int32") for at, index in enumerate(moving))
     total = Load("C", tuple(map(Var, own)), "int32")
     values = (Binary("*", a, b), "sum"), (Binary("+", total, Binary("*", a, b)), None)
+    inner = (tuple(sorted(own, key=lambda name: name == last)) for last in own)
     ways = [
         way
-        for unit, value in zip(products_of(spec), values, strict=True)
-        for way in matches(unit, *value, own, summed)
+        for axes, (unit, value) in product(inner, zip(products_of(spec), values, strict=True))
+        for way in matches(unit, *value, axes, summed)
         if way.operand("A").buffer == "A"
     ]
 
