@@ -69,12 +69,7 @@ def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object])
     )
     depth: tuple[str, int] | None = None
     for step in steps:
-        if (
-            isinstance(step, At)
-            and step.reader in own
-            and step.axis is not None
-            and step.depth > 1
-        ):
+        if isinstance(step, At) and step.reader in own and step.axis is not None and step.depth > 1:
             axis = heads.get(step.axis, step.axis)
             if axis in order and (depth is None or order.index(axis) < order.index(depth[0])):
                 depth = axis, step.depth
