@@ -28,9 +28,9 @@ from rich.table import Table
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.accelerator.chip import Chip
+from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.isa import Stream
-from offcut.backends.accelerator.simulator import timed
+from offcut.backends.accelerator.simulator import simulate_timing
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.requested import Request, requested
 from offcut.backends.target import DEFAULT, Options, Planned
@@ -125,7 +125,7 @@ class Ran:
 def ran(target: Accelerator, layer: Layer, schedule: Schedule | None = None) -> Ran:
     """Cycles of a layer by a schedule, or by the policy."""
     request, options = layer.request, replace(DEFAULT, schedule=schedule)
-    planned = next(iter(target.space(request.program, request.users, options)))
+    planned = next(iter(target.policy(request.program, request.users, options)))
     cycles = target.simulated(planned, request, options, {}) * target.machine.hertz
     return told(target, layer, planned, options, cycles)
 
@@ -205,19 +205,23 @@ class Programs:
     def timed(self, target: Accelerator, side: int) -> Ran:
         """One of them on a machine with the memories of the one that it was made for."""
         planned = self.planned[side]
-        streams = Chip(planned.program, target.spec).streams({}) if side else self.alone
-        cycles = sum(timed(stream, target.spec).cycles for stream in streams)
+        streams = (
+            AcceleratorExecutor(planned.program, target.spec).streams({}) if side else self.alone
+        )
+        cycles = sum(simulate_timing(stream, target.spec).cycles for stream in streams)
         return told(target, self.layer, planned, DEFAULT, cycles)
 
 
 def programs(target: Accelerator, layer: Layer) -> Programs:
     """Those that the policy makes for a machine, its depths left out or not."""
     request = layer.request
-    hidden = next(iter(target.space(request.program, request.users, DEFAULT)))
+    hidden = next(iter(target.policy(request.program, request.users, DEFAULT)))
     assert hidden.schedule is not None
     options = replace(DEFAULT, schedule=alone(hidden.schedule))
-    plain = next(iter(target.space(request.program, request.users, options)))
-    return Programs(layer, (plain, hidden), Chip(plain.program, target.spec).streams({}))
+    plain = next(iter(target.policy(request.program, request.users, options)))
+    return Programs(
+        layer, (plain, hidden), AcceleratorExecutor(plain.program, target.spec).streams({})
+    )
 
 
 def calibrated(
@@ -414,7 +418,7 @@ def dense_cycles(target: Accelerator, extent: int, schedule: str) -> float:
     output = ops.requantize(ops.dense(x, w, name="S"), SHIFT, name="Y")
     request = requested(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
     options = replace(DEFAULT, schedule=Schedule.parse(schedule))
-    planned = next(iter(target.space(request.program, request.users, options)))
+    planned = next(iter(target.policy(request.program, request.users, options)))
     return target.simulated(planned, request, options, {}) * target.machine.hertz
 
 

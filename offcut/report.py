@@ -112,7 +112,7 @@ def _cache() -> Rows:
     from offcut.backends.host import cache
 
     try:
-        folder = cache.folder()
+        folder = cache.cache_dir()
     except TargetError as refused:
         yield "folder", f"refused: {refused.because}"
         return

@@ -55,6 +55,7 @@ _NAMES = {
     "requested": "backends.requested",
     "stand_ins": "backends.requested",
     "Options": "backends.target",
+    "proved_plan": "backends.decide",
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
@@ -78,16 +79,16 @@ _NAMES = {
     "Host": "backends.cpu.machine.isa",
     "Parallel": "backends.cpu.threads.parallel",
     "Planned": "backends.cpu.planning.planned",
-    "alone": "backends.cpu.threads.parallel",
-    "check_shared": "backends.cpu.threads.shared",
-    "parallel": "backends.cpu.threads.parallel",
+    "alone": "backends.cpu.threads.parallel:single_threaded",
+    "check_shared": "backends.cpu.threads.race_proof:check_race_free",
+    "parallel": "backends.cpu.threads.parallel:mark_parallel_loops",
     # Calls by the C entry.
-    "ENTRY": "backends.host.in_turn",
+    "ENTRY": "backends.host.call_sequence",
     "SlowPath": "backends.host.call",
-    "View": "backends.host.arrays",
-    "WORKSPACE": "backends.host.in_turn",
-    "bytes_of": "backends.cpu.lowering.layout",
-    "check_status": "backends.host.in_turn",
+    "View": "backends.host.arrays:ArrayView",
+    "WORKSPACE": "backends.host.call_sequence",
+    "bytes_of": "backends.cpu.lowering.call_layout:buffer_bytes",
+    "check_status": "backends.host.call_sequence",
     # Machines, costs.
     "load_machine": "costmodel:load",
     "processor": "costmodel",
@@ -128,12 +129,12 @@ HOOKS = {
     "cover": "backends.cpu.planning.planner:without_covers",
     "vectorize": "backends.cpu.planning.marks:vectorized",
     "threads": "backends.cpu.planning.marks:shared",
-    "iterations for threads": "backends.cpu.planning.marks:parallel",
+    "iterations for threads": "backends.cpu.planning.marks:mark_parallel_loops",
     # The host.
     "host": "backends.cpu.machine.isa:host",
-    "own machine": "backends.cpu.machine.isa:own_machine",
+    "own machine": "backends.cpu.machine.isa:detect_machine",
     "tile unit's code": "backends.cpu.microkernels.amx:text",
-    "tile unit is permitted": "backends.cpu.microkernels.amx:permitted",
+    "tile unit is permitted": "backends.cpu.microkernels.amx:is_amx_permitted",
 }
 """Functions of the package that tests put others in the place of."""
 
@@ -146,9 +147,9 @@ SOURCES = {
     "bf16_operand": "backends.cpu.microkernels.bf16_operand",
     "binding": "backends.host.binding",
     "call": "backends.host.call",
-    "dots": "backends.cpu.microkernels.dots",
+    "dots": "backends.cpu.microkernels.dot_block",
     "elements": "backends.llvm.elements",
-    "entry": "backends.host.entry",
+    "entry": "backends.host.fast_entry",
     "expressions": "backends.cpu.lowering.expressions",
     "footprints": "polyhedral.units.footprints",
     "independence": "polyhedral.units.independence",
@@ -157,16 +158,16 @@ SOURCES = {
     "intervals": "core.intervals",
     "ir": "backends.llvm.ir",
     "judge": "partition.judge.judge",
-    "layout": "backends.cpu.lowering.layout",
+    "layout": "backends.cpu.lowering.call_layout",
     "llvm_blocks": "backends.cpu.microkernels.llvm_blocks",
     "lower": "backends.cpu.lowering.lower",
     "places": "partition.judge.places",
     "private": "polyhedral.units.private",
-    "reductions": "backends.cpu.lowering.reductions",
-    "row_blocks": "backends.cpu.lowering.row_blocks",
+    "reductions": "backends.cpu.lowering.lane_reductions",
+    "row_blocks": "backends.cpu.lowering.microkernel_calls",
     "scalars": "backends.llvm.scalars",
-    "statements": "backends.cpu.lowering.statements",
-    "threaded": "backends.cpu.threads.threaded",
+    "statements": "backends.cpu.lowering.vector_statements",
+    "threaded": "backends.cpu.threads.spmd_lowering",
     "boundaries": "polyhedral.sync.boundaries",
     "vectors": "backends.cpu.lowering.vectors",
     "vnni": "backends.cpu.microkernels.vnni",
@@ -221,7 +222,7 @@ def forget_plans() -> None:
 
 def forget_code() -> None:
     """What is compiled next has its microkernels compiled, or read from the cache on disk."""
-    _module("backends.cpu.tiles").forget()
+    _module("backends.cpu.microkernel_objects").clear_cache()
 
 
 def forget_rates() -> None:
@@ -339,7 +340,7 @@ def with_threads(made: Any, host: Any) -> Any:
 
 def microkernels_here() -> list[str]:
     """Return the names of the microkernels of this machine, those that are preferred first."""
-    kernels = _module("backends.cpu.microkernels.kernels")
+    kernels = _module("backends.cpu.microkernels.available")
     return [family.microkernel.name for family in kernels.families(hooked("host")())]
 
 
@@ -406,7 +407,9 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
     Raises TargetError where it runs no such program.
     """
     request = _module("backends.requested").requested(result, inputs, {}, "test")
-    return target.policy(request, _module("backends.target").Options())
+    return _module("backends.decide").proved_plan(
+        target, request, _module("backends.target").Options()
+    )
 
 
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:
@@ -445,7 +448,7 @@ def cached_nearest_key(architecture: str, features: frozenset[str]) -> str:
 def cached_nearest(architecture: str, features: frozenset[str]) -> tuple[Any, Any]:
     """Return the nearest machine to these features, as the cache has it, and as it is found anew."""
     isa = _module("backends.cpu.machine.isa")
-    return isa._kept_nearest(architecture, features), isa.nearest(architecture, features)
+    return isa._kept_nearest(architecture, features), isa.nearest_machine(architecture, features)
 
 
 def expected_results_file(folder: Any, number: int) -> Any:

@@ -291,7 +291,7 @@ class Memory:
         self, kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
     ) -> tuple[Any, int]:
         """Return a result of a model as `host.allocated` does."""
-        rows = host.row_by_row(shape)
+        rows = host.c_strides(shape)
         steps = rows if strides is None else strides
         item = numpy_dtype(dtype).itemsize
         memory = Walled(prod(shape) * item, len(self.walled) % 2 == 0)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.microkernels import bf16_dots, kernels
+from offcut.backends.cpu.microkernels import available, bf16_dots
 from offcut.backends.cpu.microkernels.family import Shapes, Variant
 from tests.facade import forget_plans
 
@@ -91,6 +91,6 @@ def on_emulated(issue: float = 1.0) -> Iterator[None]:
         patch.setattr(bf16_dots, "tiles", tiles)
         patch.setattr(bf16_dots, "issue", lambda _: issue)
         patch.setenv("OFFCUT_CACHE", "off")
-        kernels.families.cache_clear()
+        available.families.cache_clear()
         forget_plans()
         yield

@@ -39,7 +39,7 @@ class Entry:
     address    of the function that `declaration` declares
     workspace  address of ``int64_t offcut_workspace(const int64_t *sizes)``, which gives bytes
     constants  addresses of the packed constants: the last of the pointers
-    in_turn    address of a function of `offcut.backends.host.in_turn`, which calls several such entries
+    in_turn    address of a function of `offcut.backends.host.call_sequence`, which calls several such entries
     """
 
     address: int

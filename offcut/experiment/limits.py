@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.machine.chains import CHAINS
+from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS
 from offcut.experiment import loops
 from offcut.experiment.machine import Machine, describe
 from offcut.experiment.timing import Clock
@@ -142,9 +142,9 @@ def _fastest(kind: str, threads: int) -> Meter:
 
 def tiles_permitted() -> bool:
     """Whether the system lets this process use tile registers."""
-    from offcut.backends.cpu.microkernels.amx import permitted
+    from offcut.backends.cpu.microkernels.amx import is_amx_permitted
 
-    return permitted()
+    return is_amx_permitted()
 
 
 def levels(host: isa.Host, machine: Machine, threads: int) -> Iterator[Level]:
@@ -179,7 +179,7 @@ def meter(
     prototype = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
     function = prototype(loaded.address("loop"))
     calls = tuple(
-        _Call(function, buffer, count, _aligned(64 * CHAINS), loaded) for buffer in buffers
+        _Call(function, buffer, count, _aligned(64 * NUM_CHAINS), loaded) for buffer in buffers
     )
     return Meter(name, calls, len(calls) * count * loop.work)
 
@@ -193,7 +193,7 @@ class _Call:
         data: Array,
         count: int,
         kept: Array,
-        loaded: jit.Loaded,
+        loaded: jit.JitModule,
     ) -> None:
         self._held = data, kept, loaded
         self._call = partial(function, data.ctypes.data, count, kept.ctypes.data)

@@ -1,14 +1,20 @@
 """Loops that do one thing as fast as the processor can, as LLVM IR: what a limit is measured with.
 
-Their form is that of `offcut.backends.cpu.machine.chains`.
+Their form is that of `offcut.backends.cpu.machine.throughput_loops`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from offcut.backends.cpu.machine.chains import CHAINS, chained, counted, kept, multiply_add
 from offcut.backends.cpu.machine.isa import Host
+from offcut.backends.cpu.machine.throughput_loops import (
+    NUM_CHAINS,
+    counted_loop,
+    instruction_loop,
+    multiply_add,
+    store_accumulators,
+)
 from offcut.backends.cpu.microkernels.bf16_dots import CHAIN
 
 STREAM_VECTORS = 8
@@ -54,7 +60,7 @@ def arithmetic_loops(kind: str, host: Host, tiles: bool) -> tuple[Loop, ...]:
     elif kind == "bfloat16" and tiles and "amx-bf16" in there:
         found.append(_tile_loop("amx tdpbf16ps", "tdpbf16ps", 2 * 16 * 16 * 32))
     elif kind == "bfloat16" and "avx512bf16" in there:  # some have it at half the rate of float32
-        found.append(Loop("vdpbf16ps zmm", CHAIN, CHAINS * 64))
+        found.append(Loop("vdpbf16ps zmm", CHAIN, NUM_CHAINS * 64))
         found.append(_multiply_add("float32", host))
     return tuple(found) or (_multiply_add("float64" if kind == "float64" else "float32", host),)
 
@@ -81,7 +87,7 @@ def reading_loop(host: Host, blocks: int) -> Loop:
         f"%round = icmp eq i64 %further, {blocks * STREAM_VECTORS * step}",
         "%next = select i1 %round, i64 0, i64 %further",
     ]
-    text = counted(phis, lines, kept(vector, STREAM_VECTORS))
+    text = counted_loop(phis, lines, store_accumulators(vector, STREAM_VECTORS))
     return Loop("read", text, STREAM_VECTORS * step)
 
 
@@ -93,14 +99,16 @@ def clock_loop() -> Loop:
     ]
     steps.append(f"%new0 = xor i64 %a{CLOCK_STEPS - 2}, %b")
     phis = ["%old0 = phi i64 [ 0, %entry ], [ %new0, %again ]"]
-    text = counted(phis, steps, kept("i64", 1), ["%b = load i64, ptr %data, align 8"])
+    text = counted_loop(
+        phis, steps, store_accumulators("i64", 1), ["%b = load i64, ptr %data, align 8"]
+    )
     return Loop("clock", text, CLOCK_STEPS)
 
 
 def _multiply_add(dtype: str, host: Host) -> Loop:
     lanes, isa = host.isa.lanes(dtype), host.isa
     name = f"{'fma' if isa.fma else 'mul, add'} {dtype} {isa.name}"
-    return Loop(name, multiply_add(dtype, isa), CHAINS * 2 * lanes)
+    return Loop(name, multiply_add(dtype, isa), NUM_CHAINS * 2 * lanes)
 
 
 def _dot(width: str, lanes: int) -> tuple[str, str]:
@@ -131,7 +139,7 @@ def _chained(name: str, lanes: int, instruction: tuple[str, str], each: int) -> 
         f"%bytes = bitcast {vector} %b to <{4 * lanes} x i8>",
         f"%pairs = bitcast {vector} %b to <{2 * lanes} x i16>",
     ]
-    return Loop(name, chained(vector, *instruction, operands), CHAINS * each)
+    return Loop(name, instruction_loop(vector, *instruction, operands), NUM_CHAINS * each)
 
 
 def _tile_loop(name: str, instruction: str, each: int) -> Loop:
@@ -151,5 +159,5 @@ def _tile_loop(name: str, instruction: str, each: int) -> Loop:
     ]
     before = [f"{call}ldtilecfg(ptr @config)", *(f"{call}tilezero(i8 {t})" for t in range(8))]
     lines = [f"{call}{instruction}(i8 {c}, i8 {a}, i8 {b})" for c, a, b in pairs]
-    text = counted([], lines, [f"{call}tilerelease()"], before)
+    text = counted_loop([], lines, [f"{call}tilerelease()"], before)
     return Loop(name, "\n".join((*declared, text)), len(pairs) * each)

@@ -17,9 +17,9 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
-from offcut.backends.cpu.machine import isa, jit, rates
-from offcut.backends.cpu.microkernels.family import TILES, WIDE, Family, Variant
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.machine import instruction_rates, isa, jit
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Family, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.costmodel import Machine, Unit
 from offcut.describe.microkernel import TileShape
@@ -108,7 +108,7 @@ def measured() -> Measured:
     Features that are hidden from offcut are not used. Raises TargetError where a hidden name is none.
     """
     host, told = isa.host(), describe()
-    near = isa.nearest(host.machine.architecture, host.features)
+    near = isa.nearest_machine(host.machine.architecture, host.features)
     wall, used = time.perf_counter(), time.process_time()
     clock = meter("clock", loops.clock_loop(), host)
     units, memories = _unit_meters(host, near.unit), _memory_meters(host)
@@ -179,12 +179,12 @@ def _tiles(host: isa.Host) -> dict[tuple[str, int, int], Reading]:
     }
 
 
-def _cycles(host: isa.Host, call: rates.Bound) -> float:
+def _cycles(host: isa.Host, call: instruction_rates.Bound) -> float:
     """Cycles of a call whose operands nothing else has pushed out of the caches."""
-    return max(rates.cycles(host, [call])[0], 1.0) / TIMES
+    return max(instruction_rates.cycles(host, [call])[0], 1.0) / TIMES
 
 
-def _call(family: Family, shape: TileShape, host: isa.Host) -> rates.Bound:
+def _call(family: Family, shape: TileShape, host: isa.Host) -> instruction_rates.Bound:
     """`TIMES` calls of a microkernel on zeros, operands packed as it takes them."""
     kernel = family.microkernel
     definition = kernel.computes.definition
@@ -199,15 +199,15 @@ def _call(family: Family, shape: TileShape, host: isa.Host) -> rates.Bound:
     left, right, result = (np.zeros(size + _SLACK, np.uint8) for size in sizes)
     rows = (result, panels * kernel.panel * c, DEPTH)
     variant = Variant(unit_depth=True, panels=True)
-    parameters = WIDE if family.wide else TILES
+    parameters = WIDE_PARAMETERS if family.wide else TILES
     again = _again(family.symbol(variant, shape.rows, panels), parameters)
     text = f"{family.text(variant, [(shape.rows, panels)])}\n{again}"
     loaded = jit.load([jit.object_code(text, host, passes=False)], host)
     if family.wide:
         tall = (left, row, shape.rows, right, panel, *rows, shape.columns, 0)
-        return rates.Bound(loaded, "again", parameters, tall)
+        return instruction_rates.Bound(loaded, "again", parameters, tall)
     fixed = (left, row, a, right, panel, kernel.panel * b, *rows, kernel.panel, 0, right, 0)
-    return rates.Bound(loaded, "again", parameters, fixed)
+    return instruction_rates.Bound(loaded, "again", parameters, fixed)
 
 
 def _again(symbol: str, parameters: str) -> str:

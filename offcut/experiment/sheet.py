@@ -12,7 +12,7 @@ from rich.table import Table
 
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.machine.features import in_llvm
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.costmodel import Accelerator, Device, Machine, Memory, Unit, roofline
 from offcut.costmodel.accelerator import Alu, Control
 from offcut.experiment.plots import plot_lines
@@ -179,7 +179,7 @@ def _queues(machine: Accelerator, control: Control, alu: Alu) -> Table:
 def _host(machine: Machine) -> isa.Host:
     """A machine as code is made for it; this one, less what is hidden of it."""
     here = isa.host()
-    return here if machine == here.machine else isa.described(machine)
+    return here if machine == here.machine else isa.host_for_machine(machine)
 
 
 def _sources(device: Device) -> Table:

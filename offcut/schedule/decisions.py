@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from offcut.core.cached_hash import CachedHash
 from offcut.core.expr import Expr
+from offcut.core.layout import Layout
 from offcut.core.program import LANE, THREAD, UNROLL
 from offcut.errors import trim_tracebacks
 from offcut.partition import LoopCut, Strategy
@@ -139,9 +140,11 @@ class Staging:
     """`readers` read `name` in place of `what`, or `what` is computed in `name` and copied from there.
 
     how      ``read``: `what` is an array, and `name` a copy of it; ``value``: `what` is an expression in loops of the
-             reader as it prints, and `name` an array of its values; ``write``: `what` is a stage, computed in `name`
+             reader as it prints, and `name` an array of its values; ``write``: `what` is a stage, computed in `name`;
+             ``prepack``: `what` is a constant, which lies in `layout` before any call, by its own name
     axes     of ``value``: (axis of `name`, what stands for it in the reader), in the order of the array's axes
     memory   in which `name` lies; None: main memory
+    layout   in which its elements lie there, or in its window; None: row by row, or as what runs its readers says
 
     Halide, TVM: `cache_read`, `cache_write`, `compute_root` of a part of an expression.
     """
@@ -152,6 +155,7 @@ class Staging:
     readers: tuple[str, ...] = ()
     axes: tuple[tuple[str, Expr], ...] = ()
     memory: str | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +244,9 @@ def primitive_of(step: Primitive) -> str:
         case Bind(_, _, unit):
             return UNIT_PRIMITIVES.get(unit, "bind")
         case Staging(how):
-            return {"read": "cache_read", "write": "cache_write"}.get(how, "stage_value")
+            return {"read": "cache_read", "write": "cache_write", "prepack": "prepack"}.get(
+                how, "stage_value"
+            )
         case _:
             return _PRIMITIVES[type(step)]
 

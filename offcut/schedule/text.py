@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from offcut.core.expr import Expr, Var
+from offcut.core.layout import Layout
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
 from offcut.partition import AxisCut
 from offcut.schedule import ways_text
@@ -53,6 +55,7 @@ from offcut.schedule.lines import (
     lines_in_blocks,
     read_classes,
     read_expr,
+    read_layout,
     read_strategy,
 )
 from offcut.schedule.old_text import OLD, read_old
@@ -106,16 +109,17 @@ def format_decision(step: Primitive) -> str:
             where += "" if depth == 1 else f" depth {depth}"
             place = reader if axis is None else f"{reader}.{axis}"
             return f"at {stage} {place}{where}" + (f" inplace {inplace}" if inplace else "")
-        case Staging("write", what, name, _, _, memory):
-            return f"stage write {what} as {name}" + ("" if memory is None else f" in {memory}")
-        case Staging(how, what, name, readers, axes, memory):
+        case Staging("prepack", what):
+            return f"stage prepack {what}{_format_place(step)}"
+        case Staging("write", what, name):
+            return f"stage write {what} as {name}{_format_place(step)}"
+        case Staging(how, what, name, readers, axes):
             shown = ", ".join(
                 axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
                 for axis, value in axes
             )
             named = f"{name}({shown})" if how == "value" else name
-            where = "" if memory is None else f" in {memory}"
-            return f"stage {how} {what} for {' '.join(readers)} as {named}{where}"
+            return f"stage {how} {what} for {' '.join(readers)} as {named}{_format_place(step)}"
         case Inline(stage):
             return f"inline {stage}"
         case RFactor(stage, axis, name):
@@ -143,6 +147,12 @@ def _format_level(level: Level) -> str:
     if level.heights is not None:
         return f"{tail}of {' '.join(map(str, level.heights))}"
     return f"{tail}{level.tile}"
+
+
+def _format_place(step: Staging) -> str:
+    """Return the end of a line that says in which memory a staged array lies, and how."""
+    where = "" if step.memory is None else f" in {step.memory}"
+    return where if step.layout is None else f"{where} layout {format_layout(step.layout)}"
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -234,24 +244,37 @@ def _read_at(line: Line) -> At:
     return At(found[1], found[2], found[3], found[4], depth, found[6])
 
 
+_PLACE = r"(?: in (\S+))?(?: layout (.+))?"
+
+
 def _read_staging(line: Line) -> Staging:
     shown = (
         "stage read A for C as A_in in inputs",
         "stage value float32(A[i, k]) for C as A_wide(i, k)",
         "stage write C as C_acc in accumulators",
+        "stage prepack W layout panels(0, 1, 16)",
     )
-    how = line.match(r"stage (read|value|write) .+", *shown)[1]
+    how = line.match(r"stage (read|value|write|prepack) .+", *shown)[1]
+    if how == "prepack":
+        found = line.match(r"stage prepack (\S+) layout (.+)", shown[3])
+        return Staging(how, found[1], found[1], layout=_read_layout(line, found[2]))
     if how == "write":
-        found = line.match(r"stage write (\S+) as (\S+)(?: in (\S+))?", shown[2])
-        return Staging("write", found[1], found[2], memory=found[3])
+        found = line.match(rf"stage write (\S+) as (\S+?){_PLACE}", shown[2])
+        memory, layout = found[3], _read_layout(line, found[4])
+        return Staging(how, found[1], found[2], memory=memory, layout=layout)
     if how == "read":
-        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+)(?: in (\S+))?"
+        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+?){_PLACE}"
         found = line.match(pattern, shown[0])
-        return Staging("read", found[1], found[3], tuple(found[2].split()), (), found[4])
-    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*)\)(?: in (\S+))?"
+        readers, layout = tuple(found[2].split()), _read_layout(line, found[5])
+        return Staging(how, found[1], found[3], readers, (), found[4], layout)
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*?)\){_PLACE}"
     found = line.match(pattern, shown[1])
-    axes = tuple(_read_axes(line, found[4]))
-    return Staging("value", found[1], found[3], tuple(found[2].split()), axes, found[5])
+    axes, readers = tuple(_read_axes(line, found[4])), tuple(found[2].split())
+    return Staging(how, found[1], found[3], readers, axes, found[5], _read_layout(line, found[6]))
+
+
+def _read_layout(line: Line, text: str | None) -> Layout | None:
+    return None if text is None else read_layout(line, text)
 
 
 def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:

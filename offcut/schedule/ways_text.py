@@ -17,10 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from offcut.core.expr import Expr
-from offcut.core.layout import Layout
-from offcut.core.text.layouts import format_layout, layout_of
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
-from offcut.errors import ParseError
 from offcut.partition import AxisCut, Block
 from offcut.schedule.lines import (
     STRATEGY,
@@ -28,6 +26,7 @@ from offcut.schedule.lines import (
     LineBlock,
     read_classes,
     read_expr,
+    read_layout,
     read_strategy,
 )
 from offcut.schedule.ways import (
@@ -151,7 +150,7 @@ def _read_convert(block: LineBlock) -> Convert:
 
 def _read_lay(block: LineBlock) -> Lay:
     found = block.alone().match(r"lay (\S+) (.+)", "lay W panels(0, 1, 16)")
-    return Lay(found[1], _layout(block.line, found[2]))
+    return Lay(found[1], read_layout(block.line, found[2]))
 
 
 def _read_cut(block: LineBlock) -> Cut:
@@ -290,14 +289,7 @@ def _read_words(line: Line) -> Words:
 def _read_pack(block: LineBlock) -> Pack:
     found = block.line.match(r"pack (\S+) (.+)", "pack W_panels panels(0, 1, 16)")
     parts = _Parts(block)
-    return Pack(found[1], _layout(block.line, found[2]), parts.splits(), parts.loops("loops"))
-
-
-def _layout(line: Line, text: str) -> Layout:
-    try:
-        return layout_of(text)
-    except ParseError as refused:
-        line.refuse(refused.because, *refused.help)
+    return Pack(found[1], read_layout(block.line, found[2]), parts.splits(), parts.loops("loops"))
 
 
 def _read_split(line: Line) -> AxisCut:

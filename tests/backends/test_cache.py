@@ -299,7 +299,7 @@ def test_a_group_of_the_users_own_may_write_to_the_folder(
     own.chmod(0o770)
     monkeypatch.setenv("OFFCUT_CACHE", str(own))
     monkeypatch.setattr(cache, "_is_alone_in", lambda group: True)
-    assert cache.folder() == own
+    assert cache.cache_dir() == own
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="the system has no users")
@@ -421,6 +421,6 @@ def test_a_program_that_is_refused_is_refused_again(home: Path) -> None:
 def test_the_nearest_machine_is_read_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = frozenset({"avx2", "fma"})
     first = isa._kept_nearest("x86_64", features)
-    assert first == isa.nearest("x86_64", features)
+    assert first == isa.nearest_machine("x86_64", features)
     monkeypatch.delattr(isa, "nearest")
     assert isa._kept_nearest("x86_64", features) == first

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from offcut.backends.base import Argument, Relation
-from offcut.backends.host import arrays, builtin, entry
+from offcut.backends.host import arrays, builtin_function, fast_entry
 from offcut.backends.host.binding import bind
 from offcut.backends.host.call import Native, make_callable
-from offcut.backends.host.scratch import APART
+from offcut.backends.host.scratch import SCRATCH_OFFSET
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var
 from offcut.errors import CallError, InternalError
@@ -164,7 +164,7 @@ def compiled(
 ) -> Compiled:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    extra = entry.fast_entry_ir(signature, constants=len(constants), work=work)
+    extra = fast_entry.fast_entry_ir(signature, constants=len(constants), work=work)
     module = llvm.parse_assembly(text + extra)
     module.verify()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
@@ -237,7 +237,7 @@ def test_scratch_lies_apart_from_the_result_in_a_page_by_either_path() -> None:
         for first in range(0, 64, 7):
             y = held[first : first + 72].reshape(8, 9)
             call(x, b, out=y)
-            assert ((y >= APART) & (y < APART + 64)).all()
+            assert ((y >= SCRATCH_OFFSET) & (y < SCRATCH_OFFSET + 64)).all()
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -510,7 +510,7 @@ def test_the_callable_serves_as_a_class_attribute_and_outlives_all_else():
 
 
 def test_where_the_memory_layout_is_unknown_the_slow_path_serves(add, monkeypatch, slow_calls):
-    monkeypatch.setattr(builtin, "layout_holds", lambda: False)
+    monkeypatch.setattr(builtin_function, "layout_holds", lambda: False)
     native = add.slow.run
     assert isinstance(native, Native)
     kernel = make_callable(ADD, native.entry, native.workspace, add.fast_address)
@@ -520,12 +520,12 @@ def test_where_the_memory_layout_is_unknown_the_slow_path_serves(add, monkeypatc
 
 
 def test_the_layouts_that_generated_code_relies_on_hold_here():
-    assert builtin.layout_holds()
+    assert builtin_function.layout_holds()
 
 
 def test_the_generated_text_refers_to_nothing_outside_its_module():
-    text = entry.fast_entry_ir(ODD, constants=1)
-    assert text == entry.fast_entry_ir(ODD, constants=1)
+    text = fast_entry.fast_entry_ir(ODD, constants=1)
+    assert text == fast_entry.fast_entry_ir(ODD, constants=1)
     assert "declare" not in text
     called = {word.partition("(")[0] for word in text.split() if word.startswith("@")}
     assert called == {"@offcut_array", "@offcut_ignore", "@offcut_ignore)", "@offcut_fastcall"} | {

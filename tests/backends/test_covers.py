@@ -15,9 +15,9 @@ from conftest import slow
 
 import offcut as oc
 from offcut import Kernel, ops
-from offcut.backends.cpu import tiles
+from offcut.backends.cpu import microkernel_objects
 from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.microkernels import kernels
+from offcut.backends.cpu.microkernels import available
 from offcut.backends.cpu.microkernels.family import Family
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Program, Tile, walk
@@ -60,9 +60,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], set[str]]]:
 
         return replace(made, text=text)
 
-    real = kernels.families
+    real = available.families
     monkeypatch.setenv("OFFCUT_CACHE", "off")
-    monkeypatch.setattr(tiles, "families", lambda host: tuple(map(counting, real(host))))
+    monkeypatch.setattr(
+        microkernel_objects, "families", lambda host: tuple(map(counting, real(host)))
+    )
     forget_code()
 
     def called() -> set[str]:
@@ -312,7 +314,7 @@ def test_a_tile_that_names_a_microkernel_which_is_none_is_refused() -> None:
     cut = oc.partition(oc.parse(text), tile={"i": 8, "j": 16}, tail="mask")
     (name,) = claimed(cut.loops)
     wrong = oc.parse(str(cut).replace(name, "nonsense"))
-    known = ", ".join(one.microkernel.name for one in kernels.families(isa.host()))
+    known = ", ".join(one.microkernel.name for one in available.families(isa.host()))
     for op, call in (("compile", oc.compile), ("partition", oc.partition)):
         with pytest.raises(oc.PartitionError) as refused:
             call(wrong)

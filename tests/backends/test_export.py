@@ -389,7 +389,7 @@ def test_a_processor_without_a_feature_is_told_so() -> None:
         if feature == "amx-tile" and there.get(feature):
             continue  # the system may still refuse it
         text = cpuid.supported("asked", [feature], host.triple)
-        with jit.optimized(text, host, passes=False) as module:
+        with jit.optimize(text, host, passes=False) as module:
             code = jit.position_independent(module, host.triple, [])
         loaded = jit.load([code], host)
         answer = ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.address("asked"))()

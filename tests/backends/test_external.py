@@ -295,7 +295,7 @@ def test_a_call_for_several_threads_runs_an_external_function_on_its_own() -> No
     assert own.threads == {threading.get_ident()}
     says = "one thread: own runs on the caller's thread"
     assert kernel.plan(m=200, n=300, k=64).notes == (says,)
-    assert pool.available() == any(
+    assert pool.is_supported() == any(
         note.startswith("2 threads share") for note in dear.plan(m=200, n=300, k=64).notes
     )
 

@@ -21,8 +21,8 @@ from guarded import LANES, Case, callable_of, case, run_tile
 from half_dot import emulated, on_emulated
 
 import offcut as oc
-from offcut.backends.cpu.machine import isa, rates
-from offcut.backends.cpu.microkernels import bf16_dots, fma, kernels
+from offcut.backends.cpu.machine import instruction_rates, isa
+from offcut.backends.cpu.microkernels import available, bf16_dots, fma
 from offcut.backends.cpu.microkernels.family import TILES, Variant
 from offcut.core.dtypes import numpy_dtype
 from offcut.costmodel import load
@@ -30,7 +30,7 @@ from tests.agree import agree, exact_matmul
 
 PANELS = Variant(unit_depth=True, panels=True)
 NAME = "dot_bfloat16_avx512"
-AVX512 = isa.described(load("sapphire-rapids")).isa
+AVX512 = isa.host_for_machine(load("sapphire-rapids")).isa
 ROWS = tuple(fma.widths(AVX512))
 TARGET = "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"
 avx512 = pytest.mark.isa(*sorted(isa.AVX512_FEATURES))
@@ -180,9 +180,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("OFFCUT_HIDE_FEATURES", "amx-tile")
     monkeypatch.setenv("OFFCUT_CACHE", "off")
     monkeypatch.setattr(bf16_dots, "issue", lambda _: 1.0)
-    kernels.families.cache_clear()
+    available.families.cache_clear()
     yield
-    kernels.families.cache_clear()
+    available.families.cache_clear()
 
 
 @pytest.mark.every(2)
@@ -271,11 +271,16 @@ def test_what_it_costs_is_measured_once_for_a_processor(
     first = bf16_dots.issue(isa.host())
     assert first in (1.0, 2.0, 4.0, 8.0)
     bf16_dots.issue.cache_clear()
-    monkeypatch.setattr(rates, "cycles", lambda *_: pytest.fail("it is kept"))
+    monkeypatch.setattr(instruction_rates, "cycles", lambda *_: pytest.fail("it is kept"))
     assert bf16_dots.issue(isa.host()) == first
     bf16_dots.issue.cache_clear()
 
 
 def test_a_machine_without_the_instruction_believes_what_is_declared() -> None:
-    assert rates.kept(("none",), {"no such feature"}, lambda: pytest.fail("not here")) is None
+    assert (
+        instruction_rates.cached_measurement(
+            ("none",), {"no such feature"}, lambda: pytest.fail("not here")
+        )
+        is None
+    )
     assert bf16_dots.microkernel(AVX512).cycles == fma.microkernel(AVX512, "float32").cycles / 2

@@ -10,8 +10,8 @@ import pytest
 import offcut as oc
 from offcut.backends.base import LEFT_AN_ARRAY
 from offcut.backends.cpu import build
-from offcut.backends.cpu.machine.jit import Loaded
-from offcut.backends.host.in_turn import SYMBOL, Batch
+from offcut.backends.cpu.machine.jit import JitModule
+from offcut.backends.host.call_sequence import SYMBOL, CallSequence
 from offcut.errors import CallError, InternalError
 from tests.facade import ENTRY, check_status
 
@@ -38,7 +38,7 @@ def test_calls_are_made_in_order_until_one_fails(failing: int | None) -> None:
     words = (ctypes.c_int64 * 6)()
     at = ctypes.addressof(words)
     bases = (ctypes.c_int64 * 3)(0, 1000, 2000)
-    batch = Batch(
+    batch = CallSequence(
         in_turn(),
         [(at + 8 * place, base, 8 * place) for place, base in enumerate((1, 2, 0, 1, 2, 2))],
         [
@@ -60,7 +60,7 @@ def test_calls_are_made_in_order_until_one_fails(failing: int | None) -> None:
 
 
 def test_an_empty_batch_does_nothing() -> None:
-    assert Batch(in_turn(), [], [], None)(0, 0) == 0
+    assert CallSequence(in_turn(), [], [], None)(0, 0) == 0
 
 
 def test_a_status_says_what_was_left() -> None:
@@ -82,13 +82,13 @@ def test_compact_arrays_are_seen_as_views_see_them(dtype: str) -> None:
 
     made = np.zeros((3, 5, 2), numpy_dtype(dtype))
     for array in (made, made[1:], made[:, 1:1], made[0, 0, 0:1].reshape(())[()] * made[:1]):
-        found, seen = arrays.compact(array), arrays.view(array, "x", op="k")
+        found, seen = arrays.contiguous_info(array), arrays.view(array, "x", op="k")
         assert found == (seen.address, seen.shape, seen.dtype)
     bytes_ = np.zeros(65, np.uint8)[1:].view(np.uint8)
     others = (made[:, ::2], made.transpose(1, 0, 2), made.astype(">f4"), [1.0], 3.0)
-    assert [arrays.compact(one) for one in others] == [None] * len(others)
-    assert arrays.compact(bytes_) is not None
-    assert arrays.compact(bytes_[:64].view(np.float32)) is None
+    assert [arrays.contiguous_info(one) for one in others] == [None] * len(others)
+    assert arrays.contiguous_info(bytes_) is not None
+    assert arrays.contiguous_info(bytes_[:64].view(np.float32)) is None
 
 
 def test_compact_tensors_are_seen_as_views_see_them() -> None:
@@ -97,7 +97,7 @@ def test_compact_tensors_are_seen_as_views_see_them() -> None:
 
     made = torch.zeros(3, 5, 2)
     for tensor in (made, made[1:], made.bfloat16(), made.bool()):
-        found, seen = arrays.compact(tensor), arrays.view(tensor, "x", op="k")
+        found, seen = arrays.contiguous_info(tensor), arrays.view(tensor, "x", op="k")
         assert found == (seen.address, seen.shape, seen.dtype)
     others = (
         made[:, ::2],
@@ -108,7 +108,7 @@ def test_compact_tensors_are_seen_as_views_see_them() -> None:
         torch.zeros(2, dtype=torch.complex64).conj().imag,
         made.to_sparse(),
     )
-    assert [arrays.compact(one) for one in others] == [None] * len(others)
+    assert [arrays.contiguous_info(one) for one in others] == [None] * len(others)
 
 
 def test_an_entry_keeps_the_function_that_calls_it() -> None:
@@ -119,5 +119,7 @@ def test_an_entry_keeps_the_function_that_calls_it() -> None:
     first = code.entry({})
     build._in_turn.cache_clear()
     for entry in (first, code.entry({})):
-        turns = [one for one in entry.owners if isinstance(one, Loaded) and one is not code.loaded]
+        turns = [
+            one for one in entry.owners if isinstance(one, JitModule) and one is not code.loaded
+        ]
         assert [one.address(SYMBOL) for one in turns] == [entry.in_turn]

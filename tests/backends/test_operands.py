@@ -11,7 +11,7 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.costmodel import tile_cycles
 from offcut.ir import Kind, Store, Var, walk
 from tests.agree import agree, exact_matmul

@@ -14,7 +14,7 @@ from compiled import build
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.cpu.constants import pack, unpack
+from offcut.backends.cpu.packed_constants import pack, unpack
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.layout import panels
 from offcut.describe.request import own

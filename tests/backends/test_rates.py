@@ -13,8 +13,8 @@ import pytest
 from foreign import CHEAP, DEAR, Own, product
 
 import offcut as oc
-from offcut.backends.cpu.machine import isa, rates
-from offcut.backends.cpu.machine.chains import CHAINS, multiply_add
+from offcut.backends.cpu.machine import instruction_rates, isa
+from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, multiply_add
 from offcut.backends.cpu.microkernels import external
 from offcut.describe.microkernel import Microkernel
 from tests.agree import nearly
@@ -70,7 +70,7 @@ def test_a_fast_function_that_claims_to_be_slow_is_as_fast_as_it_is() -> None:
         cycles=1e6,
         verify=False,
     )
-    (found,) = external.measured([modest], isa.host())
+    (found,) = external.time_kernels([modest], isa.host())
     assert found.cycles < 100 < modest.cycles
     assert replace(found, tiles=modest.tiles) == modest
 
@@ -78,11 +78,11 @@ def test_a_fast_function_that_claims_to_be_slow_is_as_fast_as_it_is() -> None:
 def test_a_function_is_asked_once() -> None:
     own = Own()
     kernel = own.declared(cycles=DEAR, measured=True)
-    (first,) = external.measured([kernel], isa.host())
+    (first,) = external.time_kernels([kernel], isa.host())
     asked = len(own.calls)
     assert asked > 0
     assert {call[3] for call in own.calls} == {0}
-    assert external.measured([kernel], isa.host()) == (first,)
+    assert external.time_kernels([kernel], isa.host()) == (first,)
     assert len(own.calls) == asked
 
 
@@ -93,20 +93,22 @@ def test_what_scipy_costs_is_kept_on_disk(
     monkeypatch.setenv("OFFCUT_CACHE", os.fspath(tmp_path))
     how: dict[str, Any] = {"convention": "blas_gemm", "cycles": 1.0, "verify": False}
     kernel = oc.external_microkernel("sgemm", product(), oc.external.blas("sgemm"), **how)
-    first = external.measured([kernel], isa.host())
+    first = external.time_kernels([kernel], isa.host())
     forget_rates()
-    monkeypatch.setattr(rates, "cycles", lambda *_: pytest.fail("it is kept"))
-    assert external.measured([kernel], isa.host()) == first
+    monkeypatch.setattr(instruction_rates, "cycles", lambda *_: pytest.fail("it is kept"))
+    assert external.time_kernels([kernel], isa.host()) == first
 
 
 def test_what_is_declared_counts_where_nothing_can_be_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     nowhere = oc.external_microkernel("own", product(), 4096, cycles=0.5, verify=False)
-    assert external.measured([nowhere], isa.host()) == (nowhere,)
+    assert external.time_kernels([nowhere], isa.host()) == (nowhere,)
     own = Own().declared(cycles=0.5, measured=True)
-    monkeypatch.setattr(external, "here", lambda features: None)  # a machine that is not this one
-    assert external.measured([own], isa.host()) == (own,)
+    monkeypatch.setattr(
+        external, "detect_processor", lambda features: None
+    )  # a machine that is not this one
+    assert external.time_kernels([own], isa.host()) == (own,)
 
 
 def test_a_function_without_its_address_in_code_is_known() -> None:
@@ -133,14 +135,16 @@ def test_costs_are_found_from_what_tiles_take(costs: tuple[float, float, float])
 
 
 def test_the_unit_is_a_multiply_add_of_two_a_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
-    def clock(calls: Sequence[rates.Bound]) -> list[float]:
+    def clock(calls: Sequence[instruction_rates.Bound]) -> list[float]:
         """A call takes a millisecond, and each iteration of its loop 2 ns."""
         return [1e-3 + 2e-9 * call._call.args[1] for call in calls]
 
-    monkeypatch.setattr(rates, "_least", clock)
+    monkeypatch.setattr(instruction_rates, "_least", clock)
     host = isa.host()
     text = multiply_add("float32", host.isa)
-    (found,) = rates.cycles(host, [rates.loop(host, text, 2 * rates.COUNT)])
+    (found,) = instruction_rates.cycles(
+        host, [instruction_rates.loop(host, text, 2 * instruction_rates.COUNT)]
+    )
     each = 2 if host.isa.fma else 1
-    found_exactly = CHAINS * (2 * rates.COUNT - 1) / each
+    found_exactly = NUM_CHAINS * (2 * instruction_rates.COUNT - 1) / each
     assert found == nearly(found_exactly)

@@ -12,7 +12,7 @@ from scipy import special
 
 import offcut as oc
 from offcut import Kernel, Tensor
-from offcut.backends.cpu.lowering.reductions import ACCUMULATORS
+from offcut.backends.cpu.lowering.lane_reductions import ACCUMULATORS
 from offcut.backends.cpu.machine.isa import host
 from offcut.core.program import LANE, For, Program, walk
 from tests.agree import agree, computed, exact_matmul, total

@@ -50,7 +50,7 @@ def test_values_do_not_depend_on_how_far_rows_lie_apart(dtype: str) -> None:
 def row_bytes(kind: Kind, columns: int) -> int | None:
     """Bytes of a row of `columns` float32 on Zen 4, whose first cache has ways of 4096 bytes."""
     program = oc.parse(SOURCE.format(dtype="float32", one="1.0", zero="0.0"))
-    lowering = Lowering(program, isa.described(load_machine("zen4")).isa, (), ix.const(0), 1)
+    lowering = Lowering(program, isa.host_for_machine(load_machine("zen4")).isa, (), ix.const(0), 1)
     buffer = replace(program.buffer("T"), kind=kind, shape=(ix.const(4), ix.const(columns)))
     return ix.literal_value(lowering.row_bytes(buffer))
 

@@ -22,7 +22,7 @@ from tile_unit import UNIT, on_tile_unit
 import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import amx, fma, vnni
-from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
+from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Variant
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.describe.computation import computation
 from offcut.partition import Match, all_matches
@@ -32,7 +32,7 @@ pytestmark = needs_fork  # a read beyond a guard page ends the child, not the te
 
 HOST = isa.host()
 MACHINE = load_machine("sapphire-rapids")
-AVX512 = isa.described(MACHINE).isa
+AVX512 = isa.host_for_machine(MACHINE).isa
 KINDS = ("bfloat16", "int8", "uint8")
 ROWS, COLUMNS = (1, 15, 16, 17, 31, 32), (1, 15, 16, 17, 32, 33, 48, 63, 70)
 DEPTHS = (0, 1, 2, 31, 32, 33, 64, 70, 100)
@@ -77,7 +77,7 @@ def run_amx(function: Callable[..., None], kind: str, what: Case, aligned: bool 
 @cache
 def emulated(kind: str) -> Callable[..., None]:
     text = on_tile_unit(amx.text(kind))
-    return callable_of(text, amx.symbol(kind), WIDE)
+    return callable_of(text, amx.symbol(kind), WIDE_PARAMETERS)
 
 
 @cache
@@ -187,9 +187,9 @@ def test_the_tile_code_holds_its_instructions_and_no_spill(kind: str) -> None:
     [pytest.param(kind, marks=pytest.mark.isa(*sorted(amx.FEATURES[kind]))) for kind in KINDS],
 )
 def test_the_tensor_unit_agrees_with_numpy_and_with_itself(kind: str) -> None:
-    if not amx.permitted():
+    if not amx.is_amx_permitted():
         pytest.skip("the system does not grant tile registers to this process")
-    function = callable_of(amx.text(kind), amx.symbol(kind), WIDE)
+    function = callable_of(amx.text(kind), amx.symbol(kind), WIDE_PARAMETERS)
 
     def sweep() -> None:
         for sizes in (*all_cases(), *((*sizes, False) for sizes in LONG)):
@@ -285,5 +285,5 @@ def test_few_rows_cost_less_and_reuse_of_tiles_pays() -> None:
 
 
 def test_permission_is_asked_once() -> None:
-    assert isinstance(amx.permitted(), bool)
-    assert amx.permitted.cache_info().misses == 1
+    assert isinstance(amx.is_amx_permitted(), bool)
+    assert amx.is_amx_permitted.cache_info().misses == 1

@@ -30,16 +30,16 @@ from conftest import edge_sizes, slow
 
 import offcut as oc
 from offcut import Kernel, Tensor
-from offcut.backends.cpu.build import lowered
+from offcut.backends.cpu.build import lower_kernel
 from offcut.backends.cpu.machine import isa
 from offcut.backends.cpu.threads import pool
-from offcut.backends.cpu.threads.parallel import parallel
+from offcut.backends.cpu.threads.parallel import mark_parallel_loops
 from tests.agree import agree as close
 from tests.agree import computed, exact_matmul, of_program
 from tests.machines import EAGER, host_threads
 
 pytestmark = [
-    pytest.mark.skipif(not pool.available(), reason="the pool needs Linux on x86-64"),
+    pytest.mark.skipif(not pool.is_supported(), reason="the pool needs Linux on x86-64"),
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning"),
 ]
 
@@ -282,7 +282,7 @@ for i in 0:n
 
 def test_a_scalar_of_an_iteration_is_each_threads_own() -> None:
     rows = oc.parse(ROWS)
-    assert parallel(rows, 512, 2).own == {"t"}
+    assert mark_parallel_loops(rows, 512, 2).own == {"t"}
     x, table = floats("x", 50), floats("table", 50, 70)
     expected = table + (x * np.float32(2))[:, None]
     assert same_bits(agree(on(COUNTS, rows), x, table), expected)
@@ -378,7 +378,7 @@ def test_a_fork_while_the_pool_starts_leaves_the_child_free() -> None:
 
 @needs_fork
 @pytest.mark.skipif(
-    not pool.available() or pool.processors() < 2, reason="one thread runs at once here"
+    not pool.is_supported() or pool.usable_processors() < 2, reason="one thread runs at once here"
 )
 def test_workers_of_a_pinned_caller_run_where_the_process_may(dense: Kernel) -> None:
     def child() -> None:
@@ -560,7 +560,7 @@ def turned(images: str = "b", loop: str = "0:b", scalar: str = "") -> oc.Program
 @pytest.mark.parametrize("threads", [2, 8])
 def test_a_loop_that_may_end_before_it_starts_is_shared_whole(loop: str, threads: int) -> None:
     program = turned("2*b", loop)
-    divided = str(parallel(program, 512, threads).program).count("for n in") == 2
+    divided = str(mark_parallel_loops(program, 512, threads).program).count("for n in") == 2
     assert divided == (loop == "b:2*b")
     made = on((1, threads), program)
     for b in range(6):
@@ -572,7 +572,7 @@ def test_a_loop_that_may_end_before_it_starts_is_shared_whole(loop: str, threads
 
 
 def test_an_image_with_a_scalar_of_its_own_is_one_threads() -> None:
-    shared = parallel(turned(scalar="s[]"), 512, 2)
+    shared = mark_parallel_loops(turned(scalar="s[]"), 512, 2)
     assert shared.own == {"t", "s"}
     assert shared.loops == ("n",)
     made, x = on(COUNTS, turned(scalar="s[]")), floats("x", 5, 64, 64)
@@ -582,11 +582,11 @@ def test_an_image_with_a_scalar_of_its_own_is_one_threads() -> None:
 
 
 def test_a_window_that_threads_share_is_no_threads_own() -> None:
-    shared = parallel(turned(), 512, 2)
+    shared = mark_parallel_loops(turned(), 512, 2)
     assert "t" not in shared.own
     # Before what reads the window; and at the loop's end, unless it has one iteration at most.
     for threads, count in ((2, 1), (3, 2)):
-        text = str(parallel(turned(), 512, threads).program)
+        text = str(mark_parallel_loops(turned(), 512, threads).program)
         assert text.count("barrier thread") == count
     made, x = on(COUNTS, turned()), floats("x", 5, 64, 64)
     expected = (x * np.float32(2)).transpose(0, 2, 1) + np.float32(1)
@@ -595,7 +595,7 @@ def test_a_window_that_threads_share_is_no_threads_own() -> None:
 
 
 def test_an_exported_kernel_runs_on_the_thread_that_calls_it(dense: Kernel) -> None:
-    low = lowered(dense.code.planned, dense.signature, isa.host())
+    low = lower_kernel(dense.code.planned, dense.signature, isa.host())
     assert "offcut_pool" in dense.source("llvm")
     assert "offcut_pool" not in low.text
 
@@ -631,10 +631,10 @@ def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "none": (lambda: pool.threads_of(0), "0"),
-    "a text": (lambda: pool.threads_of("2"), "'2'"),  # type: ignore[arg-type]
-    "a truth": (lambda: pool.threads_of(True), "True"),
-    "too many": (lambda: pool.threads_of(1025), "1025"),
+    "none": (lambda: pool.resolve_threads(0), "0"),
+    "a text": (lambda: pool.resolve_threads("2"), "'2'"),  # type: ignore[arg-type]
+    "a truth": (lambda: pool.resolve_threads(True), "True"),
+    "too many": (lambda: pool.resolve_threads(1025), "1025"),
 }
 
 

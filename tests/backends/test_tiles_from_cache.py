@@ -26,7 +26,7 @@ assert (kernel(x, y) == x.astype("int32") @ y.astype("int32")).all()
 
 
 @pytest.mark.skipif(
-    "amx-int8" not in isa.host().features or not amx.permitted(),
+    "amx-int8" not in isa.host().features or not amx.is_amx_permitted(),
     reason="needs AMX with int8: the test below says what asks for tile registers anywhere",
 )
 def test_a_kernel_with_tiles_runs_in_a_process_that_finds_it_in_the_cache(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_what_is_kept_says_whether_it_was_made_with_tiles(monkeypatch: pytest.Mo
     options = target.options("compile")
     said = []
     for answer in (True, False):
-        monkeypatch.setattr(amx, "permitted", lambda answer=answer: answer)
+        monkeypatch.setattr(amx, "is_amx_permitted", lambda answer=answer: answer)
         said.append(target.facts(options))
     assert said[0] != said[1]
     assert "tiles" in said[0]

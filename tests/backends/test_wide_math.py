@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pytest
 from test_vector_math import bits, samples, specials, target, ulps
 
+from offcut.backends.llvm.math_via_float64 import WRITERS, declarations, define
 from offcut.backends.llvm.vector_math import symbol
-from offcut.backends.llvm.wide_math import WRITERS, declarations, define
 from offcut.errors import InternalError
 
 Array = npt.NDArray[Any]

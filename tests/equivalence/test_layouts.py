@@ -37,7 +37,7 @@ def named(case: Case) -> str:
 def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     """What models allocate meanwhile lies between walls."""
     found = Memory()
-    monkeypatch.setattr(host, "allocated", found.allocated)
+    monkeypatch.setattr(host, "allocate", found.allocated)
     monkeypatch.setattr(Model, "_memory", lambda _, count: found.arena(count))
     return found
 

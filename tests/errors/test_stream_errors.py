@@ -17,39 +17,39 @@ from offcut.backends.accelerator.isa import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
 )
 from offcut.backends.accelerator.isa.encoding import decode, encode
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.simulator import simulate, timed
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.simulator import simulate, simulate_timing
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import OffcutError, StreamError
 from tests.facade import load_machine
 
-VTA, GEMMINI = (Spec.of(load_machine(name)) for name in ("vta", "gemmini"))
+VTA, GEMMINI = (AcceleratorSpec.of(load_machine(name)) for name in ("vta", "gemmini"))
 DRAM = {
-    Place.INPUTS: np.zeros((4, 1, 16), np.int8),
-    Place.OUTPUTS: np.zeros((4, 1, 16), np.int8),
+    MemorySpace.INPUTS: np.zeros((4, 1, 16), np.int8),
+    MemorySpace.OUTPUTS: np.zeros((4, 1, 16), np.int8),
 }
-OPS = Load(Place.MICRO_OPS, 0, 0, 1, 1, 1)
+OPS = Load(MemorySpace.MICRO_OPS, 0, 0, 1, 1, 1)
 
 REFUSED: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
     "words that the chip has not": (
-        (Load(Place.INPUTS, 2040, 0, 3, 3, 3),),
+        (Load(MemorySpace.INPUTS, 2040, 0, 3, 3, 3),),
         "0: load inputs[2040] = dram[0], 3 rows of 3 every 3",
         "it touches inputs[2040:2049], and there are 2048 words",
     ),
     "words that the array has not": (
-        (Load(Place.INPUTS, 0, 1, 2, 2, 2, (1, 0, 0, 0)),),
+        (Load(MemorySpace.INPUTS, 0, 1, 2, 2, 2, (1, 0, 0, 0)),),
         "0: load inputs[0] = dram[1], 2 rows of 2 every 2, pad 1 0 0 0",
         "it touches inputs[1:5] of main memory, and there are 4 words",
     ),
     "an array that is not given": (
-        (Load(Place.WEIGHTS, 0, 0, 1, 1, 1),),
+        (Load(MemorySpace.WEIGHTS, 0, 0, 1, 1, 1),),
         "0: load weights[0] = dram[0], 1 row of 1",
         "it touches weights[0:1] of main memory, and there are 0 words",
     ),
@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
         "store has no unit after it",
     ),
     "a token from nobody": (
-        (Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_prev=True)),),
+        (Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_prev=True)),),
         "0: load inputs[0] = dram[0], 1 row of 1",
         "load has no unit before it",
     ),
@@ -116,7 +116,7 @@ def test_an_operation_is_refused_by_a_machine_that_has_it_not() -> None:
 
 def test_arrays_of_other_words_are_refused() -> None:
     with pytest.raises(oc.StreamError) as refused:
-        simulate(Stream(()), {Place.WEIGHTS: np.zeros((3, 16), np.int8)}, VTA)
+        simulate(Stream(()), {MemorySpace.WEIGHTS: np.zeros((3, 16), np.int8)}, VTA)
     assert (
         str(refused.value)
         == """\
@@ -128,7 +128,7 @@ simulate: cannot take an array as weights
 def test_a_standstill_says_who_waits_for_whom() -> None:
     stream = Stream(
         (
-            Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_next=True)),
+            Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(pop_next=True)),
             Gemm(0, 0, tokens=Tokens(pop_prev=True, pop_next=True)),
             Store(0, 0, 1, 1, 1),
         )
@@ -146,7 +146,7 @@ simulate: the stream comes to a standstill
 
 def test_a_standstill_by_full_queues_says_which() -> None:
     spec = replace(VTA, token_depth=1, queue_depth=dict.fromkeys(VTA.queue_depth, 1))
-    one = Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
+    one = Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
     with pytest.raises(oc.StreamError) as refused:
         simulate(Stream((one, one, one, one, Finish(Tokens(pop_prev=True)))), None, spec)
     assert (
@@ -167,21 +167,21 @@ simulate: cannot take None as a stream
   help     Stream((Load(…), …, Finish()), micro_ops=(MicroOp(…), …))""",
     ),
     "a name for the machine": (
-        lambda: timed(Stream((Finish(),)), "vta"),  # type: ignore[arg-type]
+        lambda: simulate_timing(Stream((Finish(),)), "vta"),  # type: ignore[arg-type]
         """\
 timed: cannot take 'vta' as the machine
   because  it is of type str, not Spec
   help     Spec.of(load("vta")) is a description in numbers""",
     ),
     "a name for its description": (
-        lambda: Spec.of("vta"),  # type: ignore[arg-type]
+        lambda: AcceleratorSpec.of("vta"),  # type: ignore[arg-type]
         """\
 target: cannot plan for 'vta'
   because  it is of type str, not the description of a machine
   help     Spec.of(load("vta"))""",
     ),
     "one instruction for several": (
-        lambda: timed(Stream(Finish()), VTA),  # type: ignore[arg-type]
+        lambda: simulate_timing(Stream(Finish()), VTA),  # type: ignore[arg-type]
         """\
 timed: cannot take Finish(tokens=Tokens(pop_prev=False, pop_next=False, push_pr… as instructions
   because  it is of type Finish, not a tuple""",
@@ -229,14 +229,16 @@ simulate: cannot take dram['inputs']
   help     {Place.INPUTS: numpy array of words}""",
     ),
     "micro-ops that there are not": (
-        lambda: simulate(Stream((Load(Place.MICRO_OPS, 0, 0, 1, 9, 9),), (MicroOp(0),)), None, VTA),
+        lambda: simulate(
+            Stream((Load(MemorySpace.MICRO_OPS, 0, 0, 1, 9, 9),), (MicroOp(0),)), None, VTA
+        ),
         """\
 simulate: cannot run an instruction
   at       instruction 0: load micro-ops[0] = dram[0], 1 row of 9
   because  it touches micro-ops[0:9] of main memory, and there are 1 words""",
     ),
     "a load of outputs": (
-        lambda: simulate(Stream((Load(Place.OUTPUTS, 0, 0, 1, 1, 1),)), None, VTA),
+        lambda: simulate(Stream((Load(MemorySpace.OUTPUTS, 0, 0, 1, 1, 1),)), None, VTA),
         """\
 simulate: cannot run an instruction
   at       instruction 0: load outputs[0] = dram[0], 1 row of 1
@@ -248,7 +250,7 @@ FIELDS: dict[str, tuple[Instruction, str]] = {
     "a place by its name": (Load("inputs", 0, 0, 1, 1, 1), "place = 'inputs' is not a Place"),  # type: ignore[arg-type]
     "half a word": (Store(0.5, 0, 1, 1, 1), "sram = 0.5 is not an integer"),  # type: ignore[arg-type]
     "three pads": (
-        Load(Place.INPUTS, 0, 0, 1, 1, 1, (0, 0, 0)),  # type: ignore[arg-type]
+        Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, (0, 0, 0)),  # type: ignore[arg-type]
         "pad = (0, 0, 0) is not four integers: rows above and below, words left and right",
     ),
     "a loop of half a turn": (
@@ -283,14 +285,14 @@ def test_what_is_no_stream_no_machine_and_no_words_is_refused(case: str) -> None
 @pytest.mark.parametrize("case", FIELDS)
 def test_a_field_of_another_type_is_refused_with_its_name(case: str) -> None:
     instruction, because = FIELDS[case]
-    for ask in (simulate, lambda stream, dram, spec: timed(stream, spec)):
+    for ask in (simulate, lambda stream, dram, spec: simulate_timing(stream, spec)):
         with pytest.raises(StreamError) as refused:
             ask(Stream((OPS, instruction), (MicroOp(0),)), None, VTA)
         assert refused.value.at == "instruction 1"
         assert refused.value.because == because
 
 
-RECORDS = (Load(Place.INPUTS, 0, 0, 1, 1, 1), Store(0, 0, 1, 1, 1), Gemm(0, 1), Finish())
+RECORDS = (Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1), Store(0, 0, 1, 1, 1), Gemm(0, 1), Finish())
 
 
 @pytest.mark.parametrize(

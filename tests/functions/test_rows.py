@@ -14,7 +14,7 @@ import pytest
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.llvm import vector_math, wide_math
+from offcut.backends.llvm import math_via_float64, vector_math
 from offcut.core import functions
 from offcut.core.function_table import FUNCTIONS, PUBLIC
 from offcut.costmodel.description import load, shipped
@@ -64,7 +64,7 @@ def test_every_machine_says_what_functions_take_or_their_rows_do() -> None:
 
 
 def test_a_writer_is_of_a_row() -> None:
-    for library in (vector_math, wide_math):
+    for library in (vector_math, math_via_float64):
         assert set(library.WRITERS) <= set(FUNCTIONS)
         assert not any(FUNCTIONS[name].intrinsic for name in library.WRITERS)
 
@@ -82,7 +82,7 @@ def test_no_list_of_functions_stands_beside_the_table() -> None:
             held = {one.value for one in parts if isinstance(one, ast.Constant)} & names
             if len(held) > 1:
                 found.add(path.relative_to(PACKAGE).as_posix())
-    assert found == {"backends/llvm/vector_math.py", "backends/llvm/wide_math.py"}
+    assert found == {"backends/llvm/vector_math.py", "backends/llvm/math_via_float64.py"}
 
 
 def test_a_function_stands_in_its_row_its_writer_and_where_it_is_used() -> None:

@@ -92,7 +92,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
         refuse(self, region, failed)
 
     monkeypatch.setattr(Program, "_refused", refused)
-    monkeypatch.setattr(host, "allocated", found.allocated)
+    monkeypatch.setattr(host, "allocate", found.allocated)
     monkeypatch.setattr(Model, "_memory", lambda _, count: found.arena(count))
     torch._dynamo.reset()
     yield found

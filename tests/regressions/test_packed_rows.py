@@ -7,7 +7,7 @@ import pytest
 
 import offcut as oc
 from offcut.backends.cpu.machine.isa import host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 
 
 @pytest.mark.parametrize("start", [0, 5])

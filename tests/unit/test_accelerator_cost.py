@@ -14,10 +14,10 @@ import pytest
 
 import offcut as oc
 from offcut import Cost, Kernel, Schedule, ops
-from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import predicted
 from offcut.backends.accelerator.costs.periodic import Fitted
-from offcut.backends.accelerator.simulator import Run
+from offcut.backends.accelerator.executor import AcceleratorExecutor
+from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT, Planned
 from offcut.core.sizes import Dim
@@ -87,10 +87,10 @@ class Layer:
         assert isinstance(found, Formulas)
         return found
 
-    def timeline(self, **sizes: int) -> Run:
+    def timeline(self, **sizes: int) -> SimulationResult:
         names = dict(self.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return Chip(self.planned.program, self.target.spec).timeline(given)
+        return AcceleratorExecutor(self.planned.program, self.target.spec).timeline(given)
 
     def alone(self) -> Layer:
         """The same tiles, one window of everything."""
@@ -100,7 +100,7 @@ class Layer:
 
 def planned(target: Accelerator, request: Request, schedule: Schedule | None = None) -> Layer:
     options = replace(DEFAULT, schedule=schedule)
-    return Layer(target, request, next(target.space(request.program, request.users, options)))
+    return Layer(target, request, next(target.policy(request.program, request.users, options)))
 
 
 @cache

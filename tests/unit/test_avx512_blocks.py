@@ -18,7 +18,7 @@ from offcut.backends.cpu.microkernels.family import Variant
 from tests.facade import load_machine
 from tests.x86 import Machine
 
-ZEN4 = isa.described(load_machine("zen4"))
+ZEN4 = isa.host_for_machine(load_machine("zen4"))
 VARIANTS = [
     Variant(unit, panels, even, turns)
     for unit, panels, even in product((True, False), repeat=3)
@@ -129,7 +129,7 @@ def test_a_block_has_the_bits_of_llvms(dtype: str, variant: Variant) -> None:
     name, shapes = fma.symbol(own, dtype, variant, 9, 3), [(9, 3)]
     llvm, assembled = (
         native(make(own, dtype, variant, shapes), name, variant)
-        for make in (fma.tiles, fma.assembled)
+        for make in (fma.emit_llvm, fma.emit_assembly)
     )
     for depth, last, accumulate in ((4, 1, True), (12, 8, False)):
         sizes = {"depth": depth, "last": last, "accumulate": accumulate}
@@ -168,7 +168,7 @@ def test_pairs_of_bfloat16_are_multiplied_and_an_odd_one_by_itself(
 def test_every_machine_of_ours_with_avx512_takes_them(name: str) -> None:
     if not llvm.get_process_triple().startswith("x86_64"):
         pytest.skip("this process has no assembler of x86-64")
-    assert avx512_blocks.are_for(isa.described(load_machine(name)))
+    assert avx512_blocks.are_for(isa.host_for_machine(load_machine(name)))
 
 
 @pytest.mark.parametrize("variant", VARIANTS[:6], ids=lambda variant: variant.suffix)
@@ -177,5 +177,5 @@ def test_every_shape_is_code_for_its_machine(variant: Variant) -> None:
         pytest.skip("this process has no assembler of x86-64")
     widths = fma.widths(ZEN4.isa, in_place=True)
     shapes = [(rows, width) for rows, options in widths.items() for width in options]
-    text = fma.assembled(ZEN4.isa, "float64", variant, shapes)
+    text = fma.emit_assembly(ZEN4.isa, "float64", variant, shapes)
     assert jit.text_bytes(jit.object_code(text, ZEN4, passes=False)) > 64 * len(shapes)

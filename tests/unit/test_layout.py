@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import offcut as oc
-from offcut.backends.cpu import constants
+from offcut.backends.cpu import packed_constants
 from offcut.backends.gpu import layouts as gpu
 from offcut.core.layout import (
     ROWS,
@@ -216,7 +216,7 @@ def test_constants_are_packed_as_the_layout_says(
     shape: tuple[int, int], beside: int, multiple: int
 ) -> None:
     values = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
-    packed = constants.pack(values, panels(16, beside, multiple), "int32")
+    packed = packed_constants.pack(values, panels(16, beside, multiple), "int32")
 
     expected = panels(16, beside, multiple).laid(values)
 

@@ -15,8 +15,8 @@ import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.machine.features import in_llvm
 from offcut.backends.cpu.microkernels import fma
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.microkernels.family import TILES, Variant
-from offcut.backends.cpu.microkernels.kernels import families
 from offcut.backends.cpu.microkernels.llvm_blocks import LLVM_TYPE
 from offcut.costmodel.description import SHIPPED
 from tests.agree import agree, exact_matmul, nearly
@@ -36,7 +36,7 @@ ACCELERATORS = ("gemmini", "h200", "vta", "vta-osdi18")
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_a_shipped_machine_is_planned_for_with_its_own_microkernels(name: str) -> None:
     machine = load_machine(name)
-    host = isa.described(machine)
+    host = isa.host_for_machine(machine)
     assert machine.name == name
     assert not host.here
     found = {family.microkernel.name.partition("_")[0] for family in families(host)}
@@ -109,12 +109,12 @@ def test_the_host_is_the_description_that_differs_least_with_its_own_caches(
     for name in ("cascade-lake", "sapphire-rapids", "zen4", "zen5", "avx2", "neoverse-n1"):
         machine = load_machine(name)
         features = frozenset(map(in_llvm, machine.features)) | {"sahf", "rdpid"}
-        isa.own_machine.cache_clear()
-        found = isa.own_machine(machine.architecture, features)
+        isa.detect_machine.cache_clear()
+        found = isa.detect_machine(machine.architecture, features)
         assert found.title == machine.title
         assert (found.memory[0].bytes, found.memory[0].ways) == (40960, machine.memory[0].ways)
         assert (found.memory[1].bytes, found.memory[1].ways) == (machine.memory[1].bytes, 20)
-    isa.own_machine.cache_clear()
+    isa.detect_machine.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["avx2", "cascade-lake", "sapphire-rapids", "zen4", "zen5"])
@@ -170,13 +170,13 @@ SKYLAKE = "avx2 fma f16c bmi bmi2 lzcnt movbe avx512f avx512dq avx512cd avx512bw
 )
 def test_a_host_is_described_by_registers_that_it_has(features: str, name: str) -> None:
     shared = frozenset(map(in_llvm, load_machine("avx2").features[:18]))
-    assert isa.nearest("x86_64", shared | frozenset(features.split())).name == name
+    assert isa.nearest_machine("x86_64", shared | frozenset(features.split())).name == name
 
 
 @pytest.mark.parametrize("name", MICROKERNELS)
 def test_the_units_of_a_processor_are_what_its_ports_and_registers_say(name: str) -> None:
     machine = load_machine(name)
-    host = isa.described(machine)
+    host = isa.host_for_machine(machine)
     for unit in machine.unit:
         assert {in_llvm(one) for one in unit.needs} <= host.features
         if unit.name in ("fma float32", "fma float64"):
@@ -234,14 +234,14 @@ def test_a_level_takes_what_it_does_not_state_from_the_level_of_its_name(tmp_pat
 
 
 def test_an_unknown_architecture_has_the_portable_set_and_some_description() -> None:
-    machine = isa.own_machine("riscv64", frozenset({"v"}))
+    machine = isa.detect_machine("riscv64", frozenset({"v"}))
     assert machine.architecture == "riscv64"
     assert isa.isa_of(frozenset({"v"}), machine).name == "portable"
 
 
 def neon_here() -> tuple[isa.Isa, isa.Host]:
     """The instruction set of Neoverse N1, and this host, to run its LLVM IR on."""
-    return isa.described(load_machine("neoverse-n1")).isa, isa.host()
+    return isa.host_for_machine(load_machine("neoverse-n1")).isa, isa.host()
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 4), (8, 3), (14, 2)])
@@ -249,8 +249,8 @@ def neon_here() -> tuple[isa.Isa, isa.Host]:
 def test_a_tile_of_four_lanes_and_32_registers_is_code_for_its_machine(
     dtype: str, shape: tuple[int, int]
 ) -> None:
-    host = isa.described(load_machine("neoverse-n1"))
-    text = fma.tiles(host.isa, dtype, Variant(True, True), [shape])
+    host = isa.host_for_machine(load_machine("neoverse-n1"))
+    text = fma.emit_llvm(host.isa, dtype, Variant(True, True), [shape])
     lanes = host.isa.lanes(dtype)
     assert f"<{lanes} x {LLVM_TYPE[dtype]}>" in text
     assert lanes * 8 <= 32
@@ -266,7 +266,7 @@ def test_a_tile_of_four_lanes_and_32_registers_is_code_for_its_machine(
 def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, depth: int) -> None:
     neon, host = neon_here()
     variant = Variant(True, True)
-    text = fma.tiles(neon, "float32", variant, [(rows, vectors)])
+    text = fma.emit_llvm(neon, "float32", variant, [(rows, vectors)])
     code = jit.load([jit.object_code(text, host, passes=False)], host)
     function = ctypes.CFUNCTYPE(
         None, *(ctypes.c_void_p if kind == "ptr" else ctypes.c_int64 for kind in TILES.split(", "))
@@ -298,7 +298,7 @@ def test_a_tile_of_four_lanes_computes_its_product(rows: int, vectors: int, dept
 
 
 def test_the_order_of_features_hides_none_of_a_described_machine() -> None:
-    spelled = isa.described(load_machine("sapphire-rapids")).feature_string.split(",")
+    spelled = isa.host_for_machine(load_machine("sapphire-rapids")).feature_string.split(",")
     assert all(one.startswith("+") for one in spelled)
 
 

@@ -137,9 +137,9 @@ def jit_host() -> Any:
 
 def test_modules_and_their_context_go_in_order_even_where_their_text_is_wrong() -> None:
     for text in ("define nothing", "define i32 @f() {\n  ret i64 0\n}"):
-        with pytest.raises(oc.InternalError, match="not valid"), jit.parsed(text):
+        with pytest.raises(oc.InternalError, match="not valid"), jit.parse_ir(text):
             pass
-    with jit.parsed("declare void @f()") as module:
+    with jit.parse_ir("declare void @f()") as module:
         with pytest.raises(oc.InternalError, match="not valid"):
             jit.link(module, "define nothing")
         context = module._context

@@ -30,6 +30,7 @@ from tests.facade import (
     Together,
     nests_of,
     processor,
+    proved_plan,
     requested,
     stand_ins,
 )
@@ -100,7 +101,7 @@ def cost_at(made: Program, target: Target, size: int) -> Cost:
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
     options = replace(target.options("tune"), padded=True)
-    found = target.cost_of(target.policy(request, options), request, options, {"n": size})
+    found = target.cost_of(proved_plan(target, request, options), request, options, {"n": size})
     assert isinstance(found, Cost)
     return found
 

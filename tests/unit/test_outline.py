@@ -8,25 +8,25 @@ import pytest
 
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.llvm import outline
-from offcut.backends.llvm.ir import Function
-from offcut.backends.llvm.outline import Outline
+from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.outline import Outliner
 from offcut.errors import InternalError
 
 
-def adds(f: Function, base: str, place: int, factor: int, trips: int) -> None:
+def adds(f: FunctionWriter, base: str, place: int, factor: int, trips: int) -> None:
     """``base[place] += factor * i`` for each ``i < trips``, in as many lines as a tile has."""
     at = f.let(f"getelementptr i8, ptr {base}, i64 {8 * place}")
     with f.loop("0", str(trips)) as now:
         term = f.let(f"mul i64 {now}, {factor}")
         old = f.let(f"load i64, ptr {at}")
-        for _ in range(outline.FEW):
+        for _ in range(outline.MIN_REPEATS):
             term = f.let(f"add i64 {term}, 0")
         f.do(f"store i64 {f.let(f'add i64 {old}, {term}')}, ptr {at}")
 
 
 def written(*pieces: tuple[int, int, int]) -> str:
     """A module whose ``run(base)`` has these pieces, each `adds` with its own literals."""
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     for literals in pieces:
         with apart.piece(f):
             adds(f, "%base", *literals)
@@ -73,7 +73,7 @@ def test_a_piece_like_no_other_stays_where_it_was() -> None:
 
 
 def test_a_short_piece_is_no_function() -> None:
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     for _ in range(2):
         with apart.piece(f):
             f.do("store i64 1, ptr %base")
@@ -95,10 +95,10 @@ def test_a_short_piece_is_no_function() -> None:
     ],
 )
 def test_literals_that_must_be_literals_are_no_parameters(line: str) -> None:
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     for value in (1, 2):
         with apart.piece(f):
-            for number in range(outline.FEW):
+            for number in range(outline.MIN_REPEATS):
                 f.let(f"add i64 %x, {number}")
             f.do(line.format(value))
             f.start("%other")
@@ -107,10 +107,10 @@ def test_literals_that_must_be_literals_are_no_parameters(line: str) -> None:
 
 
 def test_addresses_of_functions_and_tables_are_parameters() -> None:
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     for name in ("one", "other"):
         with apart.piece(f):
-            for number in range(outline.FEW):
+            for number in range(outline.MIN_REPEATS):
                 f.let(f"add i64 %x, {number}")
             f.do(f"call void @{name}(ptr @table_{name}, i64 %x)")
     apart.place(f)
@@ -120,7 +120,7 @@ def test_addresses_of_functions_and_tables_are_parameters() -> None:
 
 
 def test_a_piece_inside_a_piece_is_refused() -> None:
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
 
     def nested() -> None:
         with apart.piece(f), apart.piece(f):
@@ -132,20 +132,20 @@ def test_a_piece_inside_a_piece_is_refused() -> None:
 
 
 def test_a_value_whose_type_is_not_told_is_refused() -> None:
-    def written(f: Function, apart: Outline) -> None:
+    def written(f: FunctionWriter, apart: Outliner) -> None:
         with apart.piece(f):
-            for number in range(outline.FEW):
+            for number in range(outline.MIN_REPEATS):
                 f.let(f"add <2 x i64> splat (i64 {number}), %v")
         with apart.piece(f):
-            for number in range(outline.FEW):
+            for number in range(outline.MIN_REPEATS):
                 f.let(f"add <2 x i64> splat (i64 {number}), %v")
         apart.place(f)
 
     with pytest.raises(InternalError, match="no type of %v"):
-        written(Function(), Outline())
+        written(FunctionWriter(), Outliner())
 
 
-def doubles(f: Function, base: str, place: int) -> None:
+def doubles(f: FunctionWriter, base: str, place: int) -> None:
     """``base[place]`` doubled three times, in fewer lines than a tile has."""
     at = f.let(f"getelementptr i64, ptr {base}, i64 {place}")
     with f.loop("0", "3"):
@@ -153,9 +153,9 @@ def doubles(f: Function, base: str, place: int) -> None:
         f.do(f"store i64 {f.let(f'add i64 {old}, {old}')}, ptr {at}")
 
 
-def apart_in_loops(*places: int) -> tuple[Outline, str]:
+def apart_in_loops(*places: int) -> tuple[Outliner, str]:
     """Loops that double elements, each a piece of loops with two tiles inside, and the module that calls them."""
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     f.do("store i64 1, ptr %base")
     for place in places:
         with apart.piece(f, loops=True):
@@ -192,7 +192,7 @@ def test_loops_that_are_alike_are_one_function() -> None:
 def test_memory_that_every_piece_has_alone_is_said_to_be_no_other(
     alone: tuple[str, ...], said: bool
 ) -> None:
-    f, apart = Function(), Outline(dict.fromkeys(alone, 8))
+    f, apart = FunctionWriter(), Outliner(dict.fromkeys(alone, 8))
     for base in ("%a", "%b"):
         with apart.piece(f, loops=True):
             adds(f, base, 0, 3, 4)
@@ -203,7 +203,7 @@ def test_memory_that_every_piece_has_alone_is_said_to_be_no_other(
 
 def test_loops_with_other_tiles_inside_are_other_functions() -> None:
     """The functions of tiles are known among loops alone: no address of one is given from outside."""
-    f, apart = Function(), Outline()
+    f, apart = FunctionWriter(), Outliner()
     for trips in (4, 4, 6, 6):
         with apart.piece(f, loops=True):
             doubles(f, "%base", 0)
@@ -217,9 +217,9 @@ def test_loops_with_other_tiles_inside_are_other_functions() -> None:
 
 def test_loops_inside_loops_are_refused_and_so_are_loops_inside_a_tile() -> None:
     for outer in (True, False):
-        f, apart = Function(), Outline()
+        f, apart = FunctionWriter(), Outliner()
 
-        def nested(f: Function = f, apart: Outline = apart, outer: bool = outer) -> None:
+        def nested(f: FunctionWriter = f, apart: Outliner = apart, outer: bool = outer) -> None:
             with apart.piece(f, loops=outer), apart.piece(f, loops=True):
                 pass
 
@@ -228,7 +228,7 @@ def test_loops_inside_loops_are_refused_and_so_are_loops_inside_a_tile() -> None
 
 
 def test_what_is_computed_on_every_way_is_not_computed_again() -> None:
-    f = Function()
+    f = FunctionWriter()
     first = f.let("mul i64 %x, 24")
     assert f.let("mul i64 %x, 24") == first
     with f.loop("0", "%n"):
@@ -241,14 +241,14 @@ def test_what_is_computed_on_every_way_is_not_computed_again() -> None:
 
 
 def test_what_memory_holds_is_read_again() -> None:
-    f = Function()
+    f = FunctionWriter()
     first = f.let("load i64, ptr %base")
     assert f.let("load i64, ptr %base") != first
     assert f.let("call i64 @next()") != f.let("call i64 @next()")
 
 
 def test_what_is_computed_ahead_is_known_ahead_alone() -> None:
-    f = Function()
+    f = FunctionWriter()
     f.begin()
     with f.ahead():
         first = f.let("mul i64 %x, 24")

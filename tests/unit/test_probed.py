@@ -28,7 +28,7 @@ def zen4() -> Measured:
     machine = load_machine("zen4")
     return Measured(
         cpu='AMD EPYC "Genoa" 9V74',
-        host=isa.described(machine),
+        host=isa.host_for_machine(machine),
         near=machine,
         clock=sure(3.7e9),
         units={unit.name: sure(unit.multiply_adds / 2) for unit in machine.unit[:3]},

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import offcut as oc
 from offcut.backends.cpu.machine import isa, jit
-from offcut.backends.cpu.microkernels.family import TILES, WIDE, Variant
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.family import TILES, WIDE_PARAMETERS, Variant
 from offcut.costmodel import description
 from offcut.experiment import limits, probe, sheet
 from offcut.experiment.machine import Machine, describe
@@ -88,7 +88,7 @@ def test_show_names_the_rows_whose_prediction_misses_what_was_measured(tmp_path:
     path.write_text('name = "mine"\nlike = "cascade-lake"\n' + "".join(tables))
     kernel = next(
         family.microkernel
-        for family in families(isa.described(load_machine(path)))
+        for family in families(isa.host_for_machine(load_machine(path)))
         if family.microkernel.name == "fma_float32_avx512"
     )
     ratio = 32 / kernel.tile(1, 32).cycles / 2.0
@@ -116,7 +116,7 @@ def test_units_whose_features_are_hidden_are_not_shown(monkeypatch: pytest.Monke
 @pytest.mark.every(2)
 @pytest.mark.parametrize("name", ["cascade-lake", "sapphire-rapids", "zen4", "avx2"])
 def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> None:
-    host = isa.described(load_machine(name))
+    host = isa.host_for_machine(load_machine(name))
     for family in families(host):
         kernel = family.microkernel
         shape = kernel.tile(kernel.max_rows, kernel.columns_for(kernel.max_rows))
@@ -124,7 +124,7 @@ def test_a_microkernel_is_called_with_the_parameters_that_it_has(name: str) -> N
         variant = Variant(unit_depth=True, panels=True)
         symbol = family.symbol(variant, shape.rows, panels)
         text = family.text(variant, [(shape.rows, panels)])
-        again = probe._again(symbol, WIDE if family.wide else TILES)
+        again = probe._again(symbol, WIDE_PARAMETERS if family.wide else TILES)
         head = next(line for line in text.splitlines() if f"@{symbol}(" in line)
         assert "define" in head
         called = next(line for line in again.splitlines() if f"@{symbol}(" in line)

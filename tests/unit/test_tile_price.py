@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offcut.backends.cpu.machine import isa
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.core import index as ix
 from offcut.costmodel import tile_price
 from tests.agree import nearly

@@ -16,9 +16,8 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from offcut.backends.accelerator.isa import Place as Words
-from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.isa import MemorySpace, Unit
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
 from offcut.core.program import Store
@@ -94,12 +93,12 @@ _NAMES = {
 }
 
 
-def product_name(spec: Spec) -> str:
+def product_name(spec: AcceleratorSpec) -> str:
     """What the product of words is called."""
     return f"gemm_{spec.rows}x{spec.columns}x{spec.terms}"
 
 
-def name_of(store: Store, spec: Spec) -> str:
+def microkernel_name(store: Store, spec: AcceleratorSpec) -> str:
     """What runs a statement on accumulators is called; of constants, powers of two above all, it takes any."""
     match store.value:
         case Binary("*", Cast(Load()), Cast(Load())) if store.reduce == "sum":
@@ -117,7 +116,7 @@ def name_of(store: Store, spec: Spec) -> str:
     return "alu_copy"
 
 
-def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
+def microkernels(spec: AcceleratorSpec) -> tuple[Microkernel, ...]:
     """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
 
@@ -132,14 +131,16 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     return (
         gemm(*shape, spec.terms, spec.gemm_cycles),
         *map(shown, (START, *(name for name in _OPERATIONS if name != START))),
-        load_of(Words.INPUTS, "int8", spec),
-        load_of(Words.WEIGHTS, "int8", spec),
-        load_of(Words.ACCUMULATORS, "int32", spec),
+        load_of(MemorySpace.INPUTS, "int8", spec),
+        load_of(MemorySpace.WEIGHTS, "int8", spec),
+        load_of(MemorySpace.ACCUMULATORS, "int32", spec),
         store_of("int32", "int8", spec),
     )
 
 
-def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Microkernel, ...]:
+def instructions_of(
+    store: Store, name: str, dtype: str, spec: AcceleratorSpec
+) -> tuple[Microkernel, ...]:
     """Return what one issue of a unit runs of a statement, where it is called so: its microkernel in two hardware loops, over any
     number of words; none where no unit runs what is called so.
 
@@ -157,31 +158,35 @@ def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Mi
     if isinstance(store.value, Binary) and isinstance(store.value.b, Const):
         by = max(int(store.value.b.value), 1) if name in _BY_CONSTANT else 1
     of_terms = store.reduce is not None  # a constant is taken once for each word of the result
-    return _operations(name, dtype, by, of_terms, shape, spec.words[Words.ACCUMULATORS].memory)
+    return _operations(
+        name, dtype, by, of_terms, shape, spec.words[MemorySpace.ACCUMULATORS].memory
+    )
 
 
-def products_of(spec: Spec) -> tuple[Microkernel, Microkernel]:
+def products_of(spec: AcceleratorSpec) -> tuple[Microkernel, Microkernel]:
     """Return the products of words: along their terms, and of one term of each."""
-    places = Words.INPUTS, Words.WEIGHTS, Words.ACCUMULATORS
+    places = MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS
     memories = tuple(spec.words[place].memory for place in places)
     return _products(spec.rows, spec.columns, spec.terms, spec.gemm_cycles, memories)
 
 
-def load_of(place: Words, dtype: str, spec: Spec) -> Microkernel:
+def load_of(place: MemorySpace, dtype: str, spec: AcceleratorSpec) -> Microkernel:
     """Return what one load does: words of a place from main memory. What a copy has around a rectangle, it fills with zeros."""
     of = spec.words[place]
     ends = Place((MAIN,)), Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1])))
     return _copy(f"load_{place.value}", of.shape, dtype, dtype, ends, spec.loads[place].value)
 
 
-def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
+def store_of(source: str, dtype: str, spec: AcceleratorSpec) -> Microkernel:
     """Return what one store does: words of accumulators to main memory, cut to their lowest bits.
 
     source, dtype  of the element that the statement reads, and of the one that it writes
     """
-    of = spec.words[Words.ACCUMULATORS]
+    of = spec.words[MemorySpace.ACCUMULATORS]
     ends = Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1]))), Place((MAIN,))
-    return _copy(f"store_{Words.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value)
+    return _copy(
+        f"store_{MemorySpace.OUTPUTS.value}", of.shape, source, dtype, ends, Unit.STORE.value
+    )
 
 
 @cache

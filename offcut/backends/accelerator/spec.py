@@ -6,14 +6,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store, Unit
+from offcut.backends.accelerator.isa import (
+    Alu,
+    Finish,
+    Gemm,
+    Instruction,
+    Load,
+    MemorySpace,
+    Store,
+    Unit,
+)
 from offcut.costmodel import Accelerator, Device, Energy
+from offcut.costmodel.resources import BUS, Resources, resources_of
 from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
 from offcut.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordMemory:
     """The words of a place.
 
     memory  name of the memory that they are kept in; some places share one
@@ -33,7 +43,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class AcceleratorSpec:
     """A machine of queues in numbers; cycles are of `hertz`.
 
     rows, columns, terms   of the product that a micro-op is
@@ -51,6 +61,7 @@ class Spec:
     bus_bytes          per cycle; all units share one bus
     beat               bytes of the bus that move together
     row_cycles         of each row of a load or store, before its words
+    resources          what the clock counts: these units, and the bus
     """
 
     name: str
@@ -58,7 +69,7 @@ class Spec:
     rows: int
     columns: int
     terms: int
-    words: Mapping[Place, Words]
+    words: Mapping[MemorySpace, WordMemory]
     memories: Mapping[str, int]
     gemm_cycles: float
     alu: frozenset[str]
@@ -69,14 +80,15 @@ class Spec:
     fetch_cycles: float
     queue_depth: Mapping[Unit, int]
     instruction_cycles: Mapping[Unit, float]
-    loads: Mapping[Place, Unit]
+    loads: Mapping[MemorySpace, Unit]
     bus_bytes: float
     beat: int
     row_cycles: float
     energy: Energy | None
+    resources: Resources
 
     @classmethod
-    def of(cls, machine: Device) -> Spec:
+    def of(cls, machine: Device) -> AcceleratorSpec:
         """The numbers of a description.
 
         Raises TargetError for a machine that has no queues.
@@ -102,13 +114,14 @@ class Spec:
                 help=('oc.target("vta")',),
             )
         queues = {Unit(queue.name): queue for queue in machine.queue}
+        resources = resources_of(machine)
         return cls(
             name=machine.name,
             hertz=machine.hertz,
             rows=unit.rows,
             columns=unit.columns,
             terms=unit.terms,
-            words={place: _words(machine, place) for place in Place},
+            words={place: _words(machine, place) for place in MemorySpace},
             memories={memory.name: memory.bytes for memory in machine.memory},
             gemm_cycles=unit.rows * unit.columns * unit.terms / unit.multiply_adds,
             alu=frozenset(machine.alu.operations),
@@ -118,12 +131,13 @@ class Spec:
             token_depth=machine.control.token_depth,
             fetch_cycles=machine.control.fetch_cycles,
             queue_depth={one: queue.depth for one, queue in queues.items()},
-            instruction_cycles={one: queue.instruction_cycles for one, queue in queues.items()},
-            loads={Place(name): one for one, queue in queues.items() for name in queue.loads},
-            bus_bytes=machine.dram.bytes_per_cycle,
+            instruction_cycles={one: resources[one.value].startup for one in queues},
+            loads={MemorySpace(name): one for one, queue in queues.items() for name in queue.loads},
+            bus_bytes=resources[BUS].rate,
             beat=machine.dram.line,
-            row_cycles=machine.dram.latency_cycles,
+            row_cycles=resources[BUS].startup,
             energy=machine.energy,
+            resources=resources,
         )
 
     def unit(self, instruction: Instruction) -> Unit:
@@ -139,19 +153,19 @@ class Spec:
                 assert_never(instruction)
 
 
-def _words(machine: Accelerator, place: Place) -> Words:
+def _words(machine: Accelerator, place: MemorySpace) -> WordMemory:
     unit, memory = matrix_unit(machine), held(machine, place.value)
     assert unit is not None
     assert memory is not None
     shape, dtype = {
-        Place.MICRO_OPS: ((3,), "int32"),
-        Place.INPUTS: ((unit.rows, unit.terms), "int8"),
-        Place.WEIGHTS: ((unit.columns, unit.terms), "int8"),
-        Place.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
-        Place.OUTPUTS: ((unit.rows, unit.columns), "int8"),
+        MemorySpace.MICRO_OPS: ((3,), "int32"),
+        MemorySpace.INPUTS: ((unit.rows, unit.terms), "int8"),
+        MemorySpace.WEIGHTS: ((unit.columns, unit.terms), "int8"),
+        MemorySpace.ACCUMULATORS: ((unit.rows, unit.columns), "int32"),
+        MemorySpace.OUTPUTS: ((unit.rows, unit.columns), "int8"),
     }[place]
     bytes_of_word = word_bytes(machine, unit, place.value)
-    return Words(
+    return WordMemory(
         memory=memory.name,
         shape=shape,
         dtype=dtype,

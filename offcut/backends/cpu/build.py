@@ -10,24 +10,24 @@ from typing import Any
 
 from offcut import debug
 from offcut.backends.base import Entry, Signature
-from offcut.backends.cpu import tiles
-from offcut.backends.cpu.constants import Copies, Packed, Reading
+from offcut.backends.cpu import microkernel_objects
 from offcut.backends.cpu.lowering.lower import Lowered, lower
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels import external
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.packed_constants import PackedBuffer, PackedConstants, Reading
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
 from offcut.backends.cpu.threads import pool
-from offcut.backends.cpu.threads.parallel import alone
-from offcut.backends.cpu.threads.shared import check_shared
-from offcut.backends.cpu.threads.threaded import lower_threaded
+from offcut.backends.cpu.threads.parallel import single_threaded
+from offcut.backends.cpu.threads.race_proof import check_race_free
+from offcut.backends.cpu.threads.spmd_lowering import lower_spmd
 from offcut.backends.host import cache as objects
 from offcut.backends.host.call import make_callable
-from offcut.backends.host.entry import DECLARED, fast_entry_ir
-from offcut.backends.host.in_turn import SYMBOL, in_turn_ir
+from offcut.backends.host.call_sequence import SYMBOL, call_sequence_ir
+from offcut.backends.host.fast_entry import DECLARED, fast_entry_ir
 from offcut.core import index as ix
 from offcut.core.program import Buffer, Kind, Program, canonicalize
 from offcut.core.text.layouts import format_layout, layout_of
@@ -35,7 +35,7 @@ from offcut.describe.request import Array
 
 
 @dataclass(frozen=True)
-class Code:
+class LoadedKernel:
     """A kernel's machine code: from the constants, by name, to what a user calls.
 
     layouts  of the constants and their element types, in the order of the entry's pointers
@@ -43,7 +43,7 @@ class Code:
     """
 
     signature: Signature
-    loaded: jit.Loaded
+    loaded: jit.JitModule
     layouts: tuple[Reading, ...]
     host: Host
 
@@ -69,24 +69,24 @@ class Code:
             owners=(self.loaded, turn, self.host.external, *(one.owner for one in packed)),
         )
 
-    def held(self, constants: Mapping[str, Array]) -> Copies:
+    def held(self, constants: Mapping[str, Array]) -> PackedConstants:
         """Return the constants, packed as the code reads them."""
-        return Copies.of(constants, self.layouts)
+        return PackedConstants.of(constants, self.layouts)
 
-    def _read(self, constants: Mapping[str, Array]) -> list[Packed]:
+    def _read(self, constants: Mapping[str, Array]) -> list[PackedBuffer]:
         held = self.held(constants)
         return [held.as_read(layout) for layout in self.layouts]
 
 
-def lowered(made: Planned, signature: Signature, host: Host) -> Lowered:
+def lower_kernel(made: Planned, signature: Signature, host: Host) -> Lowered:
     """LLVM IR of a kernel: its entry and the fast call; its microkernels are modules of their own."""
     program, chains = made.program, host.machine.loops.chains
     work = ix.const(0) if made.work is None else made.work
-    run = made.shares if host.threads > 1 else alone(program)
+    run = made.shares if host.threads > 1 else single_threaded(program)
     lent = families(host)
     if run.loops:
-        check_shared(run, host.machine.threads.chunk, host.threads)
-        low = lower_threaded(run, host.isa, lent, work, chains, host.threads, made.seconds)
+        check_race_free(run, host.machine.threads.chunk, host.threads)
+        low = lower_spmd(run, host.isa, lent, work, chains, host.threads, made.seconds)
     else:
         low = lower(program, host.isa, lent, work, chains)
     fastcall = fast_entry_ir(signature, constants=len(constants(made)), work=made.work is not None)
@@ -100,13 +100,13 @@ def code_bytes(program: Program, host: Host) -> int:
     return jit.text_bytes(jit.object_code(low.text, host, passes=True, loops=low.loops))
 
 
-def compiled(made: Planned, signature: Signature, host: Host) -> bytes:
+def compile_kernel(made: Planned, signature: Signature, host: Host) -> bytes:
     """Return a kernel's object files, and how its constants lie."""
     with debug.timed("lower"):
-        low = lowered(made, signature, host)
+        low = lower_kernel(made, signature, host)
     debug.note(4, low.text + low.loops + low.fastcall, "lower")
     with debug.timed("microkernels"):
-        parts = [*tiles.objects_of(low, replace(host, threads=1))]
+        parts = [*microkernel_objects.compile_microkernels(low, replace(host, threads=1))]
     with debug.timed("compile"):
         modules = {"loops": low.loops, "fastcall": low.fastcall}
         parts.append(jit.object_code(low.text, host, passes=True, **modules))
@@ -126,8 +126,8 @@ def _framed(parts: Sequence[bytes]) -> bytes:
     return b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
-def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
-    """What `compiled` gave, in this process."""
+def load_kernel(payload: bytes, signature: Signature, host: Host) -> LoadedKernel:
+    """What `compile_kernel` gave, in this process."""
     parts: list[bytes] = []
     while payload:
         end = 8 + int.from_bytes(payload[:8], "little")
@@ -139,13 +139,13 @@ def loaded(payload: bytes, signature: Signature, host: Host) -> Code:
     )
     if host.threads > 1:
         pool.start()
-    return Code(signature, external.load(parts[1:], host), layouts, host)
+    return LoadedKernel(signature, external.load(parts[1:], host), layouts, host)
 
 
 @lru_cache(maxsize=8)
-def _in_turn(host: Host) -> jit.Loaded:
+def _in_turn(host: Host) -> jit.JitModule:
     """Return the function that calls entries one after the other. Who takes its address keeps it: threads that ask at once get one each."""
-    text = in_turn_ir()
+    text = call_sequence_ir()
     name = objects.key("in turn", text, repr(host))
-    kept = objects.get_or_make(name, lambda: jit.object_code(text, host, passes=True))
+    kept = objects.get_or_build(name, lambda: jit.object_code(text, host, passes=True))
     return jit.load([kept], host)

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.base import Argument, Exported, Signature
-from offcut.backends.cpu.c_names import LIBRARY, is_word
+from offcut.backends.cpu.c_keywords import LIBRARY, is_word
 from offcut.backends.cpu.header import BROKEN_FACT, Facts, header
 from offcut.backends.cpu.machine import cpuid, jit
 from offcut.backends.cpu.machine.isa import Host
 from offcut.backends.cpu.microkernels.external import PREFIX
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.extents import extent_of, holds
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.errors import DescribeError
 
 # Symbol of the modules -> what follows the kernel's name in the object file.
@@ -116,7 +116,7 @@ def check_name(name: object) -> None:
 
 def dense(signature: Signature, constants: int) -> str:
     """LLVM IR of ``offcut_dense(inputs…, outputs…, sizes…, workspace)``, for row-major arrays."""
-    f = Function()
+    f = FunctionWriter()
     arrays = [*signature.inputs, *signature.outputs]
     pointers = [f"%array{k}" for k in range(len(arrays))]
     sizes = {facts.name: f"%size{k}" for k, facts in enumerate(signature.sizes)}
@@ -131,7 +131,7 @@ def dense(signature: Signature, constants: int) -> str:
     return f"{head} {{\n{f.text()}\n}}"
 
 
-def _checked(f: Function, signature: Signature, sizes: dict[str, str]) -> None:
+def _checked(f: FunctionWriter, signature: Signature, sizes: dict[str, str]) -> None:
     """Return `BROKEN_FACT` where a size is not allowed."""
     good = "true"
     for facts in signature.sizes:
@@ -149,7 +149,7 @@ def _checked(f: Function, signature: Signature, sizes: dict[str, str]) -> None:
     f.start(go_on)
 
 
-def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]:
+def _row_major(f: FunctionWriter, array: Argument, sizes: dict[str, str]) -> list[str]:
     """Strides of a dense array, in elements."""
     strides, step = [], "1"
     for extent in reversed(array.shape):
@@ -158,7 +158,7 @@ def _row_major(f: Function, array: Argument, sizes: dict[str, str]) -> list[str]
     return strides[::-1]
 
 
-def _filled(f: Function, kind: str, values: Sequence[str]) -> str:
+def _filled(f: FunctionWriter, kind: str, values: Sequence[str]) -> str:
     """Return an array on the stack that holds `values`."""
     base = f.slot(f"[{max(len(values), 1)} x {kind}]")
     for position, value in enumerate(values):
@@ -195,7 +195,7 @@ def _only_exported(module: Any, name: str) -> tuple[str, ...]:
     for value in defined:
         if value.name in _EXPORTED:
             value.name = name + _EXPORTED[value.name]
-    jit.without_unused(module)
+    jit.strip_unused(module)
     left = [value for value in module.functions if value.is_declaration]
     external = [value for value in left if value.name.startswith(PREFIX)]
     own = {name + suffix for suffix in _EXPORTED.values()}

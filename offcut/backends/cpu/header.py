@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import offcut
 from offcut.backends.base import LEFT_AN_ARRAY, Argument, Signature
-from offcut.backends.cpu.c_names import is_word
+from offcut.backends.cpu.c_keywords import is_word
 from offcut.core.dtypes import HALVES, INTEGERS
 
 BROKEN_FACT = 2

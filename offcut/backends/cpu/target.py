@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offcut.backends.base import Exported, Signature
-from offcut.backends.cpu import build, tiles
-from offcut.backends.cpu.constants import pack
+from offcut.backends.cpu import build, microkernel_objects
 from offcut.backends.cpu.export import check_name, export
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import amx
-from offcut.backends.cpu.microkernels.external import checked, measured
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
+from offcut.backends.cpu.microkernels.external import check_external, time_kernels
+from offcut.backends.cpu.packed_constants import pack
 from offcut.backends.cpu.planning import planner
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, foreign_in
 from offcut.backends.cpu.planning.planned import Planned as CpuPlanned
@@ -21,12 +21,13 @@ from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
+from offcut.backends.predict import hardware_of
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import THREAD, Program, Tile
-from offcut.costmodel import Device, Machine, processor
+from offcut.costmodel import Device, Hardware, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
 from offcut.describe.microkernel import Microkernel
@@ -34,7 +35,8 @@ from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
 from offcut.polyhedral.sync import Agents, Unit
-from offcut.schedule import Resolving, Schedule
+from offcut.schedule import Nest, Resolving, Schedule, Together
+from offcut.search import Points, Space
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,7 +62,7 @@ class Cpu(Target):
     @lazy_property
     def _found(self) -> isa.Host:
         """Return the machine as it was when it was first asked for: a kernel stays what it was made for."""
-        return isa.host() if self.described is None else isa.described(self.described)
+        return isa.host() if self.described is None else isa.host_for_machine(self.described)
 
     def __reduce__(self) -> tuple[type[Cpu], tuple[Machine | None]]:
         return type(self), (self.described,)
@@ -84,10 +86,10 @@ class Cpu(Target):
         schedule: Schedule | None = None,
     ) -> Options:
         """What a call asks for: external microkernels, and threads as the environment says them."""
-        most = pool.threads_of(threads)
+        most = pool.resolve_threads(threads)
         lent: tuple[Microkernel, ...] = ()
         if microkernels != ():  # to declare the processor's own takes a while
-            lent = checked(microkernels, self.microkernels(), op, declared=op == "partition")
+            lent = check_external(microkernels, self.microkernels(), op, declared=op == "partition")
         called = tuple(kernel for kernel in lent if kernel.unit == "core")
         if called and not reassociate:
             raise TargetError(
@@ -97,7 +99,7 @@ class Cpu(Target):
                 help=("microkernels=() leaves sums to functions that add in ascending order",),
             )
         rest = tuple(kernel for kernel in lent if kernel.unit != "core")
-        lent = (*measured(called, self.host()), *rest)
+        lent = (*time_kernels(called, self.host()), *rest)
         return Options(strategy, reassociate, lent, most, schedule)
 
     def facts(self, options: Options) -> tuple[str, ...]:
@@ -106,9 +108,17 @@ class Cpu(Target):
         tiles = "tiles" if _has_tiles(host) else "no tiles"
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
-    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Yield the cut of a computation by its microkernels, or the loops of a program as vectors."""
         yield planner.plan(program, users, self.host(options), options)
+
+    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+        """Return the ways of nests, or the cuts of loops as they stand."""
+        first = _own(planned).schedule
+        nests = any(isinstance(step, Nest | Together) for step in first.steps)
+        computation = self.computation(request, options) if nests else None
+        kernels, machine = self.microkernels(options), self.machine
+        return Space(first, request.program, computation, kernels, machine, most=most)
 
     def computation(self, request: Request, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""
@@ -123,7 +133,7 @@ class Cpu(Target):
 
     def lower(self, planned: Planned, signature: Signature, options: Options) -> bytes:
         """Object files, and how the constants lie."""
-        return build.compiled(_own(planned), signature, self.host(options))
+        return build.compile_kernel(_own(planned), signature, self.host(options))
 
     def load(self, lowered: bytes, signature: Signature, options: Options) -> Loaded:
         """Machine code in this process."""
@@ -139,7 +149,7 @@ class Cpu(Target):
                 because=f"this machine lacks {', '.join(lacking)}",
                 help=('oc.target("cpu", machine=…).plan(…) plans for it',),
             )
-        return build.loaded(lowered, signature, host)
+        return build.load_kernel(lowered, signature, host)
 
     def check_text(self, program: Program, options: Options, op: str) -> tuple[str, ...]:
         """Check units and memories, names of microkernels, and tiles of declared instructions; those of its own where a text is
@@ -159,7 +169,7 @@ class Cpu(Target):
 
     def called(self, planned: Planned, signature: Signature, options: Options) -> frozenset[str]:
         """Return the microkernels whose functions the entry calls."""
-        low = build.lowered(_own(planned), signature, self.host(options))
+        low = build.lower_kernel(_own(planned), signature, self.host(options))
         return frozenset(name for name, _, _ in low.tiles)
 
     def notes(
@@ -174,8 +184,8 @@ class Cpu(Target):
     def show(self, planned: Planned, signature: Signature, options: Options, form: str) -> str:
         """LLVM IR (``llvm``) or assembly (``asm``)."""
         made, host = _own(planned), self.host(options)
-        low = build.lowered(made, signature, host)
-        modules = tiles.modules_of(low, host)
+        low = build.lower_kernel(made, signature, host)
+        modules = microkernel_objects.microkernel_ir(low, host)
         if form == "llvm":
             parts = [("the entry", low.text), ("loops that it calls", low.loops)]
             parts += [("the call from Python", low.fastcall)]
@@ -185,10 +195,10 @@ class Cpu(Target):
         entry = jit.assembly(low.text, host, passes=True, **own)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in modules)])
 
-    def vectors(self, options: Options) -> tuple[int, int]:
-        """Those of the instruction set."""
+    def hardware(self, options: Options) -> Hardware:
+        """Return what the closed form counts by, with the vector registers of the instruction set."""
         isa = self.host(options).isa
-        return isa.register_bytes, isa.registers
+        return hardware_of(self, options, isa.register_bytes, isa.registers)
 
     def code_bytes(self, program: Program) -> int:
         """Bytes of the instructions of a cut program, microkernels not counted."""
@@ -206,11 +216,11 @@ class Cpu(Target):
         """Return an object file and a C header; a call runs on the thread that makes it."""
         check_name(name)
         made, host = _own(planned), self.host(options)
-        low = build.lowered(made, signature, replace(host, threads=1))
+        low = build.lower_kernel(made, signature, replace(host, threads=1))
         packed = (pack(constants[b.name], b.layout, b.dtype) for b in build.constants(made))
-        modules = tiles.modules_of(low, host)
+        modules = microkernel_objects.microkernel_ir(low, host)
         data = (bytes(one.owner) for one in packed)
-        with jit.optimized(low.text, host, passes=True, loops=low.loops) as entry:
+        with jit.optimize(low.text, host, passes=True, loops=low.loops) as entry:
             return export(signature, entry, modules, data, host, folder, name)
 
 
@@ -230,4 +240,4 @@ def _own(planned: Planned) -> CpuPlanned:
 
 def _has_tiles(host: isa.Host) -> bool:
     """Return whether code for `host` may use tile registers in this process; asks the system for them."""
-    return "amx-tile" in host.features and amx.permitted()
+    return "amx-tile" in host.features and amx.is_amx_permitted()

@@ -1,6 +1,6 @@
 """Arrays as a kernel sees them: numpy's, and any DLPack array in CPU memory.
 
-A `View` borrows memory: it never copies. What a kernel cannot read in place (an innermost stride
+A `ArrayView` borrows memory: it never copies. What a kernel cannot read in place (an innermost stride
 other than 1, misaligned or byte-swapped elements) `readable` copies, and `OFFCUT_DEBUG=2` says so.
 
 DLPack is read natively, from the structure inside the capsule: numpy's own reader refuses
@@ -117,7 +117,7 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ArrayView:
     """Memory that an array lends to one call.
 
     address     of element (0, …, 0), in bytes
@@ -140,7 +140,7 @@ class View:
     fits: bool
 
 
-def view(array: object, at: str, *, op: str) -> View:
+def view(array: object, at: str, *, op: str) -> ArrayView:
     """The memory of `array`, which is the argument `at` of the kernel `op`.
 
     Raises CallError when it is no array, not in CPU memory, or must not be read behind its
@@ -169,7 +169,7 @@ def view(array: object, at: str, *, op: str) -> View:
     )
 
 
-def compact(array: Any) -> tuple[int, tuple[int, ...], str] | None:
+def contiguous_info(array: Any) -> tuple[int, tuple[int, ...], str] | None:
     """The address, the shape and the element type of an array of numpy or torch whose elements lie side by side.
 
     None where it is another, or a kernel may not read it in place: `view` says what it is, and takes longer.
@@ -211,7 +211,7 @@ def _torch_names() -> dict[Any, str]:
     return {getattr(torch, name): name for name in DTYPES}
 
 
-def readable(source: View, at: str, *, op: str) -> View:
+def readable(source: ArrayView, at: str, *, op: str) -> ArrayView:
     """`source` where it fits, else a contiguous copy of it."""
     if source.fits:
         return source
@@ -219,7 +219,7 @@ def readable(source: View, at: str, *, op: str) -> View:
     return _numpy_view(np.array(window(source), dtype=numpy_dtype(source.dtype), order="C"))
 
 
-def writable(target: View, at: str, *, op: str) -> View:
+def writable(target: ArrayView, at: str, *, op: str) -> ArrayView:
     """`target` where it fits, else an uninitialised temporary that `window(target)` takes later."""
     if target.fits:
         return target
@@ -227,7 +227,7 @@ def writable(target: View, at: str, *, op: str) -> View:
     return _numpy_view(np.empty(target.shape, numpy_dtype(target.dtype)))
 
 
-def window(source: View) -> Array:
+def window(source: ArrayView) -> Array:
     """The memory of a view as a numpy array, nothing copied."""
     if isinstance(source.owner, np.ndarray):
         return source.owner
@@ -235,7 +235,7 @@ def window(source: View) -> Array:
     return np.asarray(_Interface(source, dtype.itemsize)).view(dtype)
 
 
-def share_memory(one: View, other: View) -> bool:
+def may_overlap(one: ArrayView, other: ArrayView) -> bool:
     """Whether some byte belongs to both; also True where finding out would take too long."""
     try:
         work: Any = _SHARE_WORK  # the stub knows the two special values only
@@ -244,7 +244,7 @@ def share_memory(one: View, other: View) -> bool:
         return True
 
 
-def repeats_memory(target: View) -> bool:
+def has_internal_overlap(target: ArrayView) -> bool:
     """Whether two elements of one view may share a place: a stride within the reach of smaller ones."""
     array = window(target)
     if 0 in array.shape:
@@ -262,7 +262,7 @@ def repeats_memory(target: View) -> bool:
 def empty_of_kind(kind: str, shape: tuple[int, ...], dtype: str) -> object:
     """An uninitialised result: a torch tensor where that is the kind, else a numpy array.
 
-    Results of the other kinds start as numpy arrays too; `as_kind` hands them over once computed.
+    Results of the other kinds start as numpy arrays too; `convert_like` hands them over once computed.
     """
     if kind == "torch":
         torch = sys.modules["torch"]
@@ -270,7 +270,7 @@ def empty_of_kind(kind: str, shape: tuple[int, ...], dtype: str) -> object:
     return np.empty(shape, numpy_dtype(dtype))
 
 
-def allocated(
+def allocate(
     kind: str, shape: tuple[int, ...], strides: tuple[int, ...] | None, dtype: str
 ) -> tuple[Any, int]:
     """An uninitialised result as `empty_of_kind` makes it, and the address of its memory.
@@ -300,7 +300,7 @@ def is_torch(array: object) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def as_kind(kind: str, original: object, result: object) -> object:
+def convert_like(kind: str, original: object, result: object) -> object:
     """The computed `result` as an array of the package that `original`, of that kind, is from.
 
     A package that reads no DLPack arrays gets the numpy array.
@@ -333,7 +333,7 @@ def exchange_table() -> int:
 class _Interface:
     """A view offered through numpy's array interface, as bytes of the element's width."""
 
-    def __init__(self, source: View, itemsize: int) -> None:
+    def __init__(self, source: ArrayView, itemsize: int) -> None:
         self.source = source
         self.__array_interface__ = {
             "version": 3,
@@ -344,17 +344,17 @@ class _Interface:
         }
 
 
-def _numpy_view(array: Array) -> View:
+def _numpy_view(array: Array) -> ArrayView:
     size = max(array.itemsize, 1)
     shape = array.shape
     whole = all(stride % size == 0 for stride in array.strides)
     strides = [stride // size for stride in array.strides]
     if 0 in shape:
-        whole, strides = True, [*row_by_row(shape)]
+        whole, strides = True, [*c_strides(shape)]
     elif shape and shape[-1] == 1:
         strides[-1] = 1
     fits = whole and array.flags.aligned and array.dtype.isnative
-    return View(
+    return ArrayView(
         address=array.__array_interface__["data"][0],
         shape=shape,
         strides=tuple(strides),
@@ -366,7 +366,7 @@ def _numpy_view(array: Array) -> View:
     )
 
 
-def _dlpack_view(array: Any, at: str, op: str) -> View:
+def _dlpack_view(array: Any, at: str, op: str) -> ArrayView:
     kind = "torch" if is_torch(array) else type(array).__module__.partition(".")[0]
     if getattr(array, "requires_grad", False) is True:
         raise CallError(
@@ -410,9 +410,9 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
         tensor, writeable = _DLTensor.from_address(_address(capsule, b"dltensor")), True
     rank = tensor.ndim
     shape = tuple(tensor.shape[:rank])
-    strides = list(tensor.strides[:rank]) if tensor.strides else [*row_by_row(shape)]
+    strides = list(tensor.strides[:rank]) if tensor.strides else [*c_strides(shape)]
     if 0 in shape:
-        strides = [*row_by_row(shape)]
+        strides = [*c_strides(shape)]
     elif shape and shape[-1] == 1:
         strides[-1] = 1
     if not tensor.data and 0 not in shape:
@@ -424,7 +424,7 @@ def _dlpack_view(array: Any, at: str, op: str) -> View:
         )
     address = (tensor.data or 0) + tensor.byte_offset
     aligned = address % max(tensor.bits * tensor.lanes // 8, 1) == 0
-    return View(
+    return ArrayView(
         address=address,
         shape=shape,
         strides=tuple(strides),
@@ -456,12 +456,12 @@ def _dtype_name(tensor: _DLTensor) -> str:
     return f"{_KINDS.get(tensor.code, f'type{tensor.code}_')}{tensor.bits}{lanes}"
 
 
-def row_by_row(shape: tuple[int, ...]) -> tuple[int, ...]:
+def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of an array whose elements lie side by side, the last axis innermost."""
     return tuple(math.prod(shape[axis + 1 :]) or 1 for axis in range(len(shape)))
 
 
-def _layout(source: View) -> str:
+def _layout(source: ArrayView) -> str:
     strides = window(source).strides
     return f"(shape {source.shape}, strides {strides} bytes)"
 

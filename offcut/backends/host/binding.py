@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
 from offcut.backends.base import Argument, Relation, Signature
-from offcut.backends.host import arrays, entry
-from offcut.backends.host.arrays import View
+from offcut.backends.host import arrays, fast_entry
+from offcut.backends.host.arrays import ArrayView
 from offcut.core.expr import Expr
 from offcut.core.extents import factor_of, names_of, number_at
 from offcut.core.integers import whole
@@ -53,10 +53,10 @@ class Call:
     """
 
     arrays: tuple[object, ...]
-    inputs: tuple[View, ...]
+    inputs: tuple[ArrayView, ...]
     sizes: Mapping[str, int]
     shapes: tuple[tuple[int, ...], ...]
-    outs: tuple[View, ...]
+    outs: tuple[ArrayView, ...]
 
 
 def _split_arguments(
@@ -149,7 +149,7 @@ def _check_keywords(
             )
 
 
-def _check_array(argument: Argument, view: View, at: str, op: str) -> View:
+def _check_array(argument: Argument, view: ArrayView, at: str, op: str) -> ArrayView:
     """`view` when its element type and rank are the argument's."""
     if view.dtype != argument.dtype:
         to = f"torch.{argument.dtype}" if view.kind == "torch" else f'"{argument.dtype}"'
@@ -172,7 +172,7 @@ def _check_array(argument: Argument, view: View, at: str, op: str) -> View:
 
 
 def _solve(
-    signature: Signature, inputs: tuple[View, ...], kwargs: Mapping[str, object]
+    signature: Signature, inputs: tuple[ArrayView, ...], kwargs: Mapping[str, object]
 ) -> tuple[dict[str, int], dict[str, _Axis | str]]:
     """Value of every size, and where it came from."""
     sizes: dict[str, int] = {}
@@ -181,7 +181,7 @@ def _solve(
         if facts.name in kwargs:
             sizes[facts.name] = _integer(signature, facts.name, kwargs[facts.name])
             sources[facts.name] = _KEYWORD
-    for name, number, axis in entry.solving_order(signature, sizes):
+    for name, number, axis in fast_entry.solving_order(signature, sizes):
         argument = signature.inputs[number]
         extent, actual = argument.shape[axis], inputs[number].shape[axis]
         sizes[name] = _solved(signature, argument, axis, extent, actual, name, sizes)
@@ -228,7 +228,7 @@ def _solved(
 
 def _check_extents(
     signature: Signature,
-    inputs: tuple[View, ...],
+    inputs: tuple[ArrayView, ...],
     sizes: Mapping[str, int],
     sources: _Sources,
 ) -> None:
@@ -332,8 +332,8 @@ def _bind_outs(
     out: object,
     shapes: tuple[tuple[int, ...], ...],
     sizes: Mapping[str, int],
-    inputs: tuple[View, ...],
-) -> tuple[View, ...]:
+    inputs: tuple[ArrayView, ...],
+) -> tuple[ArrayView, ...]:
     """Return the arrays given as `out=`, checked; none where it is None."""
     if out is None:
         return ()
@@ -350,7 +350,7 @@ def _bind_outs(
                 help=(f"out=({', '.join(each.name for each in signature.outputs)})",),
             )
         given = out
-    views: list[View] = []
+    views: list[ArrayView] = []
     for array, label, output, shape in zip(given, labels, signature.outputs, shapes, strict=True):
         view = _check_array(output, arrays.view(array, label, op=name), label, name)
         if view.shape != shape:
@@ -369,19 +369,19 @@ def _bind_outs(
             if (k, number) not in signature.updated or not _same_memory(view, source)
         )
         for other, source in (*others, *zip(labels, views, strict=False)):
-            if arrays.share_memory(view, source):
+            if arrays.may_overlap(view, source):
                 _refuse_overlap(name, label, view, other, source)
         views.append(view)
     return tuple(views)
 
 
-def _same_memory(one: View, other: View) -> bool:
+def _same_memory(one: ArrayView, other: ArrayView) -> bool:
     """Return whether two views are of the same elements, each at the same index."""
     steps, others = (arrays.window(each).strides for each in (one, other))
     return (one.address, one.shape, steps) == (other.address, other.shape, others)
 
 
-def _check_target(op: str, view: View, label: str) -> None:
+def _check_target(op: str, view: ArrayView, label: str) -> None:
     """Whether a result can be written there: read-only, or one place for two elements."""
     if not view.writeable:
         raise CallError(
@@ -391,7 +391,7 @@ def _check_target(op: str, view: View, label: str) -> None:
             because="the result is written into it",
             help=(_ELSEWHERE,),
         )
-    if arrays.repeats_memory(view):
+    if arrays.has_internal_overlap(view):
         steps = arrays.window(view).strides
         zero = [axis for axis, step in enumerate(steps) if not step and view.shape[axis] > 1]
         why = (
@@ -403,7 +403,9 @@ def _check_target(op: str, view: View, label: str) -> None:
         raise CallError(op, f"{label} overlaps itself", at=label, because=why, help=(_ELSEWHERE,))
 
 
-def _refuse_overlap(op: str, label: str, view: View, other: str, source: View) -> NoReturn:
+def _refuse_overlap(
+    op: str, label: str, view: ArrayView, other: str, source: ArrayView
+) -> NoReturn:
     distance = view.address - source.address
     if not distance:
         how = "start at the same byte"

@@ -30,7 +30,7 @@ BUILT_ON_COMPILING = frozenset({"cli", "experiment", "graph", "plugins", "tuning
 """Rooms of offcut that what compiles may not import: no code depends on their sources."""
 
 
-def folder() -> Path | None:
+def cache_dir() -> Path | None:
     """Where entries lie; None where caching is off or there is no folder of the user's.
 
     Raises TargetError where ``OFFCUT_CACHE`` names what is no folder, or one that others may write to: what lies there is run.
@@ -139,7 +139,7 @@ def _sources(root: str, apart: frozenset[str]) -> Iterator[tuple[str, int, int]]
 
 def read(name: str) -> bytes | None:
     """The entry, or None where there is none or it is damaged; a damaged one is removed."""
-    home = folder()
+    home = cache_dir()
     if home is None:
         return None
     path = home / name
@@ -160,7 +160,7 @@ def read(name: str) -> bytes | None:
     return None
 
 
-def get_or_make(name: str, make: Callable[[], bytes]) -> bytes:
+def get_or_build(name: str, make: Callable[[], bytes]) -> bytes:
     """The entry; what `make` gives, which is kept, where there is none."""
     found = read(name)
     if found is None:
@@ -171,7 +171,7 @@ def get_or_make(name: str, make: Callable[[], bytes]) -> bytes:
 
 def write(name: str, payload: bytes) -> None:
     """Keep an entry; where that fails the next process builds it again."""
-    home = folder()
+    home = cache_dir()
     if home is None:
         return
     left = None

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from offcut.backends.base import Signature
-from offcut.backends.host import arrays, builtin
-from offcut.backends.host.arrays import Array, View
+from offcut.backends.host import arrays, builtin_function
+from offcut.backends.host.arrays import Array, ArrayView
 from offcut.backends.host.binding import bind, out_names, tuple_text
-from offcut.backends.host.in_turn import ENTRY, WORKSPACE, check_status
-from offcut.backends.host.scratch import ROOM, laid
+from offcut.backends.host.call_sequence import ENTRY, WORKSPACE, check_status
+from offcut.backends.host.scratch import ALIGNMENT_SLACK, scratch_address
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.errors import CallError, TargetError, trim_traceback
 
@@ -30,7 +30,7 @@ _TOO_MUCH = 1 << 61  # what `offcut_workspace` says where int64 does not hold th
 NO_MEMORY = (MemoryError, ValueError, RuntimeError)
 """What numpy and torch raise where they cannot allocate an array."""
 
-Runs = Callable[[Sequence[View], Mapping[str, int], Sequence[View]], None]
+Runs = Callable[[Sequence[ArrayView], Mapping[str, int], Sequence[ArrayView]], None]
 """What computes: the inputs, the sizes by name, and the results to fill. All lie as code reads them."""
 
 
@@ -71,7 +71,8 @@ class SlowPath:
         ]
         self.run(inputs, call.sizes, views)
         given = tuple(
-            arrays.as_kind(kind, call.arrays[0] if call.arrays else None, each) for each in results
+            arrays.convert_like(kind, call.arrays[0] if call.arrays else None, each)
+            for each in results
         )
         return given if len(given) > 1 else given[0]
 
@@ -108,7 +109,7 @@ class Native:
     owners: tuple[object, ...] = ()
 
     def __call__(
-        self, inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]
+        self, inputs: Sequence[ArrayView], sizes: Mapping[str, int], outs: Sequence[ArrayView]
     ) -> None:
         """Run it, with scratch of its own."""
         views = (*inputs, *outs)
@@ -120,7 +121,7 @@ class Native:
         extents = (ctypes.c_int64 * max(len(values), 1))(*values)
         needed = WORKSPACE(self.workspace)(extents)
         try:
-            scratch = ctypes.create_string_buffer(needed + ROOM) if needed > 0 else None
+            scratch = ctypes.create_string_buffer(needed + ALIGNMENT_SLACK) if needed > 0 else None
         except (MemoryError, OverflowError) as error:
             raise CallError(
                 self.signature.name,
@@ -131,7 +132,7 @@ class Native:
             ) from error
         begins = None
         if scratch is not None:
-            begins = laid(ctypes.addressof(scratch), outs[0].address if outs else 0)
+            begins = scratch_address(ctypes.addressof(scratch), outs[0].address if outs else 0)
         status = ENTRY(self.entry)(pointers, extents, strides, begins)
         check_status(self.signature.name, status)
 
@@ -159,7 +160,7 @@ def make_callable(
     slow = SlowPath(signature, native)
     if fastcall_address is None:
         return slow
-    fast = builtin.fast_callable(signature, fastcall_address, slow, addresses, owners)
+    fast = builtin_function.fast_callable(signature, fastcall_address, slow, addresses, owners)
     return fast or slow
 
 
@@ -181,7 +182,9 @@ def python_callable(
     A call raises TargetError for anything else that it gives.
     """
 
-    def run(inputs: Sequence[View], sizes: Mapping[str, int], outs: Sequence[View]) -> None:
+    def run(
+        inputs: Sequence[ArrayView], sizes: Mapping[str, int], outs: Sequence[ArrayView]
+    ) -> None:
         given = [arrays.window(view).view() for view in inputs]
         for array in given:
             array.flags.writeable = False

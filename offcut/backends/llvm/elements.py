@@ -15,8 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from offcut.backends.llvm import vector_math, wide_math
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm import math_via_float64, vector_math
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.dtypes import FLOATS, HALVES, ITEM_BYTES, UNSIGNED, numpy_dtype
 from offcut.core.function_table import FUNCTIONS
 
@@ -51,7 +51,7 @@ class Elements:
     scalef     whether the target scales by a power of two in one instruction
     """
 
-    f: Function
+    f: FunctionWriter
     lanes: int
     fma: bool
     functions: dict[str, str]
@@ -236,11 +236,11 @@ class Elements:
                     op, inner, self.lanes, self.fma, self.scalef
                 )
             self.f.declares |= vector_math.declarations(inner, self.lanes, self.fma, self.scalef)
-        elif inner == "float32" and op in wide_math.WRITERS:
+        elif inner == "float32" and op in math_via_float64.WRITERS:
             name = vector_math.symbol(op, inner, self.lanes)
             if name not in self.functions:
-                self.functions[name] = wide_math.define(op, self.lanes, self.fma)
-            self.f.declares |= wide_math.declarations(op, self.lanes, self.fma)
+                self.functions[name] = math_via_float64.define(op, self.lanes, self.fma)
+            self.f.declares |= math_via_float64.declarations(op, self.lanes, self.fma)
         else:
             return self.rounded(self._of_library(op, inner, arguments), dtype)
         kind, scalar = self.kind(inner), self.computed(inner)

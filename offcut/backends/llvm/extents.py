@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from offcut.backends.base import Relation
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Expr, Var
 
 
 def affine(
-    f: Function, const: int, terms: Sequence[tuple[str, int]], sizes: Mapping[str, str]
+    f: FunctionWriter, const: int, terms: Sequence[tuple[str, int]], sizes: Mapping[str, str]
 ) -> str:
     """Write ``const + sum(factor * size)``."""
     total = str(const)
@@ -21,7 +21,7 @@ def affine(
     return total
 
 
-def holds(f: Function, relation: Relation, sizes: Mapping[str, str]) -> str:
+def holds(f: FunctionWriter, relation: Relation, sizes: Mapping[str, str]) -> str:
     """Write whether a fact between sizes holds, an i1."""
     value = affine(f, relation.const, relation.terms, sizes)
     if relation.kind == "mod":
@@ -29,7 +29,7 @@ def holds(f: Function, relation: Relation, sizes: Mapping[str, str]) -> str:
     return f.let(f"icmp {'sge' if relation.kind == '>=' else 'eq'} i64 {value}, 0")
 
 
-def extent_of(f: Function, extent: Expr, sizes: Mapping[str, str], without: str = "") -> str:
+def extent_of(f: FunctionWriter, extent: Expr, sizes: Mapping[str, str], without: str = "") -> str:
     """Write an extent of a signature; `without` the term of a size."""
     form = ix.to_linear(extent)
     named = [(atom.name, n) for atom, n in form.terms if isinstance(atom, Var)]

@@ -24,7 +24,7 @@ _PURE = re.compile(
 
 
 @dataclass
-class Function:
+class FunctionWriter:
     """The body of a function: instructions in order, stack slots of the entry block apart.
 
     prefix   of every local name
@@ -150,7 +150,7 @@ class Function:
         return [*(self.early or ()), *self.lines]
 
 
-def add(f: Function, a: str, b: str) -> str:
+def add(f: FunctionWriter, a: str, b: str) -> str:
     """``a + b`` of two i64, folded where both are literals."""
     if a == "0":
         return b
@@ -161,7 +161,7 @@ def add(f: Function, a: str, b: str) -> str:
     return f.let(f"add nsw i64 {a}, {b}")
 
 
-def sub(f: Function, a: str, b: str) -> str:
+def sub(f: FunctionWriter, a: str, b: str) -> str:
     """``a - b`` of two i64."""
     if b == "0":
         return a
@@ -172,7 +172,7 @@ def sub(f: Function, a: str, b: str) -> str:
     return f.let(f"sub nsw i64 {a}, {b}")
 
 
-def mul(f: Function, a: str, b: str) -> str:
+def mul(f: FunctionWriter, a: str, b: str) -> str:
     """``a * b`` of two i64."""
     if a == "0" or b == "0":
         return "0"
@@ -185,7 +185,7 @@ def mul(f: Function, a: str, b: str) -> str:
     return f.let(f"mul i64 {a}, {b}")
 
 
-def swizzled(f: Function, offset: str, swizzle: Swizzle, kind: str = "i64") -> str:
+def swizzled(f: FunctionWriter, offset: str, swizzle: Swizzle, kind: str = "i64") -> str:
     """Return a byte offset after a swizzle, or a vector of them, which are of type `kind`."""
     if _literal(offset):
         return str(swizzle(int(offset)))
@@ -199,7 +199,7 @@ def swizzled(f: Function, offset: str, swizzle: Swizzle, kind: str = "i64") -> s
     return f.let(f"xor {kind} {offset}, {moved}")
 
 
-def floordiv(f: Function, a: str, b: str, natural: bool = False) -> str:
+def floordiv(f: FunctionWriter, a: str, b: str, natural: bool = False) -> str:
     """``floor(a / b)`` of two i64, b > 0; `natural` says that a is not negative."""
     if _literal(a) and _literal(b):
         return str(int(a) // int(b))
@@ -213,7 +213,7 @@ def floordiv(f: Function, a: str, b: str, natural: bool = False) -> str:
     return f.let(f"sub i64 {quotient}, {one}")
 
 
-def mod(f: Function, a: str, b: str, natural: bool = False) -> str:
+def mod(f: FunctionWriter, a: str, b: str, natural: bool = False) -> str:
     """``a - b*floor(a / b)`` of two i64, b > 0; `natural` says that a is not negative."""
     if _literal(a) and _literal(b):
         return str(int(a) % int(b))
@@ -226,12 +226,12 @@ def mod(f: Function, a: str, b: str, natural: bool = False) -> str:
     return f.let(f"select i1 {below}, i64 {again}, i64 {rest}")
 
 
-def _positive(f: Function, b: str) -> str:
+def _positive(f: FunctionWriter, b: str) -> str:
     """A divisor that traps nowhere: a branch that is not taken may divide by anything."""
     return b if _literal(b) else maximum(f, b, "1")
 
 
-def minimum(f: Function, a: str, b: str) -> str:
+def minimum(f: FunctionWriter, a: str, b: str) -> str:
     """The smaller of two i64."""
     if a == b:
         return a
@@ -240,7 +240,7 @@ def minimum(f: Function, a: str, b: str) -> str:
     return f.call("i64", "llvm.smin.i64", f"i64 {a}, i64 {b}", "i64, i64")
 
 
-def maximum(f: Function, a: str, b: str) -> str:
+def maximum(f: FunctionWriter, a: str, b: str) -> str:
     """The larger of two i64."""
     if a == b:
         return a

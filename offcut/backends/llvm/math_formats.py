@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class MathFormat:
     """An element type, and the constants of its functions.
 
     mantissa    stored bits of the significand
@@ -54,7 +54,7 @@ class Format:
 
 
 FORMATS = {
-    "float32": Format(
+    "float32": MathFormat(
         scalar="float",
         integer="i32",
         suffix="f32",
@@ -89,7 +89,7 @@ FORMATS = {
             -9.255217895e-6,
         ),
     ),
-    "float64": Format(
+    "float64": MathFormat(
         scalar="double",
         integer="i64",
         suffix="f64",

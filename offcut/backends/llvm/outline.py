@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.errors import InternalError
 
-FEW = 32  # instructions that are not worth a call
+MIN_REPEATS = 32  # instructions that are not worth a call
 LOOPS = "@offcut_loops"  # and a number: functions of loops without calls of microkernels
 
 _PLACE = "  piece "  # and its number: what stands in the text, which is no LLVM IR, until all pieces are known
@@ -49,7 +49,7 @@ class _Written:
     inside   whether it stands in such a piece
     """
 
-    code: Function
+    code: FunctionWriter
     loops: bool
     inside: bool
 
@@ -75,7 +75,7 @@ class _Form:
     literals: tuple[str, ...]
 
 
-class Outline:
+class Outliner:
     """The pieces of one function, apart from it until it is known which of them are alike.
 
     functions   the definitions that `place` makes, by name
@@ -98,7 +98,7 @@ class Outline:
         return len(self._open) == 1 and self._open[0]
 
     @contextmanager
-    def piece(self, f: Function, loops: bool = False) -> Iterator[None]:
+    def piece(self, f: FunctionWriter, loops: bool = False) -> Iterator[None]:
         """Around what may become a function: it ends where it began, and nothing else reads what it computes.
 
         loops   whether it has loops, and calls no microkernel
@@ -106,7 +106,7 @@ class Outline:
         inside = self.in_loops
         if self._open and (loops or not inside):
             raise InternalError("a piece of code inside another")
-        written, kept = Function(), (f.lines, f.slots)
+        written, kept = FunctionWriter(), (f.lines, f.slots)
         f.lines, f.slots = written.lines, written.slots
         self._open.append(loops)
         try:
@@ -115,7 +115,7 @@ class Outline:
         finally:
             f.lines, f.slots = kept
             self._open.pop()
-        short = not written.slots if loops else len(written.lines) < FEW
+        short = not written.slots if loops else len(written.lines) < MIN_REPEATS
         if short and not any(line.startswith(_PLACE) for line in written.lines):
             f.lines += written.lines
             f.slots += written.slots
@@ -123,7 +123,7 @@ class Outline:
             f.lines.append(f"{_PLACE}{len(self._pieces)}")
             self._pieces.append(_Written(written, loops, inside))
 
-    def place(self, f: Function) -> None:
+    def place(self, f: FunctionWriter) -> None:
         """Put each piece into `f`: a call where another is like it or it has loops, else what it says."""
         calls: dict[int, str] = {}
         for loops in (False, True):  # pieces of loops say what the pieces in them became
@@ -148,7 +148,7 @@ class Outline:
                 found = self._outlined(list(members.values()), in_loops, loops)
                 calls |= zip(members, found, strict=True)
 
-    def _put(self, f: Function, calls: Mapping[int, str]) -> None:
+    def _put(self, f: FunctionWriter, calls: Mapping[int, str]) -> None:
         """Replace the places of pieces in `f` by their calls, or by what they say."""
         lines: list[str] = []
         for line in f.lines:
@@ -202,7 +202,7 @@ def _typed(kinds: Iterable[str], values: Iterable[str]) -> str:
     return ", ".join(f"{kind} {value}" for kind, value in zip(kinds, values, strict=True))
 
 
-def _read(written: Function) -> _Form:
+def _read(written: FunctionWriter) -> _Form:
     """The form of what was written apart."""
     lines = [*written.slots, *written.lines]
     own = set(_defined(lines))

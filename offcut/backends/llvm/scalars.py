@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.conditions import conjunction
 from offcut.core.expr import (
     Binary,
@@ -37,7 +37,7 @@ class Scalars:
     """
 
     def __init__(self) -> None:
-        self.f = Function()
+        self.f = FunctionWriter()
         self.values: dict[str, str] = {}
         self.bounds: dict[Expr, tuple[int, int]] = {}
         self.of_sizes: dict[Expr, tuple[int, int]] = {}

@@ -51,7 +51,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.llvm.math_formats import FORMATS, Format
+from offcut.backends.llvm.math_formats import FORMATS, MathFormat
 from offcut.errors import InternalError
 
 _TANH_SMALL = 0.55  # a little above artanh(1/2), from where on 1 - 2 / (...) loses no bit
@@ -61,7 +61,7 @@ _TANH_SMALL = 0.55  # a little above artanh(1/2), from where on 1 - 2 / (...) lo
 class Body:
     """The instructions of one function. Operands are texts: an SSA name or a constant."""
 
-    format: Format
+    format: MathFormat
     lanes: int
     fma: bool
     scalef: bool = False
@@ -246,23 +246,23 @@ def define(name: str, dtype: str, lanes: int, fma: bool, scalef: bool = False) -
     return "\n".join([head, *body.lines, f"  ret {kind} {result}", "}", ""])
 
 
-def _format(dtype: str) -> Format:
+def _format(dtype: str) -> MathFormat:
     if dtype not in FORMATS:
         raise InternalError(f"vector_math: no element type {dtype!r}, only {tuple(FORMATS)}")
     return FORMATS[dtype]
 
 
-def _fma(format: Format, lanes: int) -> str:
+def _fma(format: MathFormat, lanes: int) -> str:
     return f"llvm.fma.{'' if lanes == 1 else f'v{lanes}'}{format.suffix}"
 
 
-def _scalef_lanes(format: Format, lanes: int) -> int:
+def _scalef_lanes(format: MathFormat, lanes: int) -> int:
     """Lanes of the registers that scale so many: the narrowest that hold them, else the widest."""
     bits = 32 if format.scalar == "float" else 64
     return next((size // bits for size in (128, 256) if lanes * bits <= size), 512 // bits)
 
 
-def _scalef(format: Format, width: int) -> tuple[str, str, str]:
+def _scalef(format: MathFormat, width: int) -> tuple[str, str, str]:
     """The intrinsic for `width` lanes, the type of its mask, and its rounding, where it takes one."""
     single = format.scalar == "float"
     size = width * (32 if single else 64)

@@ -224,7 +224,7 @@ class Model:
             return self._plain().outputs(arrays, sizes)
         if kind in ("numpy", "torch"):
             return tuple(made)
-        return tuple(host.as_kind(kind, arrays[0], array) for array in made)
+        return tuple(host.convert_like(kind, arrays[0], array) for array in made)
 
     def __repr__(self) -> str:
         given = ", ".join(value.name for value in self.bound.graph.inputs)
@@ -275,7 +275,7 @@ class Model:
 
     def _lent(self, array: Any, number: int) -> _Lent:
         """The memory of an input; a copy where its elements do not lie side by side."""
-        plain = host.compact(array)
+        plain = host.contiguous_info(array)
         if plain is not None:
             return _Lent(*plain, "numpy" if type(array) is np.ndarray else "torch", array)
         names = self.bound.graph.inputs
@@ -304,7 +304,7 @@ class Model:
             )
         windows = {
             value.name: host.window(one.owner)
-            if isinstance(one.owner, host.View)
+            if isinstance(one.owner, host.ArrayView)
             else np.broadcast_to(numpy_dtype(one.dtype).type(0), one.shape)
             for value, one in zip(inputs, lent, strict=True)
         }
@@ -355,7 +355,7 @@ class Model:
         Raises CallError where there is no memory for it.
         """
         try:
-            return host.allocated(kind, shape, strides, dtype)
+            return host.allocate(kind, shape, strides, dtype)
         except NO_MEMORY as error:
             raise too_large(self.bound.graph.name, shape, dtype) from error
 
@@ -372,12 +372,12 @@ class Model:
         base, start = frame.place(place.root)
         address = frame.bases[base] + start + number(place.offset) * ITEM_BYTES[dtype]
         shape, strides = tuple(map(number, place.shape)), tuple(map(number, place.strides))
-        source = host.View(address, shape, strides, dtype, False, None, "memory", True)
+        source = host.ArrayView(address, shape, strides, dtype, False, None, "memory", True)
         order = self._orders.get(output)
         wanted = None if order is None else own_place(output, place.shape, order).strides
         steps = None if wanted is None else tuple(map(number, wanted))
         made, at = self._allocated(kind, shape, steps, dtype)
-        own = steps or host.row_by_row(shape)
+        own = steps or host.c_strides(shape)
         target = replace(source, address=at, strides=own, writeable=True)
         host.window(target)[...] = host.window(source)
         return made

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from offcut.backends.host import arrays as host
-from offcut.backends.host.in_turn import Batch, check_status
+from offcut.backends.host.call_sequence import CallSequence, check_status
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Expr
 from offcut.describe.request import Array
@@ -154,7 +154,7 @@ class Frame:
 
     def _in_parts(self, steps: Run) -> Callable[[int, int], int]:
         """A run of steps for a part of the batch after the other."""
-        calls, first = list[Batch](), self._shared.calls.operands.first
+        calls, first = list[CallSequence](), self._shared.calls.operands.first
         arrays = slice(first[steps.first], first[steps.end])
         operands, every = self._shared.calls.operands, np.zeros(len(self._inner), np.int64)
         moves = every[arrays] = self._moves(steps.part.size)[arrays]
@@ -232,7 +232,7 @@ class Frame:
                     f"{self._shared.name}: {one.value}, of shape {shape} with strides {strides}, is not what its kernel takes"
                 )
 
-    def _batch(self, first: int, end: int, laid: Laid) -> Batch:
+    def _batch(self, first: int, end: int, laid: Laid) -> CallSequence:
         """Calls of machine code."""
         batch, need = self._shared.calls.batch(first, end, laid)
         self.arena_bytes = max(self.arena_bytes, self._scratch_at + need)
@@ -245,7 +245,7 @@ class Frame:
         number = self._number
         views = [
             host.window(
-                host.View(
+                host.ArrayView(
                     self.bases[base] + int(offset),
                     tuple(map(number, one.shape)),
                     tuple(map(number, one.strides)),

@@ -17,10 +17,10 @@ from offcut.backends.base import Argument, Entry, Signature
 from offcut.backends.cpu.machine import jit
 from offcut.backends.cpu.machine.isa import host
 from offcut.backends.host.arrays import DLPACK_CODES
-from offcut.backends.host.entry import solving_order
+from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.extents import extent_of, holds
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.extents import factor_of
 from offcut.errors import DescribeError
@@ -62,7 +62,7 @@ class _Text:
 
     def __init__(self, signature: Signature, entry: Entry) -> None:
         self.signature, self.entry = signature, entry
-        self.f = Function()
+        self.f = FunctionWriter()
         self.refusals: list[tuple[str, str]] = []
         self.otherwise = ""
         self.sizes: dict[str, str] = {}

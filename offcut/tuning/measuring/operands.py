@@ -8,7 +8,7 @@ from enum import Enum
 
 import numpy as np
 
-from offcut.backends.host.entry import solving_order
+from offcut.backends.host.fast_entry import solving_order
 from offcut.backends.requested import Request
 from offcut.backends.signature import crossing, signature_of
 from offcut.core.dtypes import FLOATS, numpy_dtype

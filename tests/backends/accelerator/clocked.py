@@ -10,16 +10,16 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
-    Place,
+    MemorySpace,
     Stream,
     Unit,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 UNITS = list(Unit)
 
 
-def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
+def cost(one: Instruction, spec: AcceleratorSpec) -> tuple[int, int]:
     """Cycles off and on the bus, by the words of the instruction set's page."""
     if isinstance(one, Finish):
         return int(spec.instruction_cycles[Unit.COMPUTE]), 0
@@ -29,7 +29,7 @@ def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
         if isinstance(one, Alu):
             each = spec.operand_cycles if one.immediate is None else spec.immediate_cycles
         return int(spec.instruction_cycles[Unit.COMPUTE] + steps * each), 0
-    place = one.place if isinstance(one, Load) else Place.OUTPUTS
+    place = one.place if isinstance(one, Load) else MemorySpace.OUTPUTS
     unit = spec.loads[place] if isinstance(one, Load) else Unit.STORE
     beats = -(-one.x * spec.words[place].bytes // spec.beat)
     row = spec.row_cycles + beats * spec.beat / spec.bus_bytes
@@ -41,7 +41,7 @@ def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
     return int(spec.instruction_cycles[unit] + fill), int(one.y * row) if one.x and one.y else 0
 
 
-def ends(stream: Stream, spec: Spec, limit: int) -> dict[int, int] | None:
+def ends(stream: Stream, spec: AcceleratorSpec, limit: int) -> dict[int, int] | None:
     """When each instruction has ended, by position; None where some have not within `limit` cycles."""
     queues: list[deque[int]] = [deque(), deque(), deque()]
     tokens = dict.fromkeys([(0, 1), (1, 0), (1, 2), (2, 1)], 0)
@@ -119,7 +119,11 @@ def _begin(
 
 
 def _push(
-    unit: int, position: int, tokens: dict[tuple[int, int], int], stream: Stream, spec: Spec
+    unit: int,
+    position: int,
+    tokens: dict[tuple[int, int], int],
+    stream: Stream,
+    spec: AcceleratorSpec,
 ) -> bool:
     told = stream.instructions[position].tokens
     pushes = [(unit, unit - 1)] * told.push_prev + [(unit, unit + 1)] * told.push_next

@@ -19,12 +19,12 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 Byte = tuple[str, int]
 
@@ -38,7 +38,9 @@ class Touched:
 
 
 class Literal:
-    def __init__(self, spec: Spec, dram: Mapping[Place, NDArray[np.generic]]) -> None:
+    def __init__(
+        self, spec: AcceleratorSpec, dram: Mapping[MemorySpace, NDArray[np.generic]]
+    ) -> None:
         self.spec, self.dram = spec, dram
         self.bytes: dict[Byte, int] = {}
         self.ops: dict[int, MicroOp] = {}
@@ -60,9 +62,13 @@ class Literal:
                     self.touched[-1].writes.add(("results", target))
                     for r in range(self.spec.rows):
                         for c in range(self.spec.columns):
-                            value = self.get(Place.ACCUMULATORS, word, r * self.spec.columns + c)
+                            value = self.get(
+                                MemorySpace.ACCUMULATORS, word, r * self.spec.columns + c
+                            )
                             low = value % 256
-                            self.dram[Place.OUTPUTS][target, r, c] = low - 256 if low > 127 else low
+                            self.dram[MemorySpace.OUTPUTS][target, r, c] = (
+                                low - 256 if low > 127 else low
+                            )
         elif isinstance(instruction, Gemm | Alu):
             for i in range(instruction.outer.extent):
                 for j in range(instruction.inner.extent):
@@ -91,7 +97,7 @@ class Literal:
                 y, x = row - top, column - left
                 inside = 0 <= y < load.y and 0 <= x < load.x
                 source = load.dram + y * load.stride + x
-                if load.place is Place.MICRO_OPS:
+                if load.place is MemorySpace.MICRO_OPS:
                     self.touched[-1].writes.add(("micro-ops", word))
                     self.ops[word] = stream.micro_ops[source] if inside else MicroOp(0)
                     continue
@@ -106,20 +112,22 @@ class Literal:
         spec, totals = self.spec, []
         for r in range(spec.rows):
             for c in range(spec.columns):
-                total = 0 if reset else self.get(Place.ACCUMULATORS, dst, r * spec.columns + c)
+                total = (
+                    0 if reset else self.get(MemorySpace.ACCUMULATORS, dst, r * spec.columns + c)
+                )
                 for t in range(0 if reset else spec.terms):
-                    left = self.get(Place.INPUTS, src, r * spec.terms + t)
-                    total += left * self.get(Place.WEIGHTS, wgt, c * spec.terms + t)
+                    left = self.get(MemorySpace.INPUTS, src, r * spec.terms + t)
+                    total += left * self.get(MemorySpace.WEIGHTS, wgt, c * spec.terms + t)
                 totals.append(total)
         for at, total in enumerate(totals):
-            self.put(Place.ACCUMULATORS, dst, at, total)
+            self.put(MemorySpace.ACCUMULATORS, dst, at, total)
 
     def vector(self, alu: Alu, dst: int, src: int) -> None:
         for at in range(self.spec.rows * self.spec.columns):
-            left = self.get(Place.ACCUMULATORS, dst, at)
+            left = self.get(MemorySpace.ACCUMULATORS, dst, at)
             right = alu.immediate
             if right is None:
-                right = self.get(Place.ACCUMULATORS, src, at)
+                right = self.get(MemorySpace.ACCUMULATORS, src, at)
             if alu.op is AluOp.MIN:
                 value = min(left, right)
             elif alu.op is AluOp.MAX:
@@ -132,27 +140,27 @@ class Literal:
                 value = 0
             else:
                 value = left >> min(right, 40) if right >= 0 else left << -right
-            self.put(Place.ACCUMULATORS, dst, at, value)
+            self.put(MemorySpace.ACCUMULATORS, dst, at, value)
 
-    def get(self, place: Place, word: int, element: int) -> int:
+    def get(self, place: MemorySpace, word: int, element: int) -> int:
         value = 0
         for number, byte in enumerate(self.places(place, word, element)):
             self.touched[-1].reads.add(byte)
             value += self.bytes.get(byte, 0) << 8 * number
         return self.signed(place, value)
 
-    def put(self, place: Place, word: int, element: int, value: int) -> None:
+    def put(self, place: MemorySpace, word: int, element: int, value: int) -> None:
         for number, byte in enumerate(self.places(place, word, element)):
             self.touched[-1].writes.add(byte)
             self.bytes[byte] = value >> 8 * number & 255
 
-    def places(self, place: Place, word: int, element: int) -> list[Byte]:
+    def places(self, place: MemorySpace, word: int, element: int) -> list[Byte]:
         words = self.spec.words[place]
         assert 0 <= word < words.depth
-        size = 4 if place is Place.ACCUMULATORS else 1
+        size = 4 if place is MemorySpace.ACCUMULATORS else 1
         first = word * words.bytes + element * size
         return [(words.memory, first + number) for number in range(size)]
 
-    def signed(self, place: Place, value: int) -> int:
-        bits = 32 if place is Place.ACCUMULATORS else 8
+    def signed(self, place: MemorySpace, value: int) -> int:
+        bits = 32 if place is MemorySpace.ACCUMULATORS else 8
         return value - (1 << bits) if value >> bits - 1 else value

@@ -16,24 +16,24 @@ from offcut.backends.accelerator.isa import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
     Unit,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 ROOM = 24  # words of each array in main memory
 FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
-LOADED = (Place.MICRO_OPS, Place.INPUTS, Place.WEIGHTS, Place.ACCUMULATORS)
+LOADED = (MemorySpace.MICRO_OPS, MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS)
 
 
-def memory(spec: Spec, seed: int) -> dict[Place, NDArray[np.generic]]:
+def memory(spec: AcceleratorSpec, seed: int) -> dict[MemorySpace, NDArray[np.generic]]:
     """Main memory: random words, extreme ones among them, and poison where stores go."""
     rng = np.random.default_rng(seed)
-    found: dict[Place, NDArray[np.generic]] = {}
+    found: dict[MemorySpace, NDArray[np.generic]] = {}
     for place in LOADED[1:]:
         words = spec.words[place]
         info = np.iinfo(words.dtype)
@@ -41,32 +41,36 @@ def memory(spec: Spec, seed: int) -> dict[Place, NDArray[np.generic]]:
         found[place] = np.where(rng.random(values.shape) < 0.1, info.min, values).astype(
             words.dtype
         )
-    found[Place.OUTPUTS] = np.full((ROOM, *spec.words[Place.OUTPUTS].shape), 77, np.int8)
+    found[MemorySpace.OUTPUTS] = np.full(
+        (ROOM, *spec.words[MemorySpace.OUTPUTS].shape), 77, np.int8
+    )
     return found
 
 
-def stream(spec: Spec, rng: random.Random, length: int, pairs: int = 0) -> Stream:
+def stream(spec: AcceleratorSpec, rng: random.Random, length: int, pairs: int = 0) -> Stream:
     """A stream that loads micro-ops first, which any of its instructions may use.
 
     pairs  of instructions that are tried for a token from one to the other
     """
-    count = spec.words[Place.MICRO_OPS].depth
+    count = spec.words[MemorySpace.MICRO_OPS].depth
     ops = tuple(
         MicroOp(*(rng.randrange(max(depth // 2, 1)) for depth in _depths(spec)))
         for _ in range(count)
     )
     body = [_instruction(spec, rng, ops) for _ in range(length)]
-    first: list[Instruction] = [Load(Place.MICRO_OPS, 0, 0, 1, count, count)]
+    first: list[Instruction] = [Load(MemorySpace.MICRO_OPS, 0, 0, 1, count, count)]
     return Stream(tuple(_told(spec, rng, [*first, *body, Finish()], pairs)), ops)
 
 
-def _depths(spec: Spec) -> tuple[int, int, int]:
-    accumulators = spec.words[Place.ACCUMULATORS].depth
-    inputs = min(spec.words[Place.INPUTS].depth, accumulators)
-    return accumulators, inputs, spec.words[Place.WEIGHTS].depth
+def _depths(spec: AcceleratorSpec) -> tuple[int, int, int]:
+    accumulators = spec.words[MemorySpace.ACCUMULATORS].depth
+    inputs = min(spec.words[MemorySpace.INPUTS].depth, accumulators)
+    return accumulators, inputs, spec.words[MemorySpace.WEIGHTS].depth
 
 
-def _instruction(spec: Spec, rng: random.Random, ops: tuple[MicroOp, ...]) -> Instruction:
+def _instruction(
+    spec: AcceleratorSpec, rng: random.Random, ops: tuple[MicroOp, ...]
+) -> Instruction:
     kind = rng.choice(["load", "load", "gemm", "gemm", "alu", "store"])
     if kind == "load":
         place = rng.choice(LOADED[1:])
@@ -82,7 +86,9 @@ def _instruction(spec: Spec, rng: random.Random, ops: tuple[MicroOp, ...]) -> In
         return Load(place, sram, dram, y, x, stride, load.pad)
     if kind == "store":
         y, x, stride = rng.randrange(3), rng.randrange(5), rng.randrange(8)
-        depth = min(spec.words[one].depth for one in (Place.ACCUMULATORS, Place.OUTPUTS))
+        depth = min(
+            spec.words[one].depth for one in (MemorySpace.ACCUMULATORS, MemorySpace.OUTPUTS)
+        )
         room = ROOM - ((y - 1) * stride + x if x and y else 0)
         return Store(rng.randrange(depth - y * x + 1), rng.randrange(room + 1), y, x, stride)
     begin = rng.randrange(len(ops))
@@ -90,7 +96,7 @@ def _instruction(spec: Spec, rng: random.Random, ops: tuple[MicroOp, ...]) -> In
     if kind == "gemm":
         outer, inner = _loops(rng, ops[begin:end], _depths(spec))
         return Gemm(begin, end, outer, inner, reset=rng.random() < 0.2)
-    depth = spec.words[Place.ACCUMULATORS].depth
+    depth = spec.words[MemorySpace.ACCUMULATORS].depth
     outer, inner = _loops(rng, ops[begin:end], (depth, depth, depth))
     outer, inner = (Loop(one.extent, one.dst, one.src) for one in (outer, inner))
     immediate = rng.choice([None, 0, 1, -1, 3, 31, -31, rng.randrange(-(1 << 15), 1 << 15)])
@@ -114,7 +120,7 @@ def _loops(
 
 
 def _told(
-    spec: Spec, rng: random.Random, instructions: list[Instruction], pairs: int
+    spec: AcceleratorSpec, rng: random.Random, instructions: list[Instruction], pairs: int
 ) -> list[Instruction]:
     """Instructions with tokens from earlier to later ones of neighbours; in one stream of four one is lost."""
     units = [list(Unit).index(spec.unit(one)) for one in instructions]

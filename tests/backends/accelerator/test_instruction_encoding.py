@@ -14,8 +14,8 @@ from offcut.backends.accelerator.isa import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
@@ -27,18 +27,18 @@ from offcut.backends.accelerator.isa.encoding import (
     encode_micro_op,
 )
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.backends.accelerator.machines import shipped, small
 
 SPECS = {
-    **{name: Spec.of(shipped(name)) for name in ("vta", "vta-osdi18", "gemmini")},
+    **{name: AcceleratorSpec.of(shipped(name)) for name in ("vta", "vta-osdi18", "gemmini")},
     "small": small("vta"),
 }
 VTA = SPECS["vta"]
 
 
-def any_instruction(spec: Spec, rng: random.Random) -> Instruction:
+def any_instruction(spec: AcceleratorSpec, rng: random.Random) -> Instruction:
     """An instruction whose fields hold any bits, at their ends more often than not."""
 
     def bits(count: int) -> int:
@@ -50,13 +50,18 @@ def any_instruction(spec: Spec, rng: random.Random) -> Instruction:
     tokens = Tokens(*(rng.random() < 0.5 for _ in range(4)))
     dst, src, wgt, ops = (
         (spec.words[place].depth - 1).bit_length()
-        for place in (Place.ACCUMULATORS, Place.INPUTS, Place.WEIGHTS, Place.MICRO_OPS)
+        for place in (
+            MemorySpace.ACCUMULATORS,
+            MemorySpace.INPUTS,
+            MemorySpace.WEIGHTS,
+            MemorySpace.MICRO_OPS,
+        )
     )
     kind = rng.randrange(5)
     block = (bits(16), bits(32), bits(16), bits(16), bits(16))
     if kind == 0:
         pad = (bits(4), bits(4), bits(4), bits(4))
-        return Load(rng.choice(list(Place)[:-1]), *block, pad, tokens)
+        return Load(rng.choice(list(MemorySpace)[:-1]), *block, pad, tokens)
     if kind == 1:
         return Store(*block, tokens)
     if kind == 2:
@@ -86,18 +91,19 @@ def test_what_is_encoded_is_decoded(name: str) -> None:
 def test_micro_ops_that_are_encoded_are_decoded(name: str) -> None:
     spec, rng = SPECS[name], random.Random(1)
     depths = [
-        spec.words[place].depth for place in (Place.ACCUMULATORS, Place.INPUTS, Place.WEIGHTS)
+        spec.words[place].depth
+        for place in (MemorySpace.ACCUMULATORS, MemorySpace.INPUTS, MemorySpace.WEIGHTS)
     ]
     for _ in range(200):
         op = MicroOp(*(rng.randrange(depth) for depth in depths))
         word = encode_micro_op(op, spec)
-        assert word < 1 << 8 * spec.words[Place.MICRO_OPS].bytes
+        assert word < 1 << 8 * spec.words[MemorySpace.MICRO_OPS].bytes
         assert decode_micro_op(word, spec) == op
 
 
 def test_fields_of_vta_lie_where_its_repository_has_them() -> None:
     """Positions written out from the structures of hw_spec.h, whose bit fields begin at the lowest bit of 64."""
-    load = Load(Place.INPUTS, 5, 7, 2, 3, 9, (1, 0, 4, 8), Tokens(True, False, False, True))
+    load = Load(MemorySpace.INPUTS, 5, 7, 2, 3, 9, (1, 0, 4, 8), Tokens(True, False, False, True))
     first = 0 | 1 << 3 | 1 << 6 | 2 << 7 | 5 << 10 | 7 << 26
     second = 2 | 3 << 16 | 9 << 32 | 1 << 48 | 4 << 56 | 8 << 60
     assert encode(load, VTA) == first | second << 64
@@ -114,11 +120,11 @@ def test_fields_of_vta_lie_where_its_repository_has_them() -> None:
 
 UNFIT = {
     "an address": (
-        Load(Place.INPUTS, 1 << 16, 0, 1, 1, 1),
+        Load(MemorySpace.INPUTS, 1 << 16, 0, 1, 1, 1),
         "sram = 65536, and its field has 16 bits: 0 to 65535",
     ),
     "a padding": (
-        Load(Place.INPUTS, 0, 0, 1, 1, 1, (16, 0, 0, 0)),
+        Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, (16, 0, 0, 0)),
         "pad_top = 16, and its field has 4 bits: 0 to 15",
     ),
     "a loop": (Gemm(0, 1, Loop(1 << 14)), "outer = 16384, and its field has 14 bits: 0 to 16383"),
@@ -139,7 +145,7 @@ UNFIT = {
         "outer_wgt = 1, and there is no such field",
     ),
     "outputs that are loaded": (
-        Load(Place.OUTPUTS, 0, 0, 1, 1, 1),
+        Load(MemorySpace.OUTPUTS, 0, 0, 1, 1, 1),
         "outputs are stored, never loaded",
     ),
 }
@@ -194,8 +200,8 @@ def test_bits_that_mean_nothing_are_refused(word: int, because: str) -> None:
 def test_a_listing_says_what_each_instruction_touches_and_for_whom_it_waits() -> None:
     stream = Stream(
         (
-            Load(Place.MICRO_OPS, 0, 0, 1, 2, 2),
-            Load(Place.INPUTS, 0, 64, 2, 6, 8, (1, 1, 1, 1), Tokens(push_next=True)),
+            Load(MemorySpace.MICRO_OPS, 0, 0, 1, 2, 2),
+            Load(MemorySpace.INPUTS, 0, 64, 2, 6, 8, (1, 1, 1, 1), Tokens(push_next=True)),
             Gemm(0, 2, Loop(4, 4, 8), Loop(4, 1, 1), reset=True),
             Gemm(0, 2, Loop(4, 4, 8), Loop(4, 1, 1), tokens=Tokens(True, False, True, False)),
             Alu(AluOp.SHR, 0, 1, Loop(16, 1), immediate=8),
@@ -205,7 +211,7 @@ def test_a_listing_says_what_each_instruction_touches_and_for_whom_it_waits() ->
         ),
         (MicroOp(0, 0, 0), MicroOp(0, 1, 9)),
     )
-    names = {Place.INPUTS: {0: "W", 60: "X"}, Place.OUTPUTS: {0: "Y"}}
+    names = {MemorySpace.INPUTS: {0: "W", 60: "X"}, MemorySpace.OUTPUTS: {0: "Y"}}
     assert (
         listing(stream, VTA, names)
         == """\

@@ -14,15 +14,15 @@ from offcut.backends.accelerator.isa import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
     Unit,
 )
-from offcut.backends.accelerator.simulator import simulate, timed
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.simulator import simulate, simulate_timing
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.backends.accelerator.literal import Literal
 from tests.backends.accelerator.machines import small
@@ -31,7 +31,7 @@ from tests.backends.accelerator.streams import memory, stream
 UNITS = list(Unit)
 
 
-def paths(given: Stream, spec: Spec) -> set[tuple[int, int]] | None:
+def paths(given: Stream, spec: AcceleratorSpec) -> set[tuple[int, int]] | None:
     """Pairs of instructions of which the first has completed before the second starts; None where none can run on."""
     count = len(given.instructions)
     units = [UNITS.index(spec.unit(one)) for one in given.instructions]
@@ -68,7 +68,7 @@ def _waits(tokens: Tokens, step: int) -> bool:
     return tokens.pop_prev if step < 0 else tokens.pop_next
 
 
-def conflicts(given: Stream, spec: Spec, seed: int) -> set[tuple[int, int]]:
+def conflicts(given: Stream, spec: AcceleratorSpec, seed: int) -> set[tuple[int, int]]:
     """Pairs of instructions of two units that share a byte that one of them writes."""
     literal = Literal(spec, memory(spec, seed))
     literal.run(given)
@@ -120,13 +120,13 @@ def test_some_of_these_streams_race_and_some_stand_still_and_some_do_neither() -
 def pipeline(tiles: int) -> Stream:
     """Loads, products and stores of tiles that take turns in two halves of each memory."""
     ops = (MicroOp(0, 0, 0), MicroOp(4, 4, 1))
-    found: list[Instruction] = [Load(Place.MICRO_OPS, 0, 0, 1, 2, 2)]
+    found: list[Instruction] = [Load(MemorySpace.MICRO_OPS, 0, 0, 1, 2, 2)]
     for tile in range(tiles):
         half, again, last = tile % 2, tile >= 2, tile >= tiles - 2
         first = Tokens(pop_next=again)
         found += [
-            Load(Place.INPUTS, 4 * half, 4 * tile, 1, 4, 4, tokens=first),
-            Load(Place.WEIGHTS, half, tile, 1, 1, 1, tokens=Tokens(push_next=True)),
+            Load(MemorySpace.INPUTS, 4 * half, 4 * tile, 1, 4, 4, tokens=first),
+            Load(MemorySpace.WEIGHTS, half, tile, 1, 1, 1, tokens=Tokens(push_next=True)),
             Gemm(half, half + 1, Loop(4, 1, 1), reset=True, tokens=Tokens(pop_next=again)),
             Gemm(
                 half,
@@ -146,7 +146,7 @@ def test_two_halves_that_take_turns_race_nowhere_and_overlap() -> None:
     assert not run.left
     assert not run.unwritten
     assert run.cycles < sum(run.busy.values())
-    assert timed(pipeline(6), spec).cycles == run.cycles
+    assert simulate_timing(pipeline(6), spec).cycles == run.cycles
 
 
 @pytest.mark.parametrize("field", ["pop_prev", "pop_next", "push_prev", "push_next"])
@@ -174,8 +174,8 @@ def test_a_race_is_told_of_with_both_instructions_and_the_word() -> None:
     (race,) = simulate(
         Stream(
             (
-                Load(Place.MICRO_OPS, 0, 0, 1, 1, 1),
-                Load(Place.INPUTS, 3, 0, 1, 4, 4),
+                Load(MemorySpace.MICRO_OPS, 0, 0, 1, 1, 1),
+                Load(MemorySpace.INPUTS, 3, 0, 1, 4, 4),
                 Gemm(0, 1),
             ),
             (MicroOp(0, 5, 0),),
@@ -190,7 +190,7 @@ def test_a_race_is_told_of_with_both_instructions_and_the_word() -> None:
 
 def test_an_end_that_does_not_wait_for_the_last_store_is_a_race() -> None:
     spec = small("vta")
-    loaded = Load(Place.ACCUMULATORS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
+    loaded = Load(MemorySpace.ACCUMULATORS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True))
     stored = Store(0, 3, 1, 1, 1, Tokens(pop_prev=True, push_prev=True))
     assert not simulate(Stream((loaded, stored, Finish(Tokens(pop_next=True)))), None, spec).races
     stored = replace(stored, tokens=Tokens(pop_prev=True))
@@ -203,7 +203,7 @@ def test_an_end_that_does_not_wait_for_the_last_store_is_a_race() -> None:
 def test_a_word_that_nothing_wrote_is_told_of() -> None:
     spec = small("vta")
     run = simulate(Stream((Store(2, 0, 1, 1, 1),)), None, spec)
-    assert run.unwritten == ((0, Place.ACCUMULATORS, 2),)
+    assert run.unwritten == ((0, MemorySpace.ACCUMULATORS, 2),)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -215,4 +215,4 @@ def test_without_tokens_an_instruction_waits_for_those_that_it_shares_words_with
     when = {event.position: event for event in run.events}
     pairs = conflicts(given, spec, seed)
     assert all(when[first].end <= when[second].start for first, second in pairs)
-    assert timed(given, spec).cycles == run.cycles
+    assert simulate_timing(given, spec).cycles == run.cycles

@@ -16,25 +16,25 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
     Unit,
 )
-from offcut.backends.accelerator.simulator import Stall, simulate, timed
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.simulator import Stall, simulate, simulate_timing
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.agree import nearly
 from tests.backends.accelerator.clocked import ends
 from tests.backends.accelerator.machines import shipped, small
 from tests.backends.accelerator.streams import stream
 
-VTA = Spec.of(shipped("vta"))
+VTA = AcceleratorSpec.of(shipped("vta"))
 
 
-def hurried(seed: int) -> Spec:
+def hurried(seed: int) -> AcceleratorSpec:
     """A machine whose queues are short, and whose cycles are small numbers."""
     rng = random.Random(seed)
     return replace(
@@ -59,16 +59,16 @@ def test_times_are_those_that_a_clock_counts(seed: int) -> None:
     counted = ends(given, spec, 4000)
     if counted is None:
         with pytest.raises(StreamError, match="standstill"):
-            timed(given, spec)
+            simulate_timing(given, spec)
         return
-    run = timed(given, spec)
+    run = simulate_timing(given, spec)
     assert {event.position: event.end for event in run.events} == counted
 
 
 TILE = Stream(
     (
-        Load(Place.MICRO_OPS, 0, 0, 1, 1, 1),
-        Load(Place.INPUTS, 0, 0, 2, 8, 8, tokens=Tokens(push_next=True)),
+        Load(MemorySpace.MICRO_OPS, 0, 0, 1, 1, 1),
+        Load(MemorySpace.INPUTS, 0, 0, 2, 8, 8, tokens=Tokens(push_next=True)),
         Gemm(0, 1, Loop(16, 1, 1), reset=True),
         Gemm(0, 1, Loop(16, 1, 1), tokens=Tokens(pop_prev=True)),
         Alu(AluOp.MAX, 0, 1, Loop(16, 1), immediate=0),
@@ -81,7 +81,7 @@ TILE = Stream(
 
 
 def test_cycles_of_a_tile_are_those_counted_by_hand() -> None:
-    run = timed(TILE, VTA)
+    run = simulate_timing(TILE, VTA)
     assert [(event.start, event.end) for event in sorted(run.events, key=lambda e: e.position)] == [
         (2, 2 + 5 + 32 + 1),  # fetched by 2; a micro-op of 4 bytes takes a beat of 8
         (35, 35 + 5 + 2 * (32 + 128 / 8)),  # could begin at 4, waits for the bus until 40
@@ -99,7 +99,7 @@ def test_cycles_of_a_tile_are_those_counted_by_hand() -> None:
 
 
 def test_who_waits_for_whom_is_told_by_unit() -> None:
-    run = timed(TILE, VTA)
+    run = simulate_timing(TILE, VTA)
     assert run.stalls == {
         Unit.LOAD: {Stall.FETCH: 4, Stall.BUS: 31},
         Unit.COMPUTE: {Stall.FETCH: 2, Stall.LOAD: 75, Stall.STORE: 69},
@@ -108,15 +108,19 @@ def test_who_waits_for_whom_is_told_by_unit() -> None:
 
 
 def test_bytes_and_energy_are_those_of_the_words() -> None:
-    run = timed(TILE, VTA)
-    assert run.bytes == {Place.MICRO_OPS: 8, Place.INPUTS: 256, Place.OUTPUTS: 256}
+    run = simulate_timing(TILE, VTA)
+    assert run.bytes == {
+        MemorySpace.MICRO_OPS: 8,
+        MemorySpace.INPUTS: 256,
+        MemorySpace.OUTPUTS: 256,
+    }
     assert run.work.multiply_adds == 16 * 256
     assert run.work.vector_operations == 2 * 16 * 16
     assert run.work.chip_bytes == {
-        Place.MICRO_OPS: 4 + 4 * 16 * 4,
-        Place.INPUTS: 16 * 16 * 2,
-        Place.WEIGHTS: 16 * 256,
-        Place.ACCUMULATORS: 64 * 16 * (1 + 2 + 2 + 3 + 1),
+        MemorySpace.MICRO_OPS: 4 + 4 * 16 * 4,
+        MemorySpace.INPUTS: 16 * 16 * 2,
+        MemorySpace.WEIGHTS: 16 * 256,
+        MemorySpace.ACCUMULATORS: 64 * 16 * (1 + 2 + 2 + 3 + 1),
     }
     assert run.energy["multiply-adds"] == nearly(16 * 256 * 0.3e-12)
     assert run.energy["vector operations"] == nearly(512 * 0.1e-12)
@@ -134,37 +138,41 @@ def test_bytes_and_energy_are_those_of_the_words() -> None:
         (replace(VTA, operand_cycles=1.0), 289 - 16),
     ],
 )
-def test_numbers_of_the_machine_change_the_cycles(changed: Spec, cycles: float) -> None:
-    assert timed(TILE, changed).cycles == cycles
+def test_numbers_of_the_machine_change_the_cycles(changed: AcceleratorSpec, cycles: float) -> None:
+    assert simulate_timing(TILE, changed).cycles == cycles
 
 
 def test_zeros_take_a_cycle_a_word_and_no_bus() -> None:
-    (event,) = timed(Stream((Load(Place.INPUTS, 0, 0, 0, 0, 1, (2, 1, 3, 4)),)), VTA).events
+    (event,) = simulate_timing(
+        Stream((Load(MemorySpace.INPUTS, 0, 0, 0, 0, 1, (2, 1, 3, 4)),)), VTA
+    ).events
     assert event.end - event.start == 5 + 3 * 7
 
 
 def test_a_token_too_many_waits_for_room() -> None:
     spec = replace(VTA, token_depth=1)
     many = (
-        Load(Place.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True)),
-        Load(Place.INPUTS, 1, 0, 1, 1, 1, tokens=Tokens(push_next=True)),
-        Load(Place.INPUTS, 2, 0, 1, 1, 1),
+        Load(MemorySpace.INPUTS, 0, 0, 1, 1, 1, tokens=Tokens(push_next=True)),
+        Load(MemorySpace.INPUTS, 1, 0, 1, 1, 1, tokens=Tokens(push_next=True)),
+        Load(MemorySpace.INPUTS, 2, 0, 1, 1, 1),
         Gemm(0, 1, Loop(200), reset=True),
         Finish(Tokens(pop_prev=True)),
         Finish(Tokens(pop_prev=True)),
     )
     first = 8 + 5 + 200  # when a token is taken: the product is fetched by 8
-    assert timed(Stream(many), spec).stalls[Unit.LOAD][Stall.ROOM] == first - (2 + 2 * (5 + 34))
-    assert Stall.ROOM not in timed(Stream(many), VTA).stalls[Unit.LOAD]
+    assert simulate_timing(Stream(many), spec).stalls[Unit.LOAD][Stall.ROOM] == first - (
+        2 + 2 * (5 + 34)
+    )
+    assert Stall.ROOM not in simulate_timing(Stream(many), VTA).stalls[Unit.LOAD]
 
 
 def test_a_stream_of_nothing_takes_no_time() -> None:
-    run = timed(Stream(()), VTA)
+    run = simulate_timing(Stream(()), VTA)
     assert (run.cycles, run.utilisation, run.bytes) == (0, 0, {})
 
 
 def test_a_trace_has_an_event_for_each_instruction() -> None:
-    run = timed(TILE, VTA)
+    run = simulate_timing(TILE, VTA)
     events = json.loads(run.chrome_trace())["traceEvents"]
     shown = [event for event in events if event["ph"] == "X"]
     assert [event["args"]["name"] for event in events if event["ph"] == "M"] == [
@@ -186,7 +194,7 @@ def test_a_trace_has_an_event_for_each_instruction() -> None:
 
 def test_a_trace_ends_when_the_machine_does() -> None:
     for spec in (VTA, replace(VTA, hertz=2.5 * VTA.hertz)):
-        run = timed(TILE, spec)
+        run = simulate_timing(TILE, spec)
         events = json.loads(run.chrome_trace())["traceEvents"]
         ends = [event["ts"] + event["dur"] for event in events if event["ph"] == "X"]
         assert max(ends) == nearly(1e6 * run.seconds)

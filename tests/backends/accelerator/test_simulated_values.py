@@ -14,23 +14,23 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
 )
 from offcut.backends.accelerator.simulator import simulate
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from tests.backends.accelerator.literal import Literal
 from tests.backends.accelerator.machines import shipped, small
 from tests.backends.accelerator.streams import memory, stream
 
 
-def unified() -> Spec:
+def unified() -> AcceleratorSpec:
     """A machine that keeps all operands in one memory, so that a sum may be an operand."""
     spec = small("gemmini")
     words = {
-        place: replace(one, memory="all", depth=8) if place is not Place.MICRO_OPS else one
+        place: replace(one, memory="all", depth=8) if place is not MemorySpace.MICRO_OPS else one
         for place, one in spec.words.items()
     }
     return replace(spec, words=words, memories={**spec.memories, "all": 8 * 24})
@@ -60,7 +60,7 @@ def test_values_are_those_of_a_literal_reading(name: str, seed: int) -> None:
 
 
 def test_long_sums_of_the_largest_products_are_exact_and_wrap() -> None:
-    spec = replace(Spec.of(shipped("vta")), tokens=False)
+    spec = replace(AcceleratorSpec.of(shipped("vta")), tokens=False)
     words = 300  # 300 · 16 · 2¹⁴ is above 2²⁴, and not by a multiple of what float32 has
     inputs, weights = (
         np.full((words, 1, 16), -128, np.int8),
@@ -69,16 +69,19 @@ def test_long_sums_of_the_largest_products_are_exact_and_wrap() -> None:
     inputs[-1, 0, 0] = 1
     start = np.full((1, 1, 16), 2**31 - 1, np.int32)
     dram = {
-        Place.INPUTS: inputs,
-        Place.WEIGHTS: weights,
-        Place.ACCUMULATORS: start,
-        Place.OUTPUTS: np.zeros((1, 1, 16), np.int8),
+        MemorySpace.INPUTS: inputs,
+        MemorySpace.WEIGHTS: weights,
+        MemorySpace.ACCUMULATORS: start,
+        MemorySpace.OUTPUTS: np.zeros((1, 1, 16), np.int8),
     }
     ops = tuple(MicroOp(0, k, k) for k in range(words))
     run = (
-        Load(Place.MICRO_OPS, 0, 0, 1, words, words),
-        *(Load(place, 0, 0, 1, words, words) for place in (Place.INPUTS, Place.WEIGHTS)),
-        Load(Place.ACCUMULATORS, 0, 0, 1, 1, 1),
+        Load(MemorySpace.MICRO_OPS, 0, 0, 1, words, words),
+        *(
+            Load(place, 0, 0, 1, words, words)
+            for place in (MemorySpace.INPUTS, MemorySpace.WEIGHTS)
+        ),
+        Load(MemorySpace.ACCUMULATORS, 0, 0, 1, 1, 1),
         Gemm(0, words),
         Store(0, 0, 1, 1, 1),
     )
@@ -87,21 +90,21 @@ def test_long_sums_of_the_largest_products_are_exact_and_wrap() -> None:
         shifted = (*run[:-1], Alu(AluOp.SHR, 0, 1, immediate=shift), run[-1])
         simulate(Stream(shifted, ops), dram, spec)
         expected = (total - 2**32 >> shift) % 256
-        assert (dram[Place.OUTPUTS].view(np.uint8) == expected).all()
+        assert (dram[MemorySpace.OUTPUTS].view(np.uint8) == expected).all()
 
 
 def test_a_reduction_in_one_word_keeps_its_order() -> None:
     spec = replace(small("vta", 1, 2, 2), tokens=False)
     values = np.array([3, -5, 7, 11], np.int32).reshape(4, 1, 1).repeat(2, 2)
     dram = {
-        Place.ACCUMULATORS: values,
-        Place.OUTPUTS: np.zeros((1, 1, 2), np.int8),
+        MemorySpace.ACCUMULATORS: values,
+        MemorySpace.OUTPUTS: np.zeros((1, 1, 2), np.int8),
     }
     chain = (
-        Load(Place.MICRO_OPS, 0, 0, 1, 1, 1),
-        Load(Place.ACCUMULATORS, 0, 0, 1, 4, 4),
+        Load(MemorySpace.MICRO_OPS, 0, 0, 1, 1, 1),
+        Load(MemorySpace.ACCUMULATORS, 0, 0, 1, 4, 4),
         Alu(AluOp.ADD, 0, 1, inner=Loop(3, 1, 1)),  # acc[k + 1] += acc[k], k = 0, 1, 2
         Store(3, 0, 1, 1, 1),
     )
     simulate(Stream(chain, (MicroOp(1, 0),)), dram, spec)
-    assert dram[Place.OUTPUTS].tolist() == [[[16, 16]]]
+    assert dram[MemorySpace.OUTPUTS].tolist() == [[[16, 16]]]

@@ -7,10 +7,15 @@ from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.costs.numbers import Number, plus, scaled, times
 from offcut.backends.accelerator.instances.issued import Issued
-from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.lowering.instruction_selection import (
+    Copy,
+    Operation,
+    Product,
+    Result,
+)
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
 from offcut.core.scan import ScanContext
@@ -28,13 +33,13 @@ class Totals:
     bytes     that the bus moves, by place; chip: words that memories give and take
     """
 
-    spec: Spec
+    spec: AcceleratorSpec
     runs: Expr = ZERO
     products: Expr = ZERO
     vectors: Expr = ZERO
     instructions: Expr = ZERO
-    bytes: dict[Place, Expr] = field(default_factory=dict)
-    chip: dict[Place, Expr] = field(default_factory=dict)
+    bytes: dict[MemorySpace, Expr] = field(default_factory=dict)
+    chip: dict[MemorySpace, Expr] = field(default_factory=dict)
 
     @property
     def multiply_adds(self) -> Expr:
@@ -58,7 +63,7 @@ class Totals:
         parts += [scaled(size, table.dram) for size in self.bytes.values()]
         return times(plus(*parts), _PICO)
 
-    def add(self, work: Work, one: Issued) -> None:
+    def add(self, work: LoweredLeaf, one: Issued) -> None:
         """Note a leaf."""
         self.instructions = ix.add(self.instructions, one.instructions)
         match work.does:
@@ -66,7 +71,7 @@ class Totals:
                 self.moved(place, one)
                 self.add_operation(one)  # by which it is filled, where that is not by zeros
             case Result():
-                self.moved(Place.OUTPUTS, one)
+                self.moved(MemorySpace.OUTPUTS, one)
             case Product():
                 self.add_product(one)
             case Operation():
@@ -75,36 +80,36 @@ class Totals:
     def add_overhead(self, one: Issued) -> None:
         """Note micro-ops that are brought, and the end."""
         self.instructions = ix.add(self.instructions, one.instructions)
-        self.moved(Place.MICRO_OPS, one)
+        self.moved(MemorySpace.MICRO_OPS, one)
 
     def add_product(self, one: Issued) -> None:
         """Note products of words."""
         self.products = ix.add(self.products, one.steps)
         for place, visits in (
-            *((Place.INPUTS, 1), (Place.WEIGHTS, 1)),
-            *((Place.ACCUMULATORS, 2), (Place.MICRO_OPS, 1)),
+            *((MemorySpace.INPUTS, 1), (MemorySpace.WEIGHTS, 1)),
+            *((MemorySpace.ACCUMULATORS, 2), (MemorySpace.MICRO_OPS, 1)),
         ):
             self.touched(place, ix.mul(visits, one.steps))
 
     def add_operation(self, one: Issued) -> None:
         """Note an operation on words."""
         self.vectors = ix.add(self.vectors, one.steps, one.pairs)
-        self.touched(Place.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
+        self.touched(MemorySpace.MICRO_OPS, ix.add(one.steps, one.pairs, one.resets))
         visits = ix.add(ix.mul(2, one.steps), ix.mul(3, one.pairs), one.resets)
-        self.touched(Place.ACCUMULATORS, visits)
+        self.touched(MemorySpace.ACCUMULATORS, visits)
 
-    def moved(self, place: Place, one: Issued) -> None:
+    def moved(self, place: MemorySpace, one: Issued) -> None:
         """Note words that are moved."""
         self.bytes[place] = ix.add(self.bytes.get(place, ZERO), one.bytes)
-        held = Place.ACCUMULATORS if place is Place.OUTPUTS else place
+        held = MemorySpace.ACCUMULATORS if place is MemorySpace.OUTPUTS else place
         self.touched(held, ix.add(one.words, one.zeros))
 
-    def touched(self, place: Place, words: Expr) -> None:
+    def touched(self, place: MemorySpace, words: Expr) -> None:
         """Note words that a memory on the chip gives or takes."""
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, leaves: Sequence[Issued], overhead: Issued) -> Totals:
+def totals(nest: LoweredNest, leaves: Sequence[Issued], overhead: Issued) -> Totals:
     """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
     made = Totals(nest.spec)
     results = [

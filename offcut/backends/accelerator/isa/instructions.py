@@ -23,7 +23,7 @@ class Unit(Enum):
     STORE = "store"
 
 
-class Place(Enum):
+class MemorySpace(Enum):
     """What words are kept for; a machine may keep several of them in one memory."""
 
     MICRO_OPS = "micro-ops"
@@ -68,7 +68,7 @@ class Load:
     pad   words of zeros: rows above, rows below, words to the left, words to the right of each row
     """
 
-    place: Place
+    place: MemorySpace
     sram: int
     dram: int
     y: int

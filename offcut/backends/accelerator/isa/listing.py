@@ -19,15 +19,15 @@ from offcut.backends.accelerator.isa.instructions import (
     Instruction,
     Load,
     Loop,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
     Tokens,
     Unit,
 )
-from offcut.backends.accelerator.isa.wellformed import check_spec, check_stream
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.isa.validation import check_spec, check_stream
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 _NEIGHBOURS = {
     Unit.LOAD: (None, Unit.COMPUTE),
@@ -36,11 +36,11 @@ _NEIGHBOURS = {
 }
 
 
-Names = Mapping[Place, Mapping[int, str]]
+Names = Mapping[MemorySpace, Mapping[int, str]]
 """Of arrays in main memory: by place, and by the first word of each there."""
 
 
-def listing(stream: Stream, spec: Spec, names: Names | None = None) -> str:
+def listing(stream: Stream, spec: AcceleratorSpec, names: Names | None = None) -> str:
     """The lines of a stream: position, unit, tokens, what it does.
 
     names  their words are counted from the first of each; those of other places are those of ``dram``
@@ -76,12 +76,14 @@ def summary(instruction: Instruction) -> str:
             assert_never(instruction)
 
 
-def _rows(stream: Stream, spec: Spec, names: Names) -> Iterator[tuple[int, Unit, str, str]]:
+def _rows(
+    stream: Stream, spec: AcceleratorSpec, names: Names
+) -> Iterator[tuple[int, Unit, str, str]]:
     buffer: dict[int, MicroOp] = {}
     for position, instruction in enumerate(stream.instructions):
         unit = spec.unit(instruction)
         match instruction:
-            case Load(place=Place.MICRO_OPS):
+            case Load(place=MemorySpace.MICRO_OPS):
                 buffer.update(_brought(instruction, stream.micro_ops))
         yield position, unit, _said(unit, instruction.tokens), _does(instruction, buffer, names)
 
@@ -110,7 +112,7 @@ def _does(instruction: Instruction, buffer: Mapping[int, MicroOp], names: Names)
             return f"{into} = {there}{rows}{padded}"
         case Store(sram, dram, y, x, stride):
             rows = f", {_block(y, x, stride)}" if y != 1 else ""
-            there = _there(names.get(Place.OUTPUTS, {}), dram, _end(dram, y, x, stride))
+            there = _there(names.get(MemorySpace.OUTPUTS, {}), dram, _end(dram, y, x, stride))
             return f"{there} = int8(accumulators[{sram}:{sram + y * x}]){rows}"
         case Gemm(begin, end, outer, inner, reset):
             ops = [buffer.get(word, MicroOp(0)) for word in range(begin, end)]

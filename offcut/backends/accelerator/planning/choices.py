@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, permutations
+from itertools import islice, permutations
 
-from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes, sizes_of
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
     prepare_computation,
@@ -15,8 +14,8 @@ from offcut.backends.accelerator.planning.planner import (
 )
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.planning.tilings import sizes, sizes_of
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
@@ -24,6 +23,9 @@ from offcut.describe.computation import Computation
 from offcut.schedule import Alternative, Choose, Primitive, Schedule
 from offcut.search import Choices
 from offcut.search.choices import Point
+
+MAX_ORDERS = 5040
+"""Orders of the loops over tiles of results, at most: all of seven, so that the policy's is among them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,9 @@ class Nests:
     each: tuple[tuple[_Way, ...], ...]
 
     @classmethod
-    def of(cls, program: Program, computation: Computation, spec: Spec, first: Schedule) -> Nests:
+    def of(
+        cls, program: Program, computation: Computation, spec: AcceleratorSpec, first: Schedule
+    ) -> Nests:
         """Return those of a computation.
 
         first  the schedule of the policy, which is tried first
@@ -96,7 +100,7 @@ class _Way:
     label: str
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> AcceleratorSpec:
         """Return the machine."""
         return self.deciding.spec
 
@@ -133,12 +137,8 @@ class _Way:
 
     @lazy_property
     def orders(self) -> tuple[tuple[str, ...], ...]:
-        """Return orders of the loops over tiles of results: those of the policy, whose axes are outermost, then others."""
-        first = [axis for axis in self.outer if axis in self.policy_sizes]
-        rest = [axis for axis in self.outer if axis not in first]
-        policy = ((*order, *rest) for order in permutations(first))
-        every = dict.fromkeys(chain(islice(policy, MOST_ORDERS), permutations(self.outer)))
-        return tuple(islice(every, MOST_ORDERS))
+        """Return the orders of the loops over tiles of results."""
+        return tuple(islice(permutations(self.outer), MAX_ORDERS))
 
     def tiling(self, part: Sequence[object]) -> Tiling:
         """Return the tiling of a part of a point."""

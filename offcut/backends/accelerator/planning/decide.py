@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
+from operator import ne
 
-from offcut.backends.accelerator.isa import Place
-from offcut.backends.accelerator.microkernels import name_of
+from offcut.backends.accelerator.isa import MemorySpace
+from offcut.backends.accelerator.microkernels import microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
@@ -44,7 +46,7 @@ def decisions(
     group: Sequence[Stage],
     made: Operations,
     tiling: Tiling,
-    spec: Spec,
+    spec: AcceleratorSpec,
     tails: Mapping[str, Strategy],
 ) -> tuple[Primitive, ...]:
     """Return the decisions about one group of stages.
@@ -65,7 +67,7 @@ def tiling_of(group: Sequence[Stage], made: Operations, steps: Sequence[object])
     order = tuple(
         heads.get(loop, loop)
         for stage in own
-        for loop in takewhile(lambda loop: loop != inside.get(stage), orders.get(stage, ()))
+        for loop in takewhile(partial(ne, inside.get(stage)), orders.get(stage, ()))
     )
     depth: tuple[str, int] | None = None
     for step in steps:
@@ -82,7 +84,7 @@ class _Deciding:
     group: Sequence[Stage]
     made: Operations
     tiling: Tiling
-    spec: Spec
+    spec: AcceleratorSpec
     tails: Mapping[str, Strategy]
     heads: dict[str, str] = field(default_factory=dict)
     within: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class _Deciding:
         if self.group[-1].reducer is not None:
             assert self.made.lead is not None
             name = self.made.lead[0].buffer
-            yield Staging("write", self.last, name, memory=self.memory[Place.ACCUMULATORS])
+            yield Staging("write", self.last, name, memory=self.memory[MemorySpace.ACCUMULATORS])
             inner.append(name)
             self.lead = name if self.lead == self.last else self.lead
         for copy in self.made.copies:
@@ -116,7 +118,7 @@ class _Deciding:
             if stage in self.results:
                 yield At(stage, self.last, inmost)
                 continue
-            memory, depth = self.memory[Place.ACCUMULATORS], self.tiling.windows(len(outer))
+            memory, depth = self.memory[MemorySpace.ACCUMULATORS], self.tiling.windows(len(outer))
             yield At(stage, self.last, inmost, memory, depth)
         for copy in self.made.copies:
             depth = self.depth_of(copy)
@@ -166,7 +168,7 @@ class _Deciding:
                 continue
             for one in pending:
                 text, reader = format_expr(one.value), (step.buffer,)
-                memory = self.memory[Place.ACCUMULATORS]
+                memory = self.memory[MemorySpace.ACCUMULATORS]
                 yield Staging("value", text, one.buffer, reader, axes, memory)
             pending.clear()
 
@@ -228,7 +230,7 @@ class _Deciding:
         """Yield what runs each stage."""
         made = self.made
         if made.lead is not None:
-            yield self.cover(self.lead, name_of(made.lead[1], self.spec), terms=True)
+            yield self.cover(self.lead, microkernel_name(made.lead[1], self.spec), terms=True)
         last = {store.buffer: store for store in made.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
@@ -236,7 +238,7 @@ class _Deciding:
                 loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
-                name = name_of(last[stage], self.spec)
+                name = microkernel_name(last[stage], self.spec)
                 yield self.cover(stage, name if stage not in self.results else "store_outputs")
         within = self.inside(self.last)
         if within:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.planning.refusals import (
     not_started,
     not_stored,
@@ -23,7 +23,7 @@ from offcut.backends.accelerator.planning.refusals import (
 )
 from offcut.backends.accelerator.planning.roles import Layouts, Roles, product_layouts, word_layouts
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
@@ -71,10 +71,17 @@ class Operations:
     buffers: tuple[Buffer, ...]
 
 
+def lanes(made: Operations, spec: AcceleratorSpec) -> dict[str, int]:
+    """Return the elements of a word along each axis that runs in lanes."""
+    roles = made.roles
+    pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
+    return {axis: count for axis, count in pairs if axis is not None}
+
+
 def operations(
     computation: Computation,
     group: Sequence[Stage],
-    spec: Spec,
+    spec: AcceleratorSpec,
     names: Names,
     wished: Roles | None = None,
 ) -> Operations:
@@ -87,7 +94,7 @@ def operations(
     return _Operations(computation, group, spec, names, wished).made()
 
 
-def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> Layouts:
+def layouts_of(computation: Computation, group: Sequence[Stage], spec: AcceleratorSpec) -> Layouts:
     """Return the layouts of the group in words, and those that are worth it, the best one first."""
     return _Operations(computation, group, spec, computation.names(), None).layouts
 
@@ -96,7 +103,7 @@ def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> 
 class _Operations:
     computation: Computation
     group: Sequence[Stage]
-    spec: Spec
+    spec: AcceleratorSpec
     names: Names
     wished: Roles | None
     copies: dict[Element, Staged] = field(default_factory=dict)
@@ -190,8 +197,8 @@ class _Operations:
             first, second = reversed(factors) if swapped else factors
             lanes = self.roles.rows, self.roles.columns, self.roles.depth
             pair = (
-                self.copied(first, Place.INPUTS, loops, (lanes[0], lanes[2])),
-                self.copied(second, Place.WEIGHTS, loops, (lanes[1], lanes[2])),
+                self.copied(first, MemorySpace.INPUTS, loops, (lanes[0], lanes[2])),
+                self.copied(second, MemorySpace.WEIGHTS, loops, (lanes[1], lanes[2])),
             )
             ordered = reversed(pair) if swapped else pair
             a, b = (Cast(read, "int32") for read in ordered)
@@ -200,7 +207,9 @@ class _Operations:
             element = element_of(_bare(lead.value))
             if element is None:
                 raise not_started(lead, self.spec)
-            value = _widened(self.copied(element, Place.ACCUMULATORS, loops), dtype_of(lead.value))
+            value = _widened(
+                self.copied(element, MemorySpace.ACCUMULATORS, loops), dtype_of(lead.value)
+            )
         self.values[lead.buffer] = Load(accumulators, self.point, dtype_of(lead.body))
         self.result(lead)
         return (
@@ -283,7 +292,7 @@ class _Operations:
                 return self.values[buffer]
         element = element_of(expr)
         if element is not None and element.load.buffer not in self.values:
-            return self.copied(element, Place.ACCUMULATORS, self.axes)
+            return self.copied(element, MemorySpace.ACCUMULATORS, self.axes)
         match expr:
             case Cast(a, "int32") if dtype_of(a) != "bool":
                 inner = self.value(a, wish)
@@ -316,7 +325,7 @@ class _Operations:
     def copied(
         self,
         element: Element,
-        place: Place,
+        place: MemorySpace,
         loops: Sequence[StageAxis],
         lanes: Sequence[str | None] | None = None,
     ) -> Load:
@@ -331,7 +340,7 @@ class _Operations:
                     f"{format_expr(element.load)} is of {dtype}",
                     "int8, uint8 and int32 are copied to accumulators",
                 )
-            suffix = {Place.INPUTS: "in", Place.WEIGHTS: "wgt"}.get(place, "acc")
+            suffix = {MemorySpace.INPUTS: "in", MemorySpace.WEIGHTS: "wgt"}.get(place, "acc")
             name = self.names.fresh(f"{element.load.buffer}_{suffix}")
             named = [lane for lane in within if lane is not None]
             self.copies[element] = staged(name, element, loops, place, named, self.names)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
-from offcut.backends.accelerator.lowering.tree import box
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.issue_tree import box
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
@@ -35,17 +35,17 @@ from offcut.core.traversal import used_names
 from offcut.describe.computation import Names
 
 
-def split_statements(program: Program, spec: Spec) -> Program:
+def split_statements(program: Program, spec: AcceleratorSpec) -> Program:
     """Return `program` with a statement for each operation; itself where it has no others."""
     return _StatementSplitter(program, spec).made()
 
 
 class _StatementSplitter:
-    def __init__(self, program: Program, spec: Spec) -> None:
+    def __init__(self, program: Program, spec: AcceleratorSpec) -> None:
         self.program, self.spec = program, spec
         self.names = Names(used_names(program))
         self.added: list[Buffer] = []
-        memory = spec.words[Place.ACCUMULATORS].memory
+        memory = spec.words[MemorySpace.ACCUMULATORS].memory
         self.held = {b.name for b in program.buffers if b.scope == memory}
         self.scoped = {b.name for b in program.buffers if b.scope is not None}
 
@@ -113,7 +113,7 @@ class _StatementSplitter:
         dtype = dtype_of(expr)
         name = self.names.fresh(f"{store.buffer}_{len(ops) + 1}")
         shape = self.program.buffer(store.buffer).shape
-        memory = self.spec.words[Place.ACCUMULATORS].memory
+        memory = self.spec.words[MemorySpace.ACCUMULATORS].memory
         self.added.append(Buffer(name, dtype, shape, Kind.LOCAL, None, memory))
         ops.append(Store(name, store.index, inner))
         return Load(name, store.index, dtype)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offcut.backends.accelerator.isa import Place
+from offcut.backends.accelerator.isa import MemorySpace
 from offcut.core import index as ix
 from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var, reads_memory, variables
@@ -50,7 +50,7 @@ class Staged:
     axes: tuple[StageAxis, ...]
     element: Element
     index: tuple[Expr, ...]
-    place: Place
+    place: MemorySpace
     origin: Element
     by_host: bool = False
 
@@ -68,7 +68,7 @@ def staged(
     name: str,
     element: Element,
     axes: Sequence[StageAxis],
-    place: Place,
+    place: MemorySpace,
     lanes: Sequence[str],
     names: Names,
 ) -> Staged:
@@ -77,14 +77,16 @@ def staged(
     made = _along_sums(name, element, extents, place, names)
     if made is None or any(a in variables_of(element) and made.along(a) is None for a in lanes):
         made = _along_loops(name, element, extents, place)
-    loadable = _is_loadable(made, lanes) and (element.fill == 0 or place is Place.ACCUMULATORS)
+    loadable = _is_loadable(made, lanes) and (
+        element.fill == 0 or place is MemorySpace.ACCUMULATORS
+    )
     return replace(made, by_host=not loadable)
 
 
 def is_laid_by_loops(element: Element, axes: Sequence[StageAxis]) -> bool:
     """Return whether a copy of `element` has an axis for each loop: indices of the array share loops, or are no sums of them."""
     extents = {axis.name: axis.extent for axis in axes}
-    return _along_sums("", element, extents, Place.INPUTS, Names(extents)) is None
+    return _along_sums("", element, extents, MemorySpace.INPUTS, Names(extents)) is None
 
 
 def variables_of(element: Element) -> frozenset[str]:
@@ -93,7 +95,9 @@ def variables_of(element: Element) -> frozenset[str]:
     return frozenset().union(*map(variables, parts)) if parts else frozenset()
 
 
-def _along_loops(name: str, element: Element, extents: Mapping[str, Expr], place: Place) -> Staged:
+def _along_loops(
+    name: str, element: Element, extents: Mapping[str, Expr], place: MemorySpace
+) -> Staged:
     """A copy with an axis for each loop."""
     used = variables_of(element)
     axes = tuple(StageAxis(a, extent, a) for a, extent in extents.items() if a in used)
@@ -101,7 +105,7 @@ def _along_loops(name: str, element: Element, extents: Mapping[str, Expr], place
 
 
 def _along_sums(
-    name: str, element: Element, extents: Mapping[str, Expr], place: Place, names: Names
+    name: str, element: Element, extents: Mapping[str, Expr], place: MemorySpace, names: Names
 ) -> Staged | None:
     """A copy with an axis for each axis of the array; None where these share loops."""
     axes: list[StageAxis] = []

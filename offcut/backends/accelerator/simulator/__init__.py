@@ -1,7 +1,7 @@
 """A machine of queues, simulated: values bit for bit, cycles, races, bytes, energy."""
 
-from offcut.backends.accelerator.simulator.run import Race, Run
-from offcut.backends.accelerator.simulator.simulate import simulate, timed
+from offcut.backends.accelerator.simulator.run_result import Race, SimulationResult
+from offcut.backends.accelerator.simulator.simulate import simulate, simulate_timing
 from offcut.backends.accelerator.simulator.timing import Event, Stall
 
-__all__ = ["Event", "Race", "Run", "Stall", "simulate", "timed"]
+__all__ = ["Event", "Race", "SimulationResult", "Stall", "simulate", "simulate_timing"]

@@ -13,19 +13,22 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
-    Place,
+    MemorySpace,
     Store,
     Unit,
 )
 from offcut.backends.accelerator.isa.encoding import check as check_fields
 from offcut.backends.accelerator.isa.listing import summary
-from offcut.backends.accelerator.simulator.steps import Array, Steps
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 
 
 def check(
-    position: int, instruction: Instruction, spec: Spec, extents: Mapping[Place, int]
+    position: int,
+    instruction: Instruction,
+    spec: AcceleratorSpec,
+    extents: Mapping[MemorySpace, int],
 ) -> None:
     """Refuse an instruction that is none of this machine, or that moves words that there are not.
 
@@ -42,19 +45,21 @@ def check(
     _refuse(position, instruction, because)
 
 
-def check_steps(position: int, instruction: Gemm | Alu, taken: Steps, spec: Spec) -> None:
+def check_steps(
+    position: int, instruction: Gemm | Alu, taken: Steps, spec: AcceleratorSpec
+) -> None:
     """Refuse an instruction whose micro-ops reach words that there are not.
 
     Raises StreamError.
     """
     if not taken.dst.size:
         return
-    touched = [(Place.ACCUMULATORS, taken.dst)]
+    touched = [(MemorySpace.ACCUMULATORS, taken.dst)]
     if isinstance(instruction, Gemm):
         if not instruction.reset:
-            touched += [(Place.INPUTS, taken.src), (Place.WEIGHTS, taken.wgt)]
+            touched += [(MemorySpace.INPUTS, taken.src), (MemorySpace.WEIGHTS, taken.wgt)]
     elif instruction.immediate is None:
-        touched.append((Place.ACCUMULATORS, taken.src))
+        touched.append((MemorySpace.ACCUMULATORS, taken.src))
     for place, words in touched:
         because = _outside(place, int(words.min()), int(words.max()) + 1, spec)
         _refuse(position, instruction, because)
@@ -70,7 +75,7 @@ def _refuse(position: int, instruction: Instruction, because: str | None) -> Non
         )
 
 
-def check_arrays(dram: Mapping[Place, Array], spec: Spec) -> None:
+def check_arrays(dram: Mapping[MemorySpace, Array], spec: AcceleratorSpec) -> None:
     """Refuse arrays that are no words of their place.
 
     Raises StreamError.
@@ -83,7 +88,11 @@ def check_arrays(dram: Mapping[Place, Array], spec: Spec) -> None:
             help=("dram=None for times without values",),
         )
     for place, array in dram.items():
-        if not isinstance(place, Place) or not isinstance(array, np.ndarray) or not array.ndim:
+        if (
+            not isinstance(place, MemorySpace)
+            or not isinstance(array, np.ndarray)
+            or not array.ndim
+        ):
             raise StreamError(
                 "simulate",
                 f"cannot take dram[{place!r}]",
@@ -103,7 +112,9 @@ def _form(dtype: Any, shape: tuple[int, ...]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def _fault(instruction: Instruction, spec: Spec, extents: Mapping[Place, int]) -> str | None:
+def _fault(
+    instruction: Instruction, spec: AcceleratorSpec, extents: Mapping[MemorySpace, int]
+) -> str | None:
     """What is wrong with an instruction whose fields fit."""
     match instruction:
         case Load(place, sram, dram, y, x, stride):
@@ -111,20 +122,20 @@ def _fault(instruction: Instruction, spec: Spec, extents: Mapping[Place, int]) -
                 place, dram, y, x, stride, extents
             )
         case Store(sram, dram, y, x, stride):
-            return _outside(Place.OUTPUTS, sram, sram + y * x, spec) or _beyond(
-                Place.OUTPUTS, dram, y, x, stride, extents
+            return _outside(MemorySpace.OUTPUTS, sram, sram + y * x, spec) or _beyond(
+                MemorySpace.OUTPUTS, dram, y, x, stride, extents
             )
         case Gemm(begin, end) | Alu(begin=begin, end=end):
             if isinstance(instruction, Alu) and instruction.op.value not in spec.alu:
                 return f"{spec.name} has no {instruction.op.value}: it has {', '.join(sorted(spec.alu))}"
-            return _outside(Place.MICRO_OPS, begin, end, spec)
+            return _outside(MemorySpace.MICRO_OPS, begin, end, spec)
         case Finish():
             return None
         case _:
             assert_never(instruction)
 
 
-def _token_fault(instruction: Instruction, spec: Spec) -> str | None:
+def _token_fault(instruction: Instruction, spec: AcceleratorSpec) -> str | None:
     tokens, unit = instruction.tokens, spec.unit(instruction)
     before, after = tokens.pop_prev or tokens.push_prev, tokens.pop_next or tokens.push_next
     if not spec.tokens and (before or after):
@@ -134,7 +145,7 @@ def _token_fault(instruction: Instruction, spec: Spec) -> str | None:
     return None
 
 
-def _outside(place: Place, begin: int, end: int, spec: Spec) -> str | None:
+def _outside(place: MemorySpace, begin: int, end: int, spec: AcceleratorSpec) -> str | None:
     """What is wrong with words on the chip, `end` exclusive."""
     depth = spec.words[place].depth
     if begin >= end or (begin >= 0 and end <= depth):
@@ -143,7 +154,7 @@ def _outside(place: Place, begin: int, end: int, spec: Spec) -> str | None:
 
 
 def _beyond(
-    place: Place, dram: int, y: int, x: int, stride: int, extents: Mapping[Place, int]
+    place: MemorySpace, dram: int, y: int, x: int, stride: int, extents: Mapping[MemorySpace, int]
 ) -> str | None:
     """What is wrong with rows of words in main memory."""
     if place not in extents or not x or not y:

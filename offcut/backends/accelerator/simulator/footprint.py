@@ -7,21 +7,21 @@ from typing import assert_never
 
 import numpy as np
 
-from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, Place, Store
-from offcut.backends.accelerator.simulator.steps import Steps, Words
+from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, MemorySpace, Store
+from offcut.backends.accelerator.simulator.micro_op_steps import Steps, Words
 
 
 @dataclass(frozen=True, slots=True)
 class Touched:
     """Words of a place: a range, or one by one, each once."""
 
-    place: Place
+    place: MemorySpace
     words: slice | Words
     write: bool
 
 
 def footprint(
-    instruction: Instruction, steps: Steps | None, depths: dict[Place, int]
+    instruction: Instruction, steps: Steps | None, depths: dict[MemorySpace, int]
 ) -> tuple[Touched, ...]:
     """What an instruction touches; reads come before writes.
 
@@ -32,7 +32,9 @@ def footprint(
         case Load(place=place, sram=sram):
             return (Touched(place, slice(sram, sram + instruction.words), True),)
         case Store(sram=sram):
-            return (Touched(Place.ACCUMULATORS, slice(sram, sram + instruction.words), False),)
+            return (
+                Touched(MemorySpace.ACCUMULATORS, slice(sram, sram + instruction.words), False),
+            )
         case Finish():
             return ()
         case Gemm() | Alu():
@@ -41,26 +43,30 @@ def footprint(
                 return ()
         case _:
             assert_never(instruction)
-    ops = Touched(Place.MICRO_OPS, slice(instruction.begin, instruction.end), False)
-    dst = _once(steps.dst, depths[Place.ACCUMULATORS])
+    ops = Touched(MemorySpace.MICRO_OPS, slice(instruction.begin, instruction.end), False)
+    dst = _once(steps.dst, depths[MemorySpace.ACCUMULATORS])
     reads: tuple[Touched, ...]
     match instruction:
         case Gemm(reset=True):
             reads = ()
         case Gemm():
-            src = _once(steps.src, depths[Place.INPUTS])
-            wgt = _once(steps.wgt, depths[Place.WEIGHTS])
+            src = _once(steps.src, depths[MemorySpace.INPUTS])
+            wgt = _once(steps.wgt, depths[MemorySpace.WEIGHTS])
             reads = (
-                Touched(Place.INPUTS, src, False),
-                Touched(Place.WEIGHTS, wgt, False),
-                Touched(Place.ACCUMULATORS, dst, False),
+                Touched(MemorySpace.INPUTS, src, False),
+                Touched(MemorySpace.WEIGHTS, wgt, False),
+                Touched(MemorySpace.ACCUMULATORS, dst, False),
             )
         case Alu(immediate=None):
             both = np.concatenate((dst, steps.src.ravel()))
-            reads = (Touched(Place.ACCUMULATORS, _once(both, depths[Place.ACCUMULATORS]), False),)
+            reads = (
+                Touched(
+                    MemorySpace.ACCUMULATORS, _once(both, depths[MemorySpace.ACCUMULATORS]), False
+                ),
+            )
         case Alu():
-            reads = (Touched(Place.ACCUMULATORS, dst, False),)
-    return (ops, *reads, Touched(Place.ACCUMULATORS, dst, True))
+            reads = (Touched(MemorySpace.ACCUMULATORS, dst, False),)
+    return (ops, *reads, Touched(MemorySpace.ACCUMULATORS, dst, True))
 
 
 def _once(words: Words, depth: int) -> Words:

@@ -12,7 +12,7 @@ from offcut.partition.show.picture import check_drawable, new_figure, write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from offcut.backends.accelerator.simulator.run import Run
+    from offcut.backends.accelerator.simulator.run_result import SimulationResult
 
 # Okabe & Ito's colours, which all readers can tell apart.
 _COLOURS = {
@@ -27,7 +27,7 @@ _COLOURS = {
 }
 
 
-def gantt(run: Run, path: str | Path | None) -> Figure:
+def gantt(run: SimulationResult, path: str | Path | None) -> Figure:
     """Draw a run, and write it where there is a path.
 
     Raises TargetError without matplotlib, CallError where the picture cannot be written.
@@ -61,7 +61,7 @@ def gantt(run: Run, path: str | Path | None) -> Figure:
     return figure
 
 
-def _kind(run: Run, event: Event) -> str:
+def _kind(run: SimulationResult, event: Event) -> str:
     instruction = run.instructions[event.position]
     if isinstance(instruction, Load):
         return instruction.place.value

@@ -17,7 +17,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from offcut.backends.accelerator.simulator.steps import Array, Steps, Words
+from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps, Words
 
 EXACT_TERMS = 2**24 // 2**14
 """Products of two int8, of at most 2¹⁴, that float32 adds up exactly."""

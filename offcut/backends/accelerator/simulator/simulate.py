@@ -12,23 +12,25 @@ from offcut.backends.accelerator.isa import (
     Gemm,
     Instruction,
     Load,
+    MemorySpace,
     MicroOp,
-    Place,
     Store,
     Stream,
 )
-from offcut.backends.accelerator.isa.wellformed import check_spec, check_stream
+from offcut.backends.accelerator.isa.validation import check_spec, check_stream
 from offcut.backends.accelerator.simulator.checks import check, check_arrays, check_steps
-from offcut.backends.accelerator.simulator.chip import Chip, rows
 from offcut.backends.accelerator.simulator.footprint import footprint
-from offcut.backends.accelerator.simulator.order import After, Order
-from offcut.backends.accelerator.simulator.run import Race, Run
-from offcut.backends.accelerator.simulator.steps import Array, Words, steps
+from offcut.backends.accelerator.simulator.machine_state import MachineState, rows
+from offcut.backends.accelerator.simulator.micro_op_steps import Array, Words, steps
+from offcut.backends.accelerator.simulator.race_detection import AccessHistory, Predecessor
+from offcut.backends.accelerator.simulator.run_result import Race, SimulationResult
 from offcut.backends.accelerator.simulator.timing import UNITS, Timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
-def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> Run:
+def simulate(
+    stream: Stream, dram: Mapping[MemorySpace, Array] | None, spec: AcceleratorSpec
+) -> SimulationResult:
     """Run a stream.
 
     dram  by place, the words of main memory, ``(words, …)`` as `spec.words` has them; a store writes to those of outputs.
@@ -43,14 +45,14 @@ def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> 
     check_stream("simulate", stream)
     if dram is not None:
         check_arrays(dram, spec)
-    extents = {Place.MICRO_OPS: len(stream.micro_ops)}
+    extents = {MemorySpace.MICRO_OPS: len(stream.micro_ops)}
     if dram is not None:
-        extents = {place: len(dram.get(place, ())) for place in Place} | extents
-    chip = None if dram is None else Chip(spec, dram)
-    buffer = np.zeros((spec.words[Place.MICRO_OPS].depth, 3), np.int64)
+        extents = {place: len(dram.get(place, ())) for place in MemorySpace} | extents
+    chip = None if dram is None else MachineState(spec, dram)
+    buffer = np.zeros((spec.words[MemorySpace.MICRO_OPS].depth, 3), np.int64)
     loaded = _table(stream.micro_ops)
     depths = {place: words.depth for place, words in spec.words.items()}
-    order, after = Order(spec), []
+    order, after = AccessHistory(spec), []
     for position, instruction in enumerate(stream.instructions):
         check(position, instruction, spec, extents)
         taken = None
@@ -62,7 +64,7 @@ def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> 
             order.stores(instruction)
         follows = order.next(position, unit, footprint(instruction, taken, depths))
         after.append(order.end() if isinstance(instruction, Finish) else follows)
-        if isinstance(instruction, Load) and instruction.place is Place.MICRO_OPS:
+        if isinstance(instruction, Load) and instruction.place is MemorySpace.MICRO_OPS:
             _fetch(instruction, loaded, buffer)
         elif chip is not None:
             chip.run(instruction, taken)
@@ -71,7 +73,7 @@ def simulate(stream: Stream, dram: Mapping[Place, Array] | None, spec: Spec) -> 
     return _run(stream, spec, timing, races, tuple(order.unwritten))
 
 
-def timed(stream: Stream, spec: Spec) -> Run:
+def simulate_timing(stream: Stream, spec: AcceleratorSpec) -> SimulationResult:
     """Run a stream in time alone: no values, no check of its words, no races; cycles are those of `simulate`.
 
     Raises StreamError where all units wait.
@@ -85,12 +87,12 @@ def timed(stream: Stream, spec: Spec) -> Run:
 
 def _run(
     stream: Stream,
-    spec: Spec,
+    spec: AcceleratorSpec,
     timing: Timing,
     races: tuple[Race, ...],
-    unwritten: tuple[tuple[int, Place, int], ...],
-) -> Run:
-    return Run(
+    unwritten: tuple[tuple[int, MemorySpace, int], ...],
+) -> SimulationResult:
+    return SimulationResult(
         spec=spec,
         instructions=stream.instructions,
         cycles=timing.cycles,
@@ -119,9 +121,9 @@ def _fetch(load: Load, loaded: Words, buffer: Words) -> None:
 
 def _races(
     instructions: Sequence[Instruction],
-    spec: Spec,
+    spec: AcceleratorSpec,
     timing: Timing,
-    after: Sequence[tuple[After, ...]],
+    after: Sequence[tuple[Predecessor, ...]],
 ) -> tuple[Race, ...]:
     """The instructions that must follow another one, and that no tokens make follow it."""
     by_unit: list[list[int]] = [[], [], []]

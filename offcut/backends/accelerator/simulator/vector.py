@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from offcut.backends.accelerator.isa import AluOp
-from offcut.backends.accelerator.simulator.steps import Array, Steps, Words
+from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps, Words
 
 
 def apply(op: AluOp, accumulators: Array, steps: Steps, immediate: int | None) -> None:

@@ -32,7 +32,7 @@ from offcut.backends.cpu.external.operands import (
 )
 from offcut.backends.cpu.machine import isa, jit
 from offcut.backends.cpu.microkernels import external
-from offcut.backends.cpu.microkernels.family import WIDE
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS
 from offcut.core.dtypes import FLOATS, numpy_dtype
 from offcut.describe.external import Foreign, Routine
 from offcut.describe.microkernel import Microkernel
@@ -123,7 +123,10 @@ class _Function:
         self.loaded = external.load(
             [jit.object_code(external.text(kernel), host, passes=False)], host
         )
-        kinds = [ctypes.c_void_p if one == "ptr" else ctypes.c_int64 for one in WIDE.split(", ")]
+        kinds = [
+            ctypes.c_void_p if one == "ptr" else ctypes.c_int64
+            for one in WIDE_PARAMETERS.split(", ")
+        ]
         address = self.loaded.address(external.symbol(kernel))
         self.function = ctypes.CFUNCTYPE(None, *kinds)(address)
 

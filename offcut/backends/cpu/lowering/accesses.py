@@ -26,7 +26,9 @@ def is_one_element(buffer: str, body: Sequence[Stmt], inner: Set[str] = frozense
     )
 
 
-def streams(body: Sequence[Stmt], memory: Container[str]) -> Mapping[str, tuple[Expr, ...]]:
+def streamed_buffers(
+    body: Sequence[Stmt], memory: Container[str]
+) -> Mapping[str, tuple[Expr, ...]]:
     """Where `body` accesses each buffer that it streams through: at the index of a store only.
 
     Empty where these are not most of its accesses: then it goes over elements again and again. An
@@ -54,7 +56,7 @@ def streams(body: Sequence[Stmt], memory: Container[str]) -> Mapping[str, tuple[
     return found if 2 * len(found) > accesses else {}
 
 
-def loaded(expr: Expr, always: bool) -> set[str]:
+def loaded_buffers(expr: Expr, always: bool) -> set[str]:
     """The buffers that an expression reads; `always`: only those read whatever its conditions say."""
     return {load.buffer for load, path in loads(expr) if not (always and path)}
 

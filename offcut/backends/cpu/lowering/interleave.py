@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from offcut.backends.cpu.lowering.addressing import Addressing, Lanes
 from offcut.backends.llvm import ir
 from offcut.backends.llvm.elements import STORED, item_bytes
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Const, Expr, Load, Select, Var
 from offcut.core.layout import as_panels
@@ -65,7 +65,7 @@ def _lies(low: Addressing, source: Load, axes: Sequence[TileAxis]) -> str:
     return "columns" if columns == NEXT else "rows" if rows == NEXT else ""
 
 
-def interleaved(
+def emit_interleaved_pack(
     low: Addressing, axes: Sequence[TileAxis], counts: Sequence[str], copy: Store
 ) -> None:
     """Write the panels' rows and columns of a tile, `counts` of each, from a panel's start on."""
@@ -117,7 +117,7 @@ def _row(
     return _load(f, address, kind, COLUMNS, count)
 
 
-def _shuffled(f: Function, vectors: Sequence[str], kind: str) -> str:
+def _shuffled(f: FunctionWriter, vectors: Sequence[str], kind: str) -> str:
     """Vectors of 16 elements, element by element in turn, as bytes."""
     lanes = COLUMNS
     while len(vectors) > 1:
@@ -158,12 +158,12 @@ def _turned(
         found.append(f.let(f"bitcast <{UNIT * COLUMNS} x i8> {vector} to <{COLUMNS} x i32>"))
     step = COLUMNS // 2
     while step:
-        found = swapped(f, found, step, f"<{COLUMNS} x i32>")
+        found = emit_transpose_step(f, found, step, f"<{COLUMNS} x i32>")
         step //= 2
     return found
 
 
-def _load(f: Function, address: str, kind: str, lanes: int, count: str) -> str:
+def _load(f: FunctionWriter, address: str, kind: str, lanes: int, count: str) -> str:
     """The first `count` of so many elements, zeros for the others; none where it is negative."""
     some = ir.minimum(f, ir.maximum(f, count, "0"), str(lanes))
     short = f.let(f"trunc i64 {some} to i8")
@@ -181,7 +181,7 @@ def _load(f: Function, address: str, kind: str, lanes: int, count: str) -> str:
     )
 
 
-def swapped(f: Function, rows: Sequence[str], step: int, kind: str) -> list[str]:
+def emit_transpose_step(f: FunctionWriter, rows: Sequence[str], step: int, kind: str) -> list[str]:
     """One step of a transposition: off-diagonal blocks of `step` × `step` elements change places."""
     width, turned = len(rows), list(rows)
     for i in range(width):

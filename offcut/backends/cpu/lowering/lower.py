@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from offcut.backends.cpu.lowering.addressing import Lanes
+from offcut.backends.cpu.lowering.call_layout import Storage, runs_as_loops
 from offcut.backends.cpu.lowering.covers import cover, explain_no_cover
-from offcut.backends.cpu.lowering.layout import Storage, runs_as_loops
-from offcut.backends.cpu.lowering.row_blocks import lower_by_blocks
-from offcut.backends.cpu.lowering.unroll_and_jam import count_of
+from offcut.backends.cpu.lowering.microkernel_calls import lower_to_microkernel_calls
+from offcut.backends.cpu.lowering.unroll_and_jam import jam_factor
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Family, Variant
-from offcut.backends.llvm import ir, vector_math, wide_math
-from offcut.backends.llvm.ir import Function
-from offcut.backends.llvm.outline import Outline
+from offcut.backends.llvm import ir, math_via_float64, vector_math
+from offcut.backends.llvm.ir import FunctionWriter
+from offcut.backends.llvm.outline import Outliner
 from offcut.core.expr import Binary, Expr, Unary, Var
 from offcut.core.expr import walk as nodes
 from offcut.core.plain_loops import tile_to_loops
@@ -98,7 +98,7 @@ class Lowering(Storage):
         super().__init__(program, isa, chains)
         self.instances_of_call = work
         self.families = {family.microkernel.name: family for family in families}
-        self.outline = Outline(self.single)
+        self.outline = Outliner(self.single)
 
     def entry(self) -> str:
         """The function that runs a call."""
@@ -137,7 +137,7 @@ class Lowering(Storage):
     def with_scratch(self) -> str:
         """The entry's text, with the parts of the workspace laid out before all else."""
 
-        def lay_out(f: Function) -> None:
+        def lay_out(f: FunctionWriter) -> None:
             offset = "0"
             for name, size in self.scratch:
                 f.do(f"{name} = getelementptr i8, ptr %workspace, i64 {offset}")
@@ -152,7 +152,7 @@ class Lowering(Storage):
     def work(self) -> str:
         """Instances of a call."""
 
-        def instances(f: Function) -> None:
+        def instances(f: FunctionWriter) -> None:
             total = self.scalar(self.instances_of_call)
             self.capped(total, self.magnitude(self.instances_of_call))
 
@@ -192,7 +192,7 @@ class Lowering(Storage):
     def lowered_statement(self, stmt: Stmt) -> None:
         """One statement, where what is written belongs."""
         match stmt:
-            case For() | If() if is_plain(stmt):
+            case For() | If() if is_scalar_code(stmt):
                 self.vector_block((stmt,), Lanes(1, None), {})
             case For():
                 self.loop(stmt)
@@ -217,7 +217,7 @@ class Lowering(Storage):
 
     def loop(self, loop: For) -> None:
         """The iterations of a loop in turn; as many as may be jammed, and then those that are left."""
-        start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), count_of(self, loop)
+        start, end, count = self.scalar(loop.lo), self.scalar(loop.hi), jam_factor(self, loop)
         first, last = self.range_of(loop.lo)[0], self.range_of(loop.hi)[1]
         with self.known(Var(loop.iter), first, last - 1):
             self.around.append(loop)
@@ -296,7 +296,7 @@ class Lowering(Storage):
                     raise InternalError(f"a tile is not what {tile.microkernel} computes: {found}")
                 self.vectors(tile, tile.body, {})
             else:
-                lower_by_blocks(self, tile, self.families[tile.microkernel or ""], found)
+                lower_to_microkernel_calls(self, tile, self.families[tile.microkernel or ""], found)
 
     def cover(self, tile: Tile) -> Parts | Refusal:
         """How the microkernel that `tile` names computes it."""
@@ -320,7 +320,7 @@ def _elsewhere(name: str) -> str:
 
 def _has_polynomials(loop: For) -> bool:
     """Whether something in a loop evaluates one: an exponential, a logarithm, a power."""
-    functions = {*vector_math.WRITERS, *wide_math.WRITERS}
+    functions = {*vector_math.WRITERS, *math_via_float64.WRITERS}
     return any(
         isinstance(node, Unary | Binary) and node.op in functions
         for stmt in walk((loop,))
@@ -333,6 +333,6 @@ def _module(sections: Sequence[str]) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def is_plain(stmt: Stmt) -> bool:
+def is_scalar_code(stmt: Stmt) -> bool:
     """Whether a statement is scalar code all through: no tiles, nothing to choose, no windows."""
     return not any(isinstance(inner, Tile | Choose | Alloc) for inner in walk((stmt,)))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offcut.backends.cpu.lowering.vectors import Vectors
 
 
-def count_of(low: Vectors, loop: For) -> int:
+def jam_factor(low: Vectors, loop: For) -> int:
     """How many iterations are jammed, by the registers that there are; 1 where they run in turn."""
     count = 1
     while (2 * count + 1) * low.chains < low.isa.registers:
@@ -44,7 +44,7 @@ def count_of(low: Vectors, loop: For) -> int:
     return count if not low.jammed[1] and _are_apart(low, loop, loop.body, ()) else 1
 
 
-def run(
+def emit_jammed(
     low: Vectors,
     body: Sequence[Stmt],
     lanes: Lanes,
@@ -59,7 +59,7 @@ def run(
     for stmt in body:
         if isinstance(stmt, For):
             ends = low.scalar(stmt.lo), low.scalar(stmt.hi)
-            emit = partial(run, low, stmt.body, name=name, copies=copies)
+            emit = partial(emit_jammed, low, stmt.body, name=name, copies=copies)
             low.each(stmt, ends, lanes, emit)
             continue
         assert isinstance(stmt, Store)

@@ -14,11 +14,15 @@ from functools import partial
 from math import gcd
 
 from offcut.backends.cpu.lowering import unroll_and_jam
-from offcut.backends.cpu.lowering.accesses import streams
+from offcut.backends.cpu.lowering.accesses import streamed_buffers
 from offcut.backends.cpu.lowering.addressing import Lanes, Memory
-from offcut.backends.cpu.lowering.interleave import interleaved, interleaves, swapped
-from offcut.backends.cpu.lowering.reductions import lanes_of
-from offcut.backends.cpu.lowering.statements import Instances
+from offcut.backends.cpu.lowering.interleave import (
+    emit_interleaved_pack,
+    emit_transpose_step,
+    interleaves,
+)
+from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
+from offcut.backends.cpu.lowering.vector_statements import VectorStatements
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.microkernels.family import Variant
 from offcut.backends.llvm import ir
@@ -33,7 +37,7 @@ from offcut.polyhedral import BACK, NEXT, SAME, coefficient
 TILE_SCRATCH = "%tile_scratch"
 
 
-class Vectors(Instances):
+class Vectors(VectorStatements):
     """Lowers tiles by vectors.
 
     tiles      (rows, panels) of the functions that are called, by microkernel and variant
@@ -94,7 +98,7 @@ class Vectors(Instances):
         for number in numbers:
             with self.bound(name, number):
                 copies.append((number, self.begun(body, lanes)))
-        unroll_and_jam.run(self, body, lanes, name, copies)
+        unroll_and_jam.emit_jammed(self, body, lanes, name, copies)
         for number, slots in copies:
             with self.bound(name, number):
                 self.ended(body, lanes, slots)
@@ -104,7 +108,7 @@ class Vectors(Instances):
         if interleaves(self, axes, body):
             counts = [self.active(tile, axis) for axis in axes]
             (copy,) = (stmt for stmt in body if isinstance(stmt, Store))
-            interleaved(self, axes, counts, copy)
+            emit_interleaved_pack(self, axes, counts, copy)
             return
         if len(axes) == 2 and self.is_transposition(axes, body):
             self.transposed(tile, axes, body[0])
@@ -200,7 +204,7 @@ class Vectors(Instances):
         """
         if any(isinstance(stmt, For) for stmt in statements(tuple(body))):
             return
-        for buffer, index in streams(body, self.memory).items():
+        for buffer, index in streamed_buffers(body, self.memory).items():
             memory, names = self.memory[buffer], set().union(*map(variables, index))
             if not names <= self.values.keys() or self.along(memory, index, lanes) != NEXT:
                 continue
@@ -239,7 +243,7 @@ class Vectors(Instances):
     def reduces_in_lanes(self, body: Sequence[Stmt]) -> bool:
         """Whether each instance of `body` takes the lanes for a reduction of its own."""
         return any(
-            isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
+            isinstance(stmt, For) and reduction_lanes(stmt, self.program, self.isa) is not None
             for stmt in statements(tuple(body))
         )
 
@@ -334,7 +338,7 @@ class Vectors(Instances):
                 values.append(self.value(copy.value, Lanes(width, axes[0], deep), {}))
         step = width // 2
         while step:
-            values = swapped(f, values, step, kind)
+            values = emit_transpose_step(f, values, step, kind)
             step //= 2
         lanes = Lanes(width, axes[1], wide, multiple=multiple)
         for row, value in enumerate(values):

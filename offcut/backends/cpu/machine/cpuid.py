@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 
 _Place = tuple[int, int, int, int]
 
@@ -80,7 +80,7 @@ def supported(symbol: str, features: Sequence[str], triple: str) -> str:
 
     Where tiles are among them, Linux is asked to let the process use them.
     """
-    f = Function()
+    f = FunctionWriter()
     good = "true"
     places = [_PLACES[name] for name in features]
     for leaf, subleaf in dict.fromkeys(place[:2] for place in places):
@@ -107,16 +107,16 @@ def supported(symbol: str, features: Sequence[str], triple: str) -> str:
     return f"define i32 @{symbol}() nounwind {{\n{f.text()}\n}}"
 
 
-def _register(f: Function, leaf: int, subleaf: int, register: int) -> str:
+def _register(f: FunctionWriter, leaf: int, subleaf: int, register: int) -> str:
     answer = f.let(f"{_CPUID}(i32 {leaf}, i32 {subleaf})")
     return f.let(f"extractvalue {{ i32, i32, i32, i32 }} {answer}, {register}")
 
 
-def _both(f: Function, one: str, other: str) -> str:
+def _both(f: FunctionWriter, one: str, other: str) -> str:
     return f.let(f"and i1 {one}, {other}")
 
 
-def _unless(f: Function, condition: str) -> None:
+def _unless(f: FunctionWriter, condition: str) -> None:
     """Return 0 where the condition does not hold."""
     go_on, stop = f.name("there"), f.name("lacking")
     f.do(f"br i1 {condition}, label {go_on}, label {stop}")

@@ -122,7 +122,7 @@ def host() -> Host:
     named = os.environ.get("OFFCUT_MACHINE", "")
     if named:
         features -= _not_stated(named, architecture)
-    return Host(triple, features, isa_of(features, own_machine(architecture, features, named)))
+    return Host(triple, features, isa_of(features, detect_machine(architecture, features, named)))
 
 
 @cache
@@ -150,7 +150,7 @@ def _stated_features(architecture: str) -> frozenset[str]:
     return frozenset(in_llvm(name) for own, names in there if own == architecture for name in names)
 
 
-def described(machine: Machine) -> Host:
+def host_for_machine(machine: Machine) -> Host:
     """The machine of a description, as this process would generate code for it."""
     features = frozenset(in_llvm(name) for name in machine.features)
     own = llvm.get_process_triple()
@@ -160,7 +160,7 @@ def described(machine: Machine) -> Host:
 
 
 @cache
-def own_machine(architecture: str, features: frozenset[str], named: str = "") -> Machine:
+def detect_machine(architecture: str, features: frozenset[str], named: str = "") -> Machine:
     """This machine: the description that is nearest, with what the system says of cores and caches.
 
     named   the description that is taken instead, as it is: a shipped name, or a path
@@ -178,17 +178,17 @@ def own_machine(architecture: str, features: frozenset[str], named: str = "") ->
 
 
 def _kept_nearest(architecture: str, features: frozenset[str]) -> Machine:
-    """`nearest`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
+    """`nearest_machine`, from the disk where it was asked before: to read every description takes longer than to load a kernel."""
     name = objects.key("nearest", architecture, *sorted(features))
-    kept = objects.get_or_make(name, lambda: pickle.dumps(nearest(architecture, features)))
+    kept = objects.get_or_build(name, lambda: pickle.dumps(nearest_machine(architecture, features)))
     try:
         found: Machine = unpickle(kept)
     except pickle.UnpicklingError:  # somebody else wrote it
-        return nearest(architecture, features)
+        return nearest_machine(architecture, features)
     return found
 
 
-def nearest(architecture: str, features: frozenset[str]) -> Machine:
+def nearest_machine(architecture: str, features: frozenset[str]) -> Machine:
     """The shipped description whose features, in LLVM's names, differ least from these."""
     there = [(name, features_of(name)) for name in shipped()]
     lists = {
@@ -263,7 +263,7 @@ def _visible(hidden_text: str) -> frozenset[str]:
     return frozenset(name for name, on in there.items() if on and name not in drop)
 
 
-def here(features: Collection[str]) -> str | None:
+def detect_processor(features: Collection[str]) -> str | None:
     """The name of this processor, where it has these features, hidden or not; None where it lacks one."""
     there = _host_features()
     return str(llvm.get_host_cpu_name()) if all(there.get(name) for name in features) else None

@@ -83,7 +83,7 @@ def _parse(text: str, context: Any) -> Any:
 
 
 @contextmanager
-def parsed(text: str) -> Iterator[Any]:
+def parse_ir(text: str) -> Iterator[Any]:
     """The module of some LLVM IR, verified, as long as the context lasts.
 
     It has an LLVM context of its own, which keeps every type, constant and name of its modules: the global one of LLVM lives as long as
@@ -101,7 +101,7 @@ def parsed(text: str) -> Iterator[Any]:
 
 
 def link(module: Any, text: str, prepare: Callable[[Any], None] = lambda theirs: None) -> None:
-    """Make some LLVM IR part of a module that `parsed` gave.
+    """Make some LLVM IR part of a module that `parse_ir` gave.
 
     prepare  what is done first to the module of that IR
     """
@@ -114,7 +114,7 @@ def link(module: Any, text: str, prepare: Callable[[Any], None] = lambda theirs:
 
 
 @contextmanager
-def optimized(
+def optimize(
     text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
 ) -> Iterator[Any]:
     """A module after its passes, as long as the context lasts.
@@ -137,7 +137,7 @@ def optimized(
             if f.linkage == llvm.Linkage.external and not f.is_declaration
         )
 
-    with parsed(text) as module:
+    with parse_ir(text) as module:
         if passes:
             _scalar_passes(module, builders.get(text))
         if loops:
@@ -212,18 +212,18 @@ def _loop_passes(module: Any, text: str, builder: Any) -> None:
 def object_code(
     text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = ""
 ) -> bytes:
-    """The object file of a module, as `optimized` has it."""
-    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+    """The object file of a module, as `optimize` has it."""
+    with optimize(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
         return bytes(_emitting(host).machine.emit_object(module))
 
 
 def assembly(text: str, host: Host, *, passes: bool, loops: str = "", fastcall: str = "") -> str:
     """The assembly of a module, likewise."""
-    with optimized(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
+    with optimize(text, host, passes=passes, loops=loops, fastcall=fastcall) as module:
         return str(_emitting(host).machine.emit_assembly(module))
 
 
-def without_unused(module: Any) -> None:
+def strip_unused(module: Any) -> None:
     """Drop internal functions and data of `module` that nothing uses."""
     _initialize()
     manager = llvm.create_new_module_pass_manager()
@@ -253,7 +253,7 @@ def text_bytes(code: bytes) -> int:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class JitModule:
     """Machine code in memory, as long as this object lives."""
 
     engine: Any
@@ -268,7 +268,7 @@ class Loaded:
 
 def load(
     objects: Sequence[bytes], host: Host, functions: Mapping[str, int] | None = None
-) -> Loaded:
+) -> JitModule:
     """Object files, linked to each other, as callable code.
 
     functions   addresses of what they call besides, by symbol, for this code alone
@@ -286,4 +286,4 @@ def load(
     for code in objects:
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    return Loaded(engine)
+    return JitModule(engine)

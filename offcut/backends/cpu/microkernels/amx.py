@@ -39,14 +39,14 @@ FEATURES: Mapping[str, frozenset[str]] = {
     "int8": _BASE | {"amx-int8"},
     "uint8": _BASE | {"amx-int8"},
 }
-"""What the host must have for each kind, in LLVM's names; `permitted` must hold as well.
+"""What the host must have for each kind, in LLVM's names; `is_amx_permitted` must hold as well.
 
 A kind is the element type of A; B has int8 for uint8.
 """
 
 
 @cache
-def permitted() -> bool:
+def is_amx_permitted() -> bool:
     """Whether the system lets this process use tile registers; asks Linux for it, once.
 
     Threads that start later, and forked processes, inherit the permission.
@@ -61,7 +61,7 @@ def permitted() -> bool:
 def families(host: Host) -> Iterator[Family]:
     """Those of the kinds that the host has, where the system lets this process use them."""
     for kind, features in FEATURES.items():
-        if features <= host.features and (not host.here or permitted()):
+        if features <= host.features and (not host.here or is_amx_permitted()):
             yield Family(
                 microkernel(kind, host.machine.tile_unit),
                 lambda *_, kind=kind: symbol(kind),
@@ -137,4 +137,4 @@ def step_cycles(rows: int, panels: int, unit: TileUnit) -> float:
     return max(multiplying, loading)
 
 
-__all__ = ["FEATURES", "microkernel", "permitted", "symbol", "text"]
+__all__ = ["FEATURES", "is_amx_permitted", "microkernel", "symbol", "text"]

@@ -21,12 +21,12 @@ from dataclasses import replace
 from functools import cache, partial
 from math import log2
 
-from offcut.backends.cpu.machine import rates
-from offcut.backends.cpu.machine.chains import CHAINS, chained
+from offcut.backends.cpu.machine import instruction_rates
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
+from offcut.backends.cpu.machine.throughput_loops import NUM_CHAINS, instruction_loop
 from offcut.backends.cpu.microkernels import avx512_blocks, fma
 from offcut.backends.cpu.microkernels.avx512_blocks import Arithmetic, Block
-from offcut.backends.cpu.microkernels.dots import PANELS, Dots
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import declarations
 from offcut.core.layout import panels
@@ -39,7 +39,7 @@ TERMS = 2  # of an element in a step; rows of a panel of B that lie side by side
 DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 _PAIRS, _SUMS = "<32 x bfloat>", "<16 x float>"
 _LATENCY = 6.0  # cycles of a step, however small the tile
-CHAIN = chained(
+CHAIN = instruction_loop(
     _SUMS,
     f"declare {_SUMS} {DOT}({_SUMS}, {_PAIRS}, {_PAIRS})",
     f"%new{{k}} = call {_SUMS} {DOT}({_SUMS} %old{{k}}, {_PAIRS} %pairs, {_PAIRS} %pairs)",
@@ -78,7 +78,7 @@ def microkernel(isa: Isa, issue: float = 1.0) -> Microkernel:
     layout = panels(isa.lanes("float32"), TERMS, TERMS)
     dtypes = "bfloat16", "bfloat16", "float32"
     name = f"dot_bfloat16_{isa.name}"
-    return fma.declared(
+    return fma.declare_row_block(
         isa,
         name,
         dtypes,
@@ -100,13 +100,13 @@ def issue(host: Host) -> float:
     """The time of the instruction over that of a multiply–add, to a power of two: 1, 2, 4; 1 where
     this machine cannot tell.
     """
-    found = rates.kept(("vdpbf16ps",), FEATURES, partial(_measured, host))
+    found = instruction_rates.cached_measurement(("vdpbf16ps",), FEATURES, partial(_measured, host))
     return 1.0 if found is None else found[0]
 
 
 def _measured(host: Host) -> list[float]:
-    (cycles,) = rates.cycles(host, [rates.loop(host, CHAIN)])
-    return [2.0 ** max(0, round(log2(cycles / (CHAINS * rates.COUNT / 2))))]
+    (cycles,) = instruction_rates.cycles(host, [instruction_rates.loop(host, CHAIN)])
+    return [2.0 ** max(0, round(log2(cycles / (NUM_CHAINS * instruction_rates.COUNT / 2))))]
 
 
 def symbol(isa: Isa, _: Variant, rows: int, vectors: int) -> str:
@@ -137,7 +137,7 @@ def assembled(isa: Isa, _: Variant, shapes: Shapes) -> str:
     return "\n\n".join(block.text() for block in blocks)
 
 
-class _Dots(Dots):
+class _Dots(DotBlock):
     """Pairs of elements pass as words of the accumulators' type until they are multiplied."""
 
     terms = TERMS

@@ -44,7 +44,9 @@ def microkernel(isa: Isa) -> Microkernel:
 
     layout = panels(isa.lanes("float32"), TERMS, TERMS)
     dtypes = "float32", "bfloat16", "float32"
-    return fma.declared(isa, f"fma_bfloat16_{isa.name}", dtypes, cycles, layout, fma.widths(isa))
+    return fma.declare_row_block(
+        isa, f"fma_bfloat16_{isa.name}", dtypes, cycles, layout, fma.widths(isa)
+    )
 
 
 def symbol(isa: Isa, variant: Variant, rows: int, vectors: int) -> str:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.cpu.machine import jit, rates
-from offcut.backends.cpu.machine.isa import Host, here
+from offcut.backends.cpu.machine import instruction_rates, jit
+from offcut.backends.cpu.machine.isa import Host, detect_processor
 from offcut.backends.cpu.microkernels.amx_code import ARGUMENTS
-from offcut.backends.cpu.microkernels.family import WIDE, Family
+from offcut.backends.cpu.microkernels.family import WIDE_PARAMETERS, Family
 from offcut.backends.llvm import ir
-from offcut.backends.llvm.ir import Function
+from offcut.backends.llvm.ir import FunctionWriter
 from offcut.core.dtypes import ITEM_BYTES
 from offcut.describe.external import Foreign, Routine, tiles_of
 from offcut.describe.microkernel import Microkernel
@@ -50,7 +50,7 @@ def families(host: Host) -> Iterator[Family]:
         )
 
 
-def checked(
+def check_external(
     microkernels: Any, own: Sequence[Microkernel], op: str, declared: bool = False
 ) -> tuple[Microkernel, ...]:
     """`microkernels` of a call of `op`: external ones, with names that are not taken.
@@ -85,7 +85,7 @@ def checked(
     return tuple(microkernels)
 
 
-def measured(kernels: Sequence[Microkernel], host: Host) -> tuple[Microkernel, ...]:
+def time_kernels(kernels: Sequence[Microkernel], host: Host) -> tuple[Microkernel, ...]:
     """`kernels` as dear as their functions are on this machine; as declared where that is to be
     believed, or no function is at the address.
     """
@@ -94,7 +94,11 @@ def measured(kernels: Sequence[Microkernel], host: Host) -> tuple[Microkernel, .
 
 def _measured(host: Host, kernel: Microkernel) -> Microkernel:
     foreign = _foreign(kernel)
-    if not foreign.measured or here(host.features) is None or not _is_code(foreign.address):
+    if (
+        not foreign.measured
+        or detect_processor(host.features) is None
+        or not _is_code(foreign.address)
+    ):
         return kernel
     costs = _costs(kernel, replace(host, external=(kernel,), threads=1))
     tile = max(kernel.tiles, key=lambda one: one.rows)
@@ -122,7 +126,7 @@ def _costs(kernel: Microkernel, host: Host) -> tuple[float, ...]:
         return measure()
     tile = max(kernel.tiles, key=lambda one: one.rows)
     parts = (foreign.function.name, version("scipy"), str(tile.rows), str(tile.columns))
-    return rates.kept(parts, host.features, measure) or measure()
+    return instruction_rates.cached_measurement(parts, host.features, measure) or measure()
 
 
 def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
@@ -138,19 +142,19 @@ def _fitted(kernel: Microkernel, host: Host) -> tuple[float, ...]:
         calls[0]()
         if time.perf_counter() - start > _LONG:
             break
-    found = _fit(shapes, rates.cycles(host, calls))
+    found = _fit(shapes, instruction_rates.cycles(host, calls))
     return tuple(2.0 ** (round(4 * log2(max(cost, _LEAST))) / 4) for cost in found)
 
 
 def _call(
-    kernel: Microkernel, loaded: jit.Loaded, rows: int, columns: int, depth: int
-) -> rates.Bound:
+    kernel: Microkernel, loaded: jit.JitModule, rows: int, columns: int, depth: int
+) -> instruction_rates.Bound:
     """A call of the shim on zeros."""
     a, b, c = (ITEM_BYTES[dtype] for dtype in _foreign(kernel).types)
     sizes = (rows * depth * a, depth * columns * b, rows * columns * c)
     left, right, result = (np.zeros(size, np.uint8) for size in sizes)
     arguments = (left, depth * a, rows, right, columns * b, result, columns * c, depth, columns, 0)
-    return rates.Bound(loaded, symbol(kernel), WIDE, arguments)
+    return instruction_rates.Bound(loaded, symbol(kernel), WIDE_PARAMETERS, arguments)
 
 
 def _fit(shapes: Sequence[tuple[int, int, int]], cycles: Sequence[float]) -> tuple[float, ...]:
@@ -169,7 +173,7 @@ def _fit(shapes: Sequence[tuple[int, int, int]], cycles: Sequence[float]) -> tup
     return tuple(map(float, best))
 
 
-def load(objects: Sequence[bytes], host: Host) -> jit.Loaded:
+def load(objects: Sequence[bytes], host: Host) -> jit.JitModule:
     """Object files as callable code, in which the symbols of the host's external functions lead there.
 
     Raises RuntimeError when the bytes are no object file of this machine.
@@ -186,7 +190,7 @@ def symbol(kernel: Microkernel) -> str:
 def text(kernel: Microkernel) -> str:
     """LLVM IR of the shim, with the parameters of a wide microkernel."""
     foreign = _foreign(kernel)
-    f = Function()
+    f = FunctionWriter()
     some = [f.let(f"icmp sgt i64 {extent}, 0") for extent in ("%rows", "%columns")]
     with f.when(_all(f, some)):
         _CONVENTIONS[foreign.convention](f, "@" + PREFIX + kernel.name, foreign)
@@ -200,21 +204,21 @@ def _foreign(kernel: Microkernel) -> Foreign:
     return kernel.lowering
 
 
-def _steps(f: Function, foreign: Foreign) -> list[str]:
+def _steps(f: FunctionWriter, foreign: Foreign) -> list[str]:
     """The row steps of A, B and C, in elements."""
     shifts = [ITEM_BYTES[dtype].bit_length() - 1 for dtype in foreign.types]
     names = ("%a_row", "%b_row", "%c_row")
     return [f.let(f"ashr i64 {n}, {shift}") for n, shift in zip(names, shifts, strict=True)]
 
 
-def _call_tile(f: Function, function: str, foreign: Foreign) -> None:
+def _call_tile(f: FunctionWriter, function: str, foreign: Foreign) -> None:
     lda, ldb, ldc = _steps(f, foreign)
     matrices = f"ptr %a, i64 {lda}, ptr %b, i64 {ldb}, ptr %c, i64 {ldc}"
     f.do(f"call void {function}({matrices}, i64 %rows, i64 %columns, i64 %depth, i64 %accumulate)")
     f.declares.add(f"declare void {function}(ptr, i64, ptr, i64, ptr, i64, i64, i64, i64, i64)")
 
 
-def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
+def _call_gemm(f: FunctionWriter, function: str, foreign: Foreign) -> None:
     """Row-major C = A B is column-major C' = B' A'.
 
     gemm wants rows that are apart, and counts in int; where A or B repeats a row, or steps are
@@ -254,7 +258,7 @@ def _call_gemm(f: Function, function: str, foreign: Foreign) -> None:
 class _Gemm:
     """Calls of a Fortran gemm: every argument is a pointer."""
 
-    def __init__(self, f: Function, function: str, dtype: str) -> None:
+    def __init__(self, f: FunctionWriter, function: str, dtype: str) -> None:
         self.f, self.function = f, function
         self.t = {"float32": "float", "float64": "double"}[dtype]
         self.letter = f.slot("i8")
@@ -276,14 +280,14 @@ class _Gemm:
         f.do(f"call void {self.function}({', '.join(f'ptr {value}' for value in order)})")
 
 
-def _all(f: Function, tests: Sequence[str]) -> str:
+def _all(f: FunctionWriter, tests: Sequence[str]) -> str:
     good = "true"
     for test in tests:
         good = f.let(f"and i1 {good}, {test}")
     return good
 
 
-_CONVENTIONS: Mapping[str, Callable[[Function, str, Foreign], None]] = {
+_CONVENTIONS: Mapping[str, Callable[[FunctionWriter, str, Foreign], None]] = {
     "tile": _call_tile,
     "blas_gemm": _call_gemm,
 }

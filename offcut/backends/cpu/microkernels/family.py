@@ -8,7 +8,7 @@ tiles   one function for each shape, of `TILES`: A, its row and depth steps, B, 
         of the last vector, whether C is added to, what is asked for ahead of its use where B is in
         panels, and how far that moves with every step; then, for each loop around the terms that it runs as
         well, outermost first: how often, and by how much A and B move
-wide    one function of any rows up to the tallest tile and any columns, of `WIDE`
+wide    one function of any rows up to the tallest tile and any columns, of `WIDE_PARAMETERS`
 
 Either adds the terms of an element in an order that depends on the depth alone, and touches nothing
 outside of what the call names, but for up to one vector past the last column of B.
@@ -24,10 +24,10 @@ from offcut.describe.microkernel import Microkernel
 TILES = "ptr, i64, i64, ptr, i64, i64, ptr, i64, i64, i64, i64, ptr, i64"
 """The parameters of a function for one shape, as above."""
 
-TURNS = "i64, i64, i64"
+TERM_LOOP_PARAMETERS = "i64, i64, i64"
 """Those of a loop around the terms: its iterations, at least one, the steps of A and of B."""
 
-WIDE = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
+WIDE_PARAMETERS = "ptr, i64, i64, ptr, i64, ptr, i64, i64, i64, i64"
 """A, its row step, rows, B, from panel to panel (from term to term, where B is not packed), C, its
 row step, depth, columns, whether C is added to."""
 
@@ -58,7 +58,7 @@ class Variant:
     @property
     def parameters(self) -> str:
         """The types of the parameters of a function for one shape."""
-        return ", ".join((TILES, *[TURNS] * self.turns))
+        return ", ".join((TILES, *[TERM_LOOP_PARAMETERS] * self.turns))
 
 
 @dataclass(frozen=True, slots=True)

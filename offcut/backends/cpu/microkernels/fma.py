@@ -43,7 +43,7 @@ def widths(isa: Isa, in_place: bool = False) -> dict[int, tuple[int, ...]]:
 def families(host: Host) -> Iterator[Family]:
     """Those of float32 and float64, which every host has."""
     isa = host.isa
-    written = assembled if avx512_blocks.are_for(host) else tiles
+    written = emit_assembly if avx512_blocks.are_for(host) else emit_llvm
     for dtype in ("float32", "float64"):
         yield Family(
             microkernel(isa, dtype),
@@ -67,11 +67,11 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     name = f"fma_{dtype}_{isa.name}"
     shapes = widths(isa, in_place=True)
     return replace(
-        declared(isa, name, (dtype,) * 3, cycles, layout, shapes), repeats=frozenset({"p"})
+        declare_row_block(isa, name, (dtype,) * 3, cycles, layout, shapes), repeats=frozenset({"p"})
     )
 
 
-def declared(
+def declare_row_block(
     isa: Isa,
     name: str,
     dtypes: tuple[str, str, str],
@@ -141,7 +141,7 @@ def symbol(isa: Isa, dtype: str, variant: Variant, rows: int, vectors: int) -> s
     return f"oc_fma_{dtype}_{isa.name}_{variant.suffix}_{rows}x{vectors}"
 
 
-def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
+def emit_llvm(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """LLVM IR of the functions of these (rows, vectors); strides are in bytes, `last` in columns."""
     blocks = (
         RowBlock(symbol(isa, dtype, variant, *shape), isa, dtype, variant, *shape)
@@ -151,7 +151,7 @@ def tiles(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     return "\n\n".join([*functions, "\n".join(sorted(declarations(isa, dtype)))])
 
 
-def assembled(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
+def emit_assembly(isa: Isa, dtype: str, variant: Variant, shapes: Shapes) -> str:
     """The same functions in assembly."""
     blocks = (
         Block(symbol(isa, dtype, variant, *shape), isa, FMA[dtype], variant, *shape)

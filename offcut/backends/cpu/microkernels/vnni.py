@@ -20,7 +20,7 @@ from functools import partial
 
 from offcut.backends.cpu.machine.isa import AVX512_FEATURES, Host, Isa
 from offcut.backends.cpu.microkernels import fma
-from offcut.backends.cpu.microkernels.dots import PANELS, Dots
+from offcut.backends.cpu.microkernels.dot_block import PANELS, DotBlock
 from offcut.backends.cpu.microkernels.family import Family, Shapes, Variant
 from offcut.backends.cpu.microkernels.llvm_blocks import first_lanes
 from offcut.core.layout import panels
@@ -63,7 +63,7 @@ def microkernel(isa: Isa, dtype: str) -> Microkernel:
     layout = panels(isa.lanes("int32"), TERMS, TERMS)
     dtypes = dtype, "int8", "int32"
     name, shapes = f"vnni_{dtype}_{isa.name}", fma.widths(isa)
-    return fma.declared(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
+    return fma.declare_row_block(isa, name, dtypes, cycles, layout, shapes, FEATURES, beside=True)
 
 
 def symbol(isa: Isa, dtype: str, _: Variant, rows: int, vectors: int) -> str:
@@ -108,7 +108,7 @@ def _declarations() -> set[str]:
 _BYTES = f"<{CHUNK} x i8>"
 
 
-class _Dots(Dots):
+class _Dots(DotBlock):
     terms = TERMS
 
     def __init__(self, isa: Isa, a_dtype: str, rows: int, vectors: int) -> None:

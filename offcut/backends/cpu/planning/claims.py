@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from offcut.backends.cpu.lowering.judging import Judging
+from offcut.backends.cpu.lowering.cover_check import CoverChecker
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.core.analysis import analysis
 from offcut.core.program import Program, Store, Tile, walk
@@ -40,7 +40,7 @@ def covers_of(program: Program, host: Host, reassociate: bool = True) -> Covers:
     if any(isinstance(stmt, Tile) for stmt in statements):
         run = marked(program, reassociate)
         lent = families(host)
-        judging = Judging(run, host.isa, lent)
+        judging = CoverChecker(run, host.isa, lent)
         mixed = {one.microkernel.name for one in lent if not one.microkernel.ascending}
         for position, (before, after) in enumerate(zip(statements, walk(run.body), strict=True)):
             if not isinstance(before, Tile) or not isinstance(after, Tile):

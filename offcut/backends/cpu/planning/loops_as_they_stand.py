@@ -6,7 +6,7 @@ A refusal names the line of the cut that it is about.
 from __future__ import annotations
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.core.program import Program
 from offcut.costmodel import tile_price
 from offcut.errors import PartitionError

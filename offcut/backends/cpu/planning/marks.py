@@ -10,7 +10,7 @@ from offcut.backends.cpu.planning.claims import foreign_in
 from offcut.backends.cpu.planning.planned import Planned
 from offcut.backends.cpu.planning.row_reductions import marked
 from offcut.backends.cpu.planning.vectorize import vectorized
-from offcut.backends.cpu.threads.parallel import Parallel, alone, parallel
+from offcut.backends.cpu.threads.parallel import Parallel, mark_parallel_loops, single_threaded
 from offcut.backends.proving import check_step
 from offcut.core.program import Program
 from offcut.errors import PartitionError
@@ -57,7 +57,7 @@ def run_by_marks(
                 continue
         debug.passed(step.unit, program, before)
     untold = "its schedule has no mark threads"
-    return shared(program, host) if threaded else alone(program, untold), notes, divided
+    return shared(program, host) if threaded else single_threaded(program, untold), notes, divided
 
 
 def threads_marked(schedule: Schedule, host: Host) -> Schedule:
@@ -72,9 +72,9 @@ def shared(program: Program, host: Host) -> Parallel:
     A program that calls external functions runs on the caller's thread: they may need Python's lock.
     """
     if host.threads == 1 or foreign_in(program, host):
-        return alone(program)
+        return single_threaded(program)
     with debug.timed("threads"):
-        return parallel(program, host.machine.threads.chunk, host.threads)
+        return mark_parallel_loops(program, host.machine.threads.chunk, host.threads)
 
 
 def with_threads(planned: Planned, host: Host) -> Planned:

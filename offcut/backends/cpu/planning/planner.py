@@ -16,9 +16,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from offcut import debug
-from offcut.backends.cpu.lowering.layout import windows_of
+from offcut.backends.cpu.lowering.call_layout import windows_of
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.planning.claims import check_covers, covers_of, plain_notes
 from offcut.backends.cpu.planning.conditions import (
     asks_lanes,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from offcut.backends.cpu.machine.isa import Host
-from offcut.backends.cpu.microkernels.kernels import families
+from offcut.backends.cpu.microkernels.available import families
 from offcut.backends.cpu.threads.parallel import Parallel
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load, real, substitute, variables, walk
@@ -28,7 +28,8 @@ from offcut.core.program import (
 )
 from offcut.core.program import walk as statements
 from offcut.costmodel import Hardware, Level, Machine
-from offcut.costmodel.closed.counted import BytesOf, counted
+from offcut.costmodel.closed.count_state import BytesOf
+from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.summation import is_longer
 from offcut.schedule import Applied

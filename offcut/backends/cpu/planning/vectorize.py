@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import assert_never
 
-from offcut.backends.cpu.lowering.reductions import lanes_of
+from offcut.backends.cpu.lowering.lane_reductions import reduction_lanes
 from offcut.backends.cpu.machine.isa import Isa
 from offcut.backends.cpu.planning.nests import alone
 from offcut.core import index as ix
@@ -241,7 +241,7 @@ class _Nest:
 
     def reduces(self, stmt: Stmt) -> bool:
         """Return whether a statement is a loop that runs as lanes of its own reductions."""
-        return isinstance(stmt, For) and lanes_of(stmt, self.program, self.isa) is not None
+        return isinstance(stmt, For) and reduction_lanes(stmt, self.program, self.isa) is not None
 
     def within(self, dependence: Dependence, path: Path) -> bool:
         """Return whether a dependence is one of a scalar that each iteration of the loop has for itself."""

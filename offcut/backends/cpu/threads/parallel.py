@@ -64,13 +64,13 @@ class Parallel:
     open: tuple[str, ...] = ()
 
 
-def alone(program: Program, *why: str) -> Parallel:
+def single_threaded(program: Program, *why: str) -> Parallel:
     """`program` on one thread, and in words why."""
     return Parallel(program, frozenset(), (), why)
 
 
 @memo(64)
-def parallel(program: Program, chunk: int, threads: int) -> Parallel:
+def mark_parallel_loops(program: Program, chunk: int, threads: int) -> Parallel:
     """Return `program` with its independent loops marked, and no others, and barriers where threads have to meet.
 
     A mark that is there already is taken at its word: `check_marks` is what proves it.

@@ -28,7 +28,7 @@ _NO_MEMORY, _SURVIVES_FORK = 1, 2
 _starting = fork_safety.ForkSafeLock()
 
 
-def threads_of(asked: int | None) -> int:
+def resolve_threads(asked: int | None) -> int:
     """The most threads that a call may use.
 
     asked   1…1024; None: what the environment variable ``OFFCUT_THREADS`` says, else 1
@@ -49,10 +49,10 @@ def threads_of(asked: int | None) -> int:
             because=f"it is an int in 1…{MOST}: the most threads that one call may use",
             help=("OFFCUT_THREADS=2",) if variable else ("threads=2",),
         )
-    return count if available() else 1
+    return count if is_supported() else 1
 
 
-def available() -> bool:
+def is_supported() -> bool:
     """Whether this system has what the pool is made of: Linux's futex on an x86-64 processor."""
     return sys.platform == "linux" and platform.machine() in ("x86_64", "AMD64")
 
@@ -65,16 +65,16 @@ def start() -> bool:
 
 @cache
 def _started() -> bool:
-    return available() and _open(isa.host())
+    return is_supported() and _open(isa.host())
 
 
 def _open(host: isa.Host) -> bool:
     program = text(host.machine.threads)
     name = objects.key("pool", program, host.triple, host.feature_string)
-    code = objects.get_or_make(name, lambda: jit.object_code(program, host, passes=False))
+    code = objects.get_or_build(name, lambda: jit.object_code(program, host, passes=False))
     loaded = jit.load([code], host)
     opened = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.address("offcut_pool_open"))
-    answer = opened(processors())
+    answer = opened(usable_processors())
     if answer == _NO_MEMORY:
         return False
     # Workers run this code until the process ends, longer than any object of Python's.
@@ -87,6 +87,6 @@ def _open(host: isa.Host) -> bool:
     return True
 
 
-def processors() -> int:
+def usable_processors() -> int:
     """How many threads of this process can run at once."""
     return min(len(os.sched_getaffinity(os.getpid())), MOST)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offcut.backends.host.in_turn import WORKSPACE, Batch
+from offcut.backends.host.call_sequence import WORKSPACE, CallSequence
 from offcut.describe.request import Array
 from offcut.graph.models.memory.operands import Operands, Values
 from offcut.graph.sizes.extents import Numbers, Valued
@@ -22,7 +22,7 @@ class Laid(NamedTuple):
 
     words     that kernels read
     pointers  of each array: the address that it is written to, the number of its base, and how many bytes behind that it begins
-    calls     as `Batch` has them, each knowing the place of its words
+    calls     as `CallSequence` has them, each knowing the place of its words
     outside   the numbers of arrays of which an element lies outside of their memory; unlike: of those that are unlike what their
               kernels take
     ends      of each array: how many bytes behind the base its memory ends
@@ -109,11 +109,11 @@ class Calls:
         ends = starts + values.of(self.operands.length) * self.operands.item
         return Laid(words, pointers, calls, outside, unlike, ends)
 
-    def batch(self, first: int, end: int, laid: Laid) -> tuple[Batch, int]:
+    def batch(self, first: int, end: int, laid: Laid) -> tuple[CallSequence, int]:
         """The calls from `first` to before `end`, all of machine code; and bytes of scratch of the greediest."""
         calls = laid.calls[first:end]
         at = calls[:, 2].tolist()  # of their sizes
         scratch = [need(own) for need, own in zip(self._workspaces[first:end], at, strict=True)]
         calls[:, 4] = [need > 0 for need in scratch]
         pointers = laid.pointers[self.operands.first[first] : self.operands.first[end]]
-        return Batch(self._in_turn, pointers, calls, laid.words), max(scratch, default=0)
+        return CallSequence(self._in_turn, pointers, calls, laid.words), max(scratch, default=0)

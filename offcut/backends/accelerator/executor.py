@@ -1,0 +1,170 @@
+"""A lowered program as what a call runs: arrays packed, streams emitted for the sizes and kept, results unpacked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
+from offcut.backends.accelerator.isa import MemorySpace, Stream
+from offcut.backends.accelerator.isa.listing import Names
+from offcut.backends.accelerator.lowering.emit import Image, emit_stream
+from offcut.backends.accelerator.lowering.host import Array, run_host_copies
+from offcut.backends.accelerator.lowering.nest import LoweredNest, WordImage
+from offcut.backends.accelerator.lowering.python_codegen import Values, evaluate
+from offcut.backends.accelerator.lowering.word_images import from_words, to_words
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout
+from offcut.backends.accelerator.simulator import SimulationResult, simulate
+from offcut.backends.accelerator.simulator.run_result import concatenate
+from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.core.accesses import stored_arrays
+from offcut.core.dtypes import numpy_dtype
+from offcut.core.program import Kind, Program, Stmt
+
+_KEPT = 64
+"""Sizes whose streams a kernel keeps."""
+
+
+@dataclass
+class AcceleratorExecutor:
+    """A program on the chip: in turns, nests that are streams and arrays that the host fills.
+
+    constants  arrays that are known, by name
+    """
+
+    program: Program
+    spec: AcceleratorSpec
+    constants: Mapping[str, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.phases = HostDeviceProgram(self.program, self.spec)
+        self._streams: dict[tuple[int, tuple[int, ...]], EmittedStream] = {}
+        self._packed: dict[tuple[MemorySpace, LaneLayout, str], Array] = {}
+
+    def streams(self, sizes: Values) -> list[Stream]:
+        """The streams of a call, in order."""
+        return [stream for stream, _ in self.named(sizes)]
+
+    def named(self, sizes: Values) -> list[tuple[Stream, Names]]:
+        """The streams of a call, in order, with the names of their arrays in main memory."""
+        found: list[tuple[Stream, Names]] = []
+        for at in self.phases.nests:
+            made = self.stream(at, sizes)
+            names: dict[MemorySpace, dict[int, str]] = {}
+            for name, image in made.images.items():
+                names.setdefault(image.place, {})[image.base] = made.nest.images[name].buffer
+            found.append((made.stream, names))
+        return found
+
+    def orders(self, sizes: Values) -> list[Program]:
+        """What units run of each nest of a call, with their tokens."""
+        nests = (self.phases.taken(at, sizes) for at in self.phases.nests)
+        return [nest.order for nest in nests if nest.order is not None]
+
+    def stream(self, at: int, sizes: Values) -> EmittedStream:
+        """The stream of one nest, which is kept."""
+        key = at, tuple(sizes.values())
+        found = self._streams.get(key)
+        if found is None:
+            nest = self.phases.taken(at, sizes)
+            found = EmittedStream(nest, *emit_stream(nest, sizes))
+            if len(self._streams) >= _KEPT:
+                self._streams.clear()
+            self._streams[key] = found
+        return found
+
+    def run(self, arrays: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+        """All arrays in main memory after a call."""
+        known, sizes = {**self.constants, **arrays}, self.phases.derived.complete(sizes)
+        for at, phase in enumerate(self.phases.each):
+            if not isinstance(phase, tuple):
+                known |= self.filled(phase, known, sizes)
+                continue
+            made = self.stream(at, sizes)
+            for stmt in made.nest.before:
+                known |= self.filled(stmt, known, sizes)
+            known |= self.ran(made, known, sizes)
+        return known
+
+    def filled(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+        """The array that a statement of the host fills."""
+        name = _stored(stmt)
+        return {name: run_host_copies(stmt, known, self.before(name, known, sizes), sizes)}
+
+    def before(self, name: str, known: Mapping[str, Array], sizes: Values) -> Array:
+        """What was in an array before the host fills it."""
+        if name in known:
+            return np.array(known[name])
+        dtype = numpy_dtype(self.program.buffer(name).dtype)
+        return np.zeros(self.shape(name, sizes), dtype)
+
+    def ran(
+        self, made: EmittedStream, known: Mapping[str, Array], sizes: Values
+    ) -> dict[str, Array]:
+        """The results of one stream."""
+        dram = self.main_memory(made.images)
+        for name, image in made.images.items():
+            of = made.nest.images[name]
+            if image.place is not MemorySpace.OUTPUTS or of.buffer in known:
+                words = self.words(of, known)
+                dram[image.place][image.base : image.base + image.words] = words
+        simulate(made.stream, dram, self.spec)
+        found: dict[str, Array] = {}
+        for name, image in made.images.items():
+            of = made.nest.images[name]
+            if image.place is MemorySpace.OUTPUTS:
+                words = dram[image.place][image.base : image.base + image.words]
+                array = from_words(words, of.lanes, self.shape(of.buffer, sizes))
+                found[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
+        return found
+
+    def main_memory(self, images: Mapping[str, Image]) -> dict[MemorySpace, Array]:
+        """Room for the words of all places."""
+        ends: dict[MemorySpace, int] = {
+            place: 0 for place in MemorySpace if place is not MemorySpace.MICRO_OPS
+        }
+        for image in images.values():
+            ends[image.place] = max(ends[image.place], image.base + image.words)
+        return {
+            place: np.zeros((end, *self.spec.words[place].shape), self.spec.words[place].dtype)
+            for place, end in ends.items()
+        }
+
+    def words(self, of: WordImage, known: Mapping[str, Array]) -> Array:
+        """An array as words; those of constants are kept."""
+        key = of.place, of.lanes, of.buffer
+        if key in self._packed:
+            return self._packed[key]
+        spread = of.place is MemorySpace.ACCUMULATORS
+        made = to_words(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
+        if self.program.buffer(of.buffer).kind is Kind.CONSTANT:
+            self._packed[key] = made
+        return made
+
+    def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
+        """The shape of an array at these sizes."""
+        return tuple(evaluate(extent, sizes) for extent in self.program.buffer(name).shape)
+
+    def timeline(self, sizes: Values) -> SimulationResult:
+        """How a call runs in time, its streams one after the other."""
+        runs = [simulate(stream, None, self.spec) for stream in self.streams(sizes)]
+        return runs[0] if len(runs) == 1 else concatenate(runs, self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedStream:
+    """The stream of a nest at the sizes of a call.
+
+    images  its arrays in main memory, by the names of the nest
+    """
+
+    nest: LoweredNest
+    stream: Stream
+    images: Mapping[str, Image]
+
+
+def _stored(stmt: Stmt) -> str:
+    (name,) = stored_arrays((stmt,))
+    return name

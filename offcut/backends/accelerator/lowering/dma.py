@@ -1,0 +1,85 @@
+"""Boxes of words between main memory and the chip, as rows of instructions.
+
+An instruction moves `y` rows of `x` words. The fastest axes of a box are its rows as far as words lie side by
+side in both memories; the axis around them counts the rows; of the others each coordinate is an instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+
+@dataclass(frozen=True, slots=True)
+class TransferAxis:
+    """An axis of a box.
+
+    extent    words
+    chip      words from one to the next on the chip
+    dram      likewise in main memory
+    lo, hi    the part that is there in main memory: the rest is filled
+    """
+
+    extent: int
+    chip: int
+    dram: int
+    lo: int
+    hi: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is filled."""
+        return self.lo == 0 and self.hi == self.extent
+
+
+@dataclass(frozen=True, slots=True)
+class RowTransfer:
+    """One instruction: `y` rows of `x` words, and what is filled around them: top, bottom, left, right.
+
+    Nothing is there to be moved where `x` or `y` is 0: all is filled.
+    """
+
+    chip: int
+    dram: int
+    y: int
+    x: int
+    stride: int
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+def dma_instructions(chip: int, dram: int, axes: Sequence[TransferAxis]) -> Iterator[RowTransfer]:
+    """The instructions that move a box, slowest axis first."""
+    if any(axis.extent == 0 for axis in axes):
+        return
+    rest = [axis for axis in axes if axis.extent != 1 or not axis.is_whole]
+    rest.sort(key=lambda axis: -axis.chip)
+    row = TransferAxis(1, 1, 1, 0, 1)
+    while rest and _goes_on(row, rest[-1]):
+        row = _joined(row, rest.pop())
+    column = TransferAxis(1, row.extent, 0, 0, 1)
+    if rest and rest[-1].chip == row.extent:
+        column = rest.pop()
+    for point in product(*(range(axis.extent) for axis in rest)):
+        at, source, there = chip, dram, True
+        for coordinate, axis in zip(point, rest, strict=True):
+            at += coordinate * axis.chip
+            source += coordinate * axis.dram
+            there &= axis.lo <= coordinate < axis.hi
+        y, x = max(column.hi - column.lo, 0), max(row.hi - row.lo, 0)
+        if not (there and x and y):
+            yield RowTransfer(at, 0, 0, 0, 0, (column.extent, 0, 0, row.extent))
+            continue
+        pad = column.lo, column.extent - column.hi, row.lo, row.extent - row.hi
+        first = source + column.lo * column.dram + row.lo
+        yield RowTransfer(at, first, y, x, column.dram, pad)
+
+
+def _goes_on(row: TransferAxis, axis: TransferAxis) -> bool:
+    """Whether words of an axis follow those of a row in both memories, none of the row's filled."""
+    return row.is_whole and axis.chip == row.extent and axis.dram == row.extent
+
+
+def _joined(row: TransferAxis, axis: TransferAxis) -> TransferAxis:
+    count = row.extent
+    return TransferAxis(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)

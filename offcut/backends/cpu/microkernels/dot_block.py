@@ -1,0 +1,66 @@
+"""Row blocks whose steps take several terms at once: what is left of the depth is a last step of fewer.
+
+A step loads words of B that hold `terms` elements of a column, side by side in its panels, and multiplies
+them by as many neighbouring elements of a row of A. In the last step, elements of A past the depth are zeros.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator
+from typing import ClassVar
+
+from offcut.backends.cpu.microkernels.family import Variant
+from offcut.backends.cpu.microkernels.llvm_blocks import RowBlock
+
+PANELS = Variant(unit_depth=True, panels=True)
+
+
+class DotBlock(RowBlock, ABC):
+    """The text of one function.
+
+    terms   elements of a row that a step takes, a power of two; their size is a word's
+    """
+
+    terms: ClassVar[int]
+
+    def opening(self) -> Generator[str, None, tuple[str, str]]:
+        """The steps that are whole."""
+        yield f"  %steps = lshr i64 %depth, {self.terms.bit_length() - 1}"
+        return "%entry", "%steps"
+
+    def before_last(self) -> Iterator[str]:
+        """What the rows of the last step share; ``%odd`` terms are left."""
+        return iter(())
+
+    @abstractmethod
+    def last_terms(self, address: str) -> Generator[str, None, str]:
+        """The terms of A that are left at an address, then zeros, in each word of a vector."""
+
+    def closing(self, end: str) -> Generator[str, None, str]:
+        """The step that is not."""
+        yield f"  %odd = and i64 %depth, {self.terms - 1}"
+        yield "  %any_odd = icmp ne i64 %odd, 0"
+        yield "  br i1 %any_odd, label %part, label %finish"
+        yield "part:"
+        yield from self.before_last()
+        yield f"  %part_k = mul i64 %steps, {self.item}"
+        yield f"  %part_offset = mul i64 %steps, {self.lanes * self.item}"
+        yield "  %part_b = getelementptr i8, ptr %b, i64 %part_offset"
+        b = []
+        for p in range(self.vectors):
+            address, value = self.temp(), self.temp()
+            yield from self.panel_address(address, "%part_b", p, 0)
+            yield f"  {value} = load {self.v}, ptr {address}, align {self.item}"
+            b.append((yield from self.b_operand(value)))
+        for r in range(self.rows):
+            base, address = (yield from self.row_address(f"%a_start{r - r % 4}", r)), self.temp()
+            yield f"  {address} = getelementptr i8, ptr {base}, i64 %part_k"
+            a = yield from self.a_operand((yield from self.last_terms(address)))
+            for p in range(self.vectors):
+                yield from self.multiply_add(f"%part{r}_{p}", a, b[p], f"%{end}{r}_{p}")
+        yield "  br label %finish"
+        yield "finish:"
+        for r, p in self.cells:
+            yield f"  %whole{r}_{p} = phi {self.v} [ %{end}{r}_{p}, %done ], [ %part{r}_{p}, %part ]"
+        return "whole"

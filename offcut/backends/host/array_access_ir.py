@@ -1,0 +1,221 @@
+"""LLVM IR of a function: an object in -> its address, shape and strides in elements out, or a refusal.
+
+A numpy array is read from its structure, any other by the DLPack exchange function of its type.
+"""
+
+from __future__ import annotations
+
+from offcut.backends.host import arrays
+from offcut.backends.host.builtin_function import (
+    DATA,
+    DESCR,
+    FIELDS,
+    FLAGS,
+    RANK,
+    SHAPE,
+    STRIDES,
+    TYPE_OF,
+    WRITEABLE,
+)
+
+
+def _scan(way: str, entry: str, done: str, judge: str) -> str:
+    """A loop over the axes of an array, from the block `entry` to the block `done`.
+
+    way    what its names begin with
+    judge  says of an axis, by its extent and its stride, whether the kernel can run on it, and what its
+           stride is in elements: `good` and `kept`
+    """
+    return f"""\
+{way}.loop:
+  %{way}.i = phi i64 [ 0, %{entry} ], [ %{way}.next, %{way}.axis ]
+  %{way}.usable = phi i1 [ true, %{entry} ], [ %{way}.still.usable, %{way}.axis ]
+  %{way}.empty = phi i1 [ false, %{entry} ], [ %{way}.now.empty, %{way}.axis ]
+  %{way}.more = icmp slt i64 %{way}.i, %rank64
+  br i1 %{way}.more, label %{way}.axis, label %{done}
+{way}.axis:
+  %{way}.extent.at = getelementptr i64, ptr %{way}.shape, i64 %{way}.i
+  %{way}.extent = load i64, ptr %{way}.extent.at
+  %{way}.stride.at = getelementptr i64, ptr %{way}.strides, i64 %{way}.i
+  %{way}.stride = load i64, ptr %{way}.stride.at
+  %{way}.is.inner = icmp eq i64 %{way}.i, %inner{judge}
+  %{way}.still.usable = and i1 %{way}.usable, %{way}.good
+  %{way}.none = icmp eq i64 %{way}.extent, 0
+  %{way}.now.empty = or i1 %{way}.empty, %{way}.none
+  %{way}.shape.to = getelementptr i64, ptr %shape, i64 %{way}.i
+  store i64 %{way}.extent, ptr %{way}.shape.to
+  %{way}.strides.to = getelementptr i64, ptr %strides, i64 %{way}.i
+  store i64 %{way}.kept, ptr %{way}.strides.to
+  %{way}.next = add i64 %{way}.i, 1
+  br label %{way}.loop
+"""
+
+
+_NUMPY = _scan(
+    "n",
+    "n.read",
+    "n.done",
+    """
+  %n.unit = icmp eq i64 %n.stride, %size
+  %n.single = icmp sle i64 %n.extent, 1
+  %n.suits = or i1 %n.unit, %n.single
+  %n.rest = and i64 %n.stride, %mask
+  %n.whole = icmp eq i64 %n.rest, 0
+  %n.forward = icmp sge i64 %n.stride, 0
+  %n.steps = and i1 %n.whole, %n.forward
+  %n.good = select i1 %n.is.inner, i1 %n.suits, i1 %n.steps
+  %n.bytes = select i1 %n.is.inner, i64 %size, i64 %n.stride
+  %n.kept = ashr i64 %n.bytes, %shift""",
+)
+_DLPACK = _scan(
+    "d",
+    "d.head",
+    "d.checked",
+    """
+  %d.unit = icmp eq i64 %d.stride, 1
+  %d.forward = icmp sge i64 %d.stride, 0
+  %d.good = select i1 %d.is.inner, i1 %d.unit, i1 %d.forward
+  %d.kept = select i1 %d.is.inner, i64 1, i64 %d.stride""",
+)
+READ_ARRAY = f"""
+; Reads one array: its shape, its strides in elements, its address. Null where the fast way refuses
+; it, the table where it is a numpy array, else the row of its type in the exchange table.
+; Of an array without elements any strides will do. Straight code as it stands: optimising it would
+; double what it costs to compile, for 10 ns a call; hence optnone, here and in offcut_fastcall.
+define internal ptr @offcut_array(ptr %table, ptr %object, ptr %descr, i32 %rank, i64 %shift, i32 %code, i32 %flags, ptr %shape, ptr %strides, ptr %address) noinline optnone {{
+entry:
+  %dl = alloca [6 x i64]
+  %type.at = getelementptr i8, ptr %object, i64 {TYPE_OF}
+  %type = load ptr, ptr %type.at
+  %ndarray.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("ndarray")}
+  %ndarray = load ptr, ptr %ndarray.at
+  %rank64 = sext i32 %rank to i64
+  %inner = sub i64 %rank64, 1
+  %size = shl i64 1, %shift
+  %mask = sub i64 %size, 1
+  %numpy = icmp eq ptr %type, %ndarray
+  br i1 %numpy, label %n.descr, label %d.find
+n.descr:
+  %descr.at = getelementptr i8, ptr %object, i64 {DESCR}
+  %own.descr = load ptr, ptr %descr.at
+  %same = icmp eq ptr %own.descr, %descr
+  br i1 %same, label %n.rank, label %refuse
+n.rank:
+  %n.rank.at = getelementptr i8, ptr %object, i64 {RANK}
+  %n.own.rank = load i32, ptr %n.rank.at
+  %n.ranked = icmp eq i32 %n.own.rank, %rank
+  br i1 %n.ranked, label %n.flags, label %refuse
+n.flags:
+  %flags.at = getelementptr i8, ptr %object, i64 {FLAGS}
+  %own.flags = load i32, ptr %flags.at
+  %common = and i32 %own.flags, %flags
+  %flagged = icmp eq i32 %common, %flags
+  br i1 %flagged, label %n.read, label %refuse
+n.read:
+  %n.shape.at = getelementptr i8, ptr %object, i64 {SHAPE}
+  %n.shape = load ptr, ptr %n.shape.at
+  %n.strides.at = getelementptr i8, ptr %object, i64 {STRIDES}
+  %n.strides = load ptr, ptr %n.strides.at
+  %n.data.at = getelementptr i8, ptr %object, i64 {DATA}
+  %n.data = load ptr, ptr %n.data.at
+  store ptr %n.data, ptr %address
+  br label %n.loop
+{_NUMPY}n.done:
+  %n.fits = or i1 %n.usable, %n.empty
+  br i1 %n.fits, label %n.accept, label %refuse
+n.accept:
+  ret ptr %table
+d.find:
+  %exchange.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("exchange")}
+  %exchange = load ptr, ptr %exchange.at
+  %scalar = icmp eq i32 %rank, 0
+  br i1 %scalar, label %refuse, label %d.row
+d.row:
+  %k = phi i64 [ 0, %d.find ], [ %k.next, %d.other ]
+  %k.word = mul i64 %k, {arrays.EXCHANGE_WORDS}
+  %row = getelementptr i64, ptr %exchange, i64 %k.word
+  %row.type = load ptr, ptr %row
+  %found = icmp eq ptr %row.type, %type
+  br i1 %found, label %d.get, label %d.other
+d.other:
+  %k.next = add i64 %k, 1
+  %k.more = icmp slt i64 %k.next, {arrays.EXCHANGE_SLOTS}
+  br i1 %k.more, label %d.row, label %refuse
+d.get:
+  %get.at = getelementptr i64, ptr %row, i64 1
+  %get = load ptr, ptr %get.at
+  %got = call i32 %get(ptr %object, ptr %dl)
+  %d.ok = icmp eq i32 %got, 0
+  br i1 %d.ok, label %d.head, label %d.clear
+d.head:
+  %device.at = getelementptr i8, ptr %dl, i64 8
+  %device = load i32, ptr %device.at
+  %host = icmp eq i32 %device, 1
+  %d.rank.at = getelementptr i8, ptr %dl, i64 16
+  %d.own.rank = load i32, ptr %d.rank.at
+  %d.ranked = icmp eq i32 %d.own.rank, %rank
+  %code.at = getelementptr i8, ptr %dl, i64 20
+  %own.code = load i32, ptr %code.at
+  %coded = icmp eq i32 %own.code, %code
+  %d.shape.at = getelementptr i8, ptr %dl, i64 24
+  %d.shape = load ptr, ptr %d.shape.at
+  %d.strides.at = getelementptr i8, ptr %dl, i64 32
+  %d.strides = load ptr, ptr %d.strides.at
+  %strided = icmp ne ptr %d.strides, null
+  %offset.at = getelementptr i8, ptr %dl, i64 40
+  %offset = load i64, ptr %offset.at
+  %base = load i64, ptr %dl
+  %d.data = add i64 %base, %offset
+  store i64 %d.data, ptr %address
+  %d.low = and i64 %d.data, %mask
+  %d.aligned = icmp eq i64 %d.low, 0
+  %write = and i32 %flags, {WRITEABLE}
+  %reads = icmp eq i32 %write, 0
+  %mutable.at = getelementptr i64, ptr %row, i64 5
+  %mutable = load i64, ptr %mutable.at
+  %is.mutable = icmp ne i64 %mutable, 0
+  %may = or i1 %reads, %is.mutable
+  %h1 = and i1 %host, %d.ranked
+  %h2 = and i1 %coded, %strided
+  %h3 = and i1 %d.aligned, %may
+  %h4 = and i1 %h1, %h2
+  %h5 = and i1 %h3, %h4
+  br i1 %h5, label %d.loop, label %refuse
+{_DLPACK}d.checked:
+  %d.fits = or i1 %d.usable, %d.empty
+  br i1 %d.fits, label %d.grad, label %refuse
+d.grad:
+  %grad.at = getelementptr i64, ptr %row, i64 4
+  %grad = load ptr, ptr %grad.at
+  %plain = icmp eq ptr %grad, null
+  br i1 %plain, label %d.done, label %d.ask
+d.ask:
+  %getattr.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("PyObject_GetAttr")}
+  %getattr = load ptr, ptr %getattr.at
+  %answer = call ptr %getattr(ptr %object, ptr %grad)
+  %answered = icmp ne ptr %answer, null
+  br i1 %answered, label %d.answer, label %d.clear
+d.answer:
+  %decref.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("Py_DecRef")}
+  %decref = load ptr, ptr %decref.at
+  call void %decref(ptr %answer)
+  %true.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("true")}
+  %true = load ptr, ptr %true.at
+  %records = icmp eq ptr %answer, %true
+  br i1 %records, label %refuse, label %d.done
+d.done:
+  ret ptr %row
+d.clear:
+  %clear.at = getelementptr ptr, ptr %table, i64 {FIELDS.index("PyErr_Clear")}
+  %clear = load ptr, ptr %clear.at
+  call void %clear()
+  br label %refuse
+refuse:
+  ret ptr null
+}}
+
+; Where DLPack's allocator reports an error: the slow path meets it again and tells.
+define internal void @offcut_ignore(ptr %context, ptr %kind, ptr %message) {{
+  ret void
+}}
+"""
