@@ -205,6 +205,9 @@ def test_a_loop_may_carry_its_schedule_and_an_option_has_no_line_breaks() -> Non
     module = parsed("\n".join(lines))
     OffcutPartition().apply(context(), module)
     assert str(module) == told != str(parsed(PRODUCT))
+    lines[-3] = "  } {offcut.schedule = 3 : i64}"
+    with pytest.raises(PassFailedException, match="it is no text"):
+        OffcutPartition().apply(context(), parsed("\n".join(lines)))
 
 
 def test_lanes_that_add_to_one_element_are_a_reduction() -> None:
