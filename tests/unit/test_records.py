@@ -87,6 +87,7 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert Records().path == tmp_path / "mine"
     monkeypatch.setenv("OFFCUT_RECORDS", "")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Records().path.name == "records.sqlite"
 
 
