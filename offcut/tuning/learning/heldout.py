@@ -134,7 +134,7 @@ def table(lines: Sequence[HeldOut]) -> Table:
         f"pairs in order, Kendall's τ, recall@{RECALL}, regret of the first; median error; what lies within the spread, "
         "what the closed form alone decides"
     )
-    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD)
+    made = Rich(title=f"{count} rows", caption=caption, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for head in ("left out", "model", *heads):
         made.add_column(head, no_wrap=True)
     if any(one.because for one in lines):
