@@ -15,6 +15,7 @@ from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
 from offcut.backends.checked_results import check_type
 from offcut.backends.coding import DECIDE, LOAD, LOWER
 from offcut.backends.compiling import Alternative
+from offcut.backends.correction import corrected_cost, corrected_plan
 from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.predict import choice_notes
@@ -165,7 +166,9 @@ class Kernel:
         made = self.code.target.plan_of(
             self.code.planned, self.code.request, self.code.options, sizes
         )
-        return replace(made, notes=(*self.code.notes, *made.notes, *self.code.choice_notes))
+        code = self.code
+        made = corrected_plan(code.target, code.planned, code.request, code.options, made)
+        return replace(made, notes=(*code.notes, *made.notes, *code.choice_notes))
 
     @overload
     def cost(self, /) -> Cost | Formulas: ...
@@ -181,9 +184,10 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        return self.code.target.cost_of(
+        found = self.code.target.cost_of(
             self.code.planned, self.code.request, self.code.options, given
         )
+        return corrected_cost(self.code.target, found) if isinstance(found, Cost) else found
 
     def timeline(self, **sizes: int) -> Any:
         """Return how a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
