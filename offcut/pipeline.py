@@ -77,6 +77,7 @@ from offcut.schedule import (
     at_line,
     decisions,
     find_intrinsic,
+    hand_steps,
     priced,
     schedule_of,
 )
@@ -460,7 +461,7 @@ def _checked_schedule(
             because="a schedule says every strategy",
             help=("one of the two",),
         )
-    for step in schedule.steps:
+    for step in hand_steps(schedule):
         if isinstance(step, decisions.Cover):
             with at_line(schedule, step):
                 find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")

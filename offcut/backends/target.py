@@ -55,12 +55,12 @@ from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts, chec
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import (
     Applied,
-    Nest,
     Primitive,
     Resolving,
     Schedule,
-    Together,
     create_schedule,
+    hand_steps,
+    parts_of,
     replay,
 )
 from offcut.search import Points, Space, place_of
@@ -453,8 +453,7 @@ class Target(ABC):
                 f"cannot tune {request.program.name} for target={self.name!r}",
                 because="it decides nothing that a schedule says",
             )
-        nests = any(isinstance(step, Nest | Together) for step in first.steps)
-        computation = self.computation(request, options) if nests else None
+        computation = self.computation(request, options) if parts_of(first) else None
         kernels, machine = self.microkernels(options), processor(self.machine)
         return Space(first, request.program, computation, kernels, machine, most=most)
 
@@ -499,8 +498,7 @@ class Target(ABC):
             program, left = by_hand, replace(options, schedule=None)
         for found in answer(self, "space", self.space(program, request.users, left)):
             plan: Planned = gave(self, "space", found, Planned, "Planned(program)")
-            steps = () if options.schedule is None else options.schedule.steps
-            asked = any(isinstance(step, Primitive) for step in steps)
+            asked = options.schedule is not None and bool(hand_steps(options.schedule))
             if by_hand is not None:
                 plan = replace(plan, schedule=options.schedule, by_hand=by_hand)
             source = plan.by_hand if asked and plan.by_hand is not None else request.program

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from offcut.core.expr import Expr
+from offcut.core.layout import Layout
 from offcut.core.text.expressions import parse_expr
+from offcut.core.text.layouts import layout_of
 from offcut.core.text.tokens import BYTE_ORDER_MARK
 from offcut.errors import OffcutError, ParseError
 from offcut.partition import Strategy, strategy_named
@@ -131,3 +133,11 @@ def read_expr(line: Line, text: str, dtype: str, *shown: str) -> Expr:
     except ParseError as refused:
         because = f"{refused.refused}: {refused.because}"
         line.refuse(because, *refused.help, *shown)
+
+
+def read_layout(line: Line, text: str) -> Layout:
+    """Return the layout of `text`; refused at the line where it is none."""
+    try:
+        return layout_of(text)
+    except ParseError as refused:
+        line.refuse(refused.because, *refused.help)

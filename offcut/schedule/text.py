@@ -15,20 +15,24 @@
       option large
         …
 
-`old_text` reads the lines of versions before; `ways_text` has those of the CPU's policy.
+`old_text` reads the lines of versions before, `old_nests` those about nests.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from typing import assert_never
 
 from offcut.core.expr import Expr, Var
+from offcut.core.layout import Layout
+from offcut.core.program import LANE
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr
-from offcut.partition import AxisCut
-from offcut.schedule import ways_text
 from offcut.schedule.decisions import (
+    ANY,
+    ANY_PRODUCTS,
     Alternative,
     At,
     Bind,
@@ -53,12 +57,13 @@ from offcut.schedule.lines import (
     lines_in_blocks,
     read_classes,
     read_expr,
+    read_layout,
     read_strategy,
 )
+from offcut.schedule.old_nests import OLD_NESTS, OLD_STEPS, read_old_nests
 from offcut.schedule.old_text import OLD, read_old
-from offcut.schedule.ways import OfWays
 
-Decision = Step | Alternative | ways_text.OfWay | AxisCut | tuple[str, int]
+Decision = Step | Alternative
 
 
 def format_schedule(schedule: Schedule) -> str:
@@ -74,9 +79,6 @@ def lines_of(schedule: Schedule) -> Iterator[tuple[str, Decision | None]]:
 
 
 def _lines(step: Step, indent: str) -> Iterator[tuple[str, Decision | None]]:
-    if isinstance(step, OfWays):
-        yield from ways_text.lines_of(step, indent)
-        return
     match step:
         case Separate(copies):
             yield f"{indent}separate {copies}", step
@@ -96,36 +98,40 @@ def format_decision(step: Primitive) -> str:
     match step:
         case Split(stage, axis, levels, names):
             shown = " then ".join(map(_format_level, levels))
-            return f"split {stage}.{axis} {shown} as {' '.join(names)}"
+            loop = f"{stage}.{axis}" if stage else axis
+            return f"split {loop} {shown} as {' '.join(names)}"
         case Fuse(stage, outer, inner, fused):
             return f"fuse {stage}.{outer} {stage}.{inner} as {fused}"
         case Order(stage, loops):
             return " ".join(("order", stage, *loops))
         case At(stage, reader, axis, memory, depth, inplace):
-            where = "" if memory is None else f" in {memory}"
+            where = _format_place(memory, None)
             where += "" if depth == 1 else f" depth {depth}"
             place = reader if axis is None else f"{reader}.{axis}"
             return f"at {stage} {place}{where}" + (f" inplace {inplace}" if inplace else "")
-        case Staging("write", what, name, _, _, memory):
-            return f"stage write {what} as {name}" + ("" if memory is None else f" in {memory}")
-        case Staging(how, what, name, readers, axes, memory):
+        case Staging("prepack", what, _, _, _, memory, layout):
+            return f"stage prepack {what}{_format_place(memory, layout)}"
+        case Staging(how, what, name, readers, axes, memory, layout):
             shown = ", ".join(
                 axis if value == Var(axis) else f"{axis} = {format_expr(value)}"
                 for axis, value in axes
             )
-            named = f"{name}({shown})" if how == "value" else name
-            where = "" if memory is None else f" in {memory}"
-            return f"stage {how} {what} for {' '.join(readers)} as {named}{where}"
+            named = f"{name}({shown})" if how == "value" or axes else name
+            to = f" for {' '.join(readers)}" if how != "write" else ""
+            return f"stage {how} {what}{to} as {named}{_format_place(memory, layout)}"
         case Inline(stage):
             return f"inline {stage}"
         case RFactor(stage, axis, name):
             return f"rfactor {stage}.{axis} as {name}"
-        case Bind(stage, axis, unit):
-            return f"bind {stage}.{axis} {unit or 'serial'}"
+        case Bind(stage, axis, unit, tree):
+            loop = ANY if stage == ANY else f"{stage}.{axis}"
+            return f"bind {loop} {unit or 'serial'}{' tree' if tree else ''}"
+        case Cover(stage, _, kernel) if stage == ANY == kernel:
+            return f"cover {ANY}"
         case Cover(stage, axis, microkernel, axes, operands):
             parts = [", ".join(f"{a}={b}" for a, b in pairs) for pairs in (axes, operands)]
             shown = f"({'; '.join(parts if operands else parts[:1])})" if axes or operands else ""
-            return f"cover {stage} at {axis} {microkernel}{shown}"
+            return f"cover {stage}{f' at {axis}' if axis else ''} {microkernel}{shown}"
         case Choose():
             raise AssertionError("it has several lines")
         case _:
@@ -142,7 +148,12 @@ def _format_level(level: Level) -> str:
         return f"{tail}by {level.by} {', '.join(classes)}"
     if level.heights is not None:
         return f"{tail}of {' '.join(map(str, level.heights))}"
-    return f"{tail}{level.tile}"
+    return f"{tail}{level.tile}" + ("" if level.room is None else f" if fits {level.room}")
+
+
+def _format_place(memory: str | None, layout: Layout | None) -> str:
+    shown = "" if layout is None else f" layout {format_layout(layout)}"
+    return shown if memory is None else f" in {memory}{shown}"
 
 
 def parse_schedule(text: str) -> Schedule:
@@ -152,7 +163,18 @@ def parse_schedule(text: str) -> Schedule:
     """
     whole = lines_in_blocks(text)
     name = whole.line.match(r"schedule (\S+)", "schedule C")[1]
-    return Schedule(name, tuple(map(_read_step, whole.inside)))
+    steps = list[Step]()
+    for nests, blocks in groupby(whole.inside, lambda block: block.line.word in OLD_NESTS):
+        if nests:
+            steps += read_old_nests(blocks)
+            continue
+        for block in blocks:
+            old = OLD_STEPS.get(block.line.word)
+            steps += (_read_step(block),) if old is None else old(block)
+    cuts = any(block.line.word == "cut" for block in whole.inside)
+    if cuts and not any(isinstance(step, Separate) for step in steps):
+        steps.insert(0, Separate(1))
+    return Schedule(name, tuple(steps))
 
 
 _NAMES = r"\S+(?: \S+)*"
@@ -168,16 +190,12 @@ def _read_step(block: LineBlock) -> Step:
         return _READERS[word](block.alone())
     if word == "choose":
         return _read_choose(block)
-    if word in ways_text.READERS:
-        return ways_text.READERS[word](block)
-    return block.line.refuse(
-        "it is no decision", ", ".join((*_READERS, "choose")), ", ".join(ways_text.READERS)
-    )
+    return block.line.refuse("it is no decision", ", ".join((*_READERS, "choose")))
 
 
 def _read_split(line: Line) -> Split:
     found = line.match(
-        rf"split {_LOOP} (.+) as ({_NAMES})",
+        rf"split (?:(\S+)\.)?([^\s.]+) (.+) as ({_NAMES})",
         "split C.i mask 8 as io ii",
         "split C.j ladder 384 then ladder of 32 16 as jg j jj",
     )
@@ -188,24 +206,31 @@ def _read_split(line: Line) -> Split:
             f"{len(levels)} levels of tiles make {len(levels) + 1} loops, and {len(names)} are named",
             f"split {found[1]}.{found[2]} {found[3]} as {' '.join(f'{found[2]}{n}' for n in range(len(levels) + 1))}",
         )
-    return Split(found[1], found[2], levels, names)
+    return Split(found[1] or "", found[2], levels, names)
 
 
 def _read_level(line: Line, text: str) -> Level:
     shown = "mask 8", "ladder of 8 4 1", "ladder by ii 1..6: 64 32 16, 7..14: 32 16"
     found = re.fullmatch(
-        rf"(?:{STRATEGY} )?(?:(\d+)|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))", text
+        rf"(?:{STRATEGY} )?(?:(\d+)(?: if fits (\d+))?|of (\d+(?: \d+)*)|by (\S+) (\d+\.\.\d+: .+))",
+        text,
     )
     if found is None:
         line.refuse(f"{text!r} is no level of tiles", *shown)
-    tail, tile, heights, by, classes = found.groups()
+    tail, tile, fits, heights, by, classes = found.groups()
     if by is not None:
         read = tuple(read_classes(line, classes))
         strategy = None if tail is None else read_strategy(line, tail, *(t for _, t, _ in read))
         return Level(0, strategy, None, by, read)
     sizes = line.sizes(heights or tile)
     strategy = None if tail is None else read_strategy(line, tail, sizes[0])
-    return Level(sizes[0], strategy, sizes if heights else None)
+    room = None if fits is None else line.size(fits)
+    if room is not None and not (sizes[0] > 1 and room > 0):
+        line.refuse(
+            "a block is of several iterations, in some bytes",
+            "split C.i 4 if fits 16384 as i_block i_in",
+        )
+    return Level(sizes[0], strategy, sizes if heights else None, room=room)
 
 
 def _read_fuse(line: Line) -> Fuse:
@@ -239,24 +264,44 @@ def _read_staging(line: Line) -> Staging:
         "stage read A for C as A_in in inputs",
         "stage value float32(A[i, k]) for C as A_wide(i, k)",
         "stage write C as C_acc in accumulators",
+        "stage prepack W layout panels(0, 1, 16)",
     )
-    how = line.match(r"stage (read|value|write) .+", *shown)[1]
+    how = line.match(r"stage (read|value|write|prepack) .+", *shown)[1]
+    if how == "prepack":
+        found = line.match(rf"stage prepack (\S+){_PLACE}", shown[3])
+        return Staging(
+            "prepack", found[1], found[1], (), (), *_read_place(line, found[2], found[3])
+        )
     if how == "write":
-        found = line.match(r"stage write (\S+) as (\S+)(?: in (\S+))?", shown[2])
-        return Staging("write", found[1], found[2], memory=found[3])
+        found = line.match(rf"stage write (\S+) as ([^\s()]+)(?:\((.*)\))?{_PLACE}", shown[2])
+        axes = tuple(_read_axes(line, found[3] or ""))
+        return Staging(
+            "write", found[1], found[2], (), axes, *_read_place(line, found[4], found[5])
+        )
     if how == "read":
-        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+)(?: in (\S+))?"
+        pattern = rf"stage read (\S+) for ({_NAMES}?) as (\S+){_PLACE}"
         found = line.match(pattern, shown[0])
-        return Staging("read", found[1], found[3], tuple(found[2].split()), (), found[4])
-    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+)\((.*)\)(?: in (\S+))?"
+        place = _read_place(line, found[4], found[5])
+        return Staging("read", found[1], found[3], tuple(found[2].split()), (), *place)
+    pattern = rf"stage value (.+) for ({_NAMES}?) as (\w+|\*)\((.*)\){_PLACE}"
     found = line.match(pattern, shown[1])
     axes = tuple(_read_axes(line, found[4]))
-    return Staging("value", found[1], found[3], tuple(found[2].split()), axes, found[5])
+    place = _read_place(line, found[5], found[6])
+    return Staging("value", found[1], found[3], tuple(found[2].split()), axes, *place)
+
+
+_PLACE = r"(?: in (\S+))?(?: layout (.+))?"
+
+
+def _read_place(
+    line: Line, memory: str | None, layout: str | None
+) -> tuple[str | None, Layout | None]:
+    return memory, None if layout is None else read_layout(line, layout)
 
 
 def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
     """Yield (axis, what stands for it) of ``u = 2*y + r, c = c``."""
-    for part in text.split(", ") if text else ():
+    for part in re.split(r", (?=\w+(?: = |, |$))", text) if text else ():
         axis, sign, value = part.partition(" = ")
         if not axis.isidentifier():
             line.refuse(f"{part!r} is no axis", "u = 2*y + r")
@@ -265,13 +310,16 @@ def _read_axes(line: Line, text: str) -> Iterator[tuple[str, Expr]]:
 
 def _read_cover(line: Line) -> Cover:
     found = line.match(
-        r"cover (\S+) at (\S+) ([^\s()]+)(?:\((.*)\))?",
+        r"cover (?:(\*)|(\S+)(?: at (\S+))? ([^\s()]+)(?:\((.*)\))?)",
         "cover C at ii gemm8x8",
         "cover C at ii gemm8x8(i=ii, j=jj, p=k; A=A, B=W, C=C)",
+        "cover C vectors",
     )
-    axes, _, operands = (found[4] or "").partition("; ")
+    if found[1]:
+        return ANY_PRODUCTS
+    axes, _, operands = (found[5] or "").partition("; ")
     pairs = tuple(tuple(_read_pairs(line, one)) for one in (axes, operands))
-    return Cover(found[1], found[2], found[3], *pairs)
+    return Cover(found[2], found[3] or "", found[4], *pairs)
 
 
 def _read_pairs(line: Line, text: str) -> Iterator[tuple[str, str]]:
@@ -291,9 +339,16 @@ def _read_separate(line: Line) -> Separate:
 
 def _read_bind(line: Line) -> Bind:
     found = line.match(
-        rf"bind {_LOOP} (\S+)", "bind C.j thread", "bind C.j lane", "bind C.j serial"
+        rf"bind (?:(\*)|{_LOOP}) (\S+)( tree)?",
+        "bind C.j thread",
+        "bind C.j lane",
+        "bind C.k lane tree",
+        "bind C.j serial",
     )
-    return Bind(found[1], found[2], None if found[3] == "serial" else found[3])
+    unit, tree = None if found[4] == "serial" else found[4], found[5] is not None
+    if tree and unit != LANE:
+        line.refuse("partial sums of lanes are added in a tree", "bind C.k lane tree")
+    return Bind(*((ANY, ANY) if found[1] else (found[2], found[3])), unit, tree)
 
 
 def _read_rfactor(line: Line) -> RFactor:

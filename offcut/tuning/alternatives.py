@@ -19,8 +19,8 @@ from math import hypot
 
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Compare, Expr, Select, Var, real
-from offcut.schedule import Nest, Schedule, Together, Way
-from offcut.search.shared import nests_of
+from offcut.schedule import Nest, Schedule, Together, Way, nests_of, parts_of, with_parts
+from offcut.search.shared import nests_in
 from offcut.tuning.problem import Measured, Problem
 
 
@@ -46,7 +46,7 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
         return None  # only along one size is it known what lies between what was measured
     alike: dict[tuple[Schedule, str], dict[Way, Measured]] = defaultdict(dict)
     for one in measured:
-        for nest in nests_of(one.schedule.steps):
+        for nest in nests_in(parts_of(one.schedule)):
             if len(nest.ways) == 1:
                 rest = with_ways(one.schedule, nest.stage, lambda _: ())
                 alike[rest, nest.stage].setdefault(nest.ways[0], one)
@@ -123,13 +123,16 @@ def with_ways(
 ) -> Schedule:
     """A schedule with other ways of one nest."""
 
+    view = nests_of(schedule)
+    if view is None:
+        return schedule
+
     def part(one: Nest | Together) -> Nest | Together:
         if isinstance(one, Together):
             return replace(one, parts=tuple(map(part, one.parts)))
         return replace(one, ways=ways(one.ways)) if one.stage == stage else one
 
-    steps = (part(s) if isinstance(s, Nest | Together) else s for s in schedule.steps)
-    return replace(schedule, steps=tuple(steps))
+    return with_parts(schedule, tuple(map(part, view.parts)))
 
 
 def _label(way: Way, others: Sequence[Way]) -> str:

@@ -114,15 +114,11 @@ def test_another_machine_has_other_ratios_and_the_same_names() -> None:
 
 
 def test_ways_that_no_call_takes_count_as_ways_and_take_the_time_of_a_choice() -> None:
-    (step,) = (step for step in first().steps if isinstance(step, Nest))
-    (way,) = step.ways
+    (nest,) = parts_of(first())
+    assert isinstance(nest, Nest)
+    (way,) = nest.ways
     slow = replace(way, label="slow", cost=None)
-    both = replace(
-        first(),
-        steps=tuple(
-            replace(one, ways=(way, slow)) if one is step else one for one in first().steps
-        ),
-    )
+    both = with_parts(first(), (replace(nest, ways=(way, slow)),))
     alone, found = numbers(cases()(first())), numbers(cases()(both))
 
     assert (found["competing.ways"] == 2).all()

@@ -28,7 +28,9 @@ from tests.facade import (
     Problem,
     Strategy,
     Together,
-    nests_of,
+    nests_in,
+    parts_of,
+    with_parts,
     processor,
     requested,
     stand_ins,
@@ -173,13 +175,11 @@ def test_what_is_known_of_ways_is_asked_once() -> None:
     priced, first = prices(dense(), target, every=True)
     learnt = priced.learnt
     priced.learnt = lambda schedule, key: asked.append(key) or learnt(schedule, key)  # type: ignore[func-returns-value,method-assign]
-    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    (nest,) = parts_of(first)
+    assert isinstance(nest, Nest)
     both = priced(first)
     alone = [
-        Schedule(
-            first.name, tuple(replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
-        )
-        for way in nest.ways
+        with_parts(first, (replace(nest, ways=(way,)),)) for way in nest.ways
     ]
     each = [priced(one) for one in alone]
     for one in (first, *alone):
@@ -194,13 +194,13 @@ def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
     """Softmax reads a row once from behind L1, not once for each of its sums; rows beyond L1 come each time."""
     target = cascade_lake()
     priced, first = prices(softmax(), target)
-    (together,) = (step for step in first.steps if isinstance(step, Together))
-    others = tuple(step for step in first.steps if step is not together)
+    (together,) = parts_of(first)
+    assert isinstance(together, Together)
     apart = tuple(
         Nest(
             nest.stage, tuple(replace(way, loops=(*together.axes, *way.loops)) for way in nest.ways)
         )
-        for nest in nests_of((together,))
+        for nest in nests_in((together,))
     )
     large = SIZES.index(500)  # all rows fit L2, and not L1
 
@@ -298,11 +298,11 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
 def test_what_a_way_costs_does_not_depend_on_what_was_asked_before() -> None:
     target = cascade_lake()
     later, first = prices(dense(), target, every=True)
-    (nest,) = (step for step in first.steps if isinstance(step, Nest))
+    (nest,) = parts_of(first)
+    assert isinstance(nest, Nest)
     assert len(nest.ways) > 1
     for way in nest.ways:
-        alone = (replace(nest, ways=(way,)) if s is nest else s for s in first.steps)
-        later(Schedule(first.name, tuple(alone)))
+        later(with_parts(first, (replace(nest, ways=(way,)),)))
     at_once, _ = prices(dense(), target, every=True)
     assert (later(first) == at_once(first)).all()
     assert (later.nests(first)[0][0].own == at_once.nests(first)[0][0].own).all()

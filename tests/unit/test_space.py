@@ -12,10 +12,10 @@ import pytest
 import offcut as oc
 from offcut import Schedule
 from offcut.errors import DescribeError, PartitionError
-from offcut.schedule import Mark
+from offcut.schedule import Bind
 from tests import spaces
 from tests.agree import agree, of_peer
-from tests.facade import Nest, Space, Together
+from tests.facade import Space, Together, parts_of
 from tests.spaces import PROGRAMS, space
 
 NAMES = list(PROGRAMS)
@@ -72,7 +72,7 @@ def test_what_is_crossed_has_each_choice_of_one_of_both(name: str) -> None:
         a, b = made.sample(rng), made.sample(rng)
         child = made.crossed(a, b, rng)
         assert child in made
-        marks = {step for step in child.steps if isinstance(step, Mark)}
+        marks = {step for step in child.steps if isinstance(step, Bind)}
         assert marks <= {*a.steps, *b.steps}
         lines = {line for one in (a, b) for line in _unnamed(one)}
         if a.steps[0] == b.steps[0]:  # else what was said of stages decides of all nests
@@ -110,7 +110,7 @@ def test_heights_are_those_of_the_microkernel_and_groups_those_of_the_memory() -
     kernels = {kernel.name: kernel for kernel in made.microkernels}
     heights, groups = set(), set()
     for point in islice(made.enumerate(), 40_000):
-        (nest,) = (step for step in point.steps if isinstance(step, Nest))
+        (nest,) = parts_of(point)
         (way,) = nest.ways
         if way.cover is not None:
             kernel = kernels[way.cover.microkernel]
@@ -141,7 +141,7 @@ def test_shared_loops_are_taken_apart_and_shared_again() -> None:
 
 
 def _shares(schedule: Schedule) -> bool:
-    return any(isinstance(step, Together) for step in schedule.steps)
+    return any(isinstance(part, Together) for part in parts_of(schedule))
 
 
 def test_a_decision_about_stages_is_taken_back() -> None:

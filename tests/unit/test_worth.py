@@ -46,12 +46,8 @@ def test_calls_that_are_not_allowed_decide_nothing() -> None:
 
 
 def nests(kernel: oc.Kernel) -> list[Nest]:
-    def inside(step: object) -> list[Nest]:
-        parts = step.parts if isinstance(step, Together) else ()
-        return [step] if isinstance(step, Nest) else [one for part in parts for one in inside(part)]
-
     assert kernel.schedule is not None
-    return [one for step in kernel.schedule.steps for one in inside(step)]
+    return list(nests_in(parts_of(kernel.schedule)))
 
 
 @pytest.mark.slow
