@@ -28,7 +28,7 @@ from rich.table import Table
 
 import offcut as oc
 from offcut import ops
-from offcut.backends.accelerator.chip import Chip
+from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.isa import Stream
 from offcut.backends.accelerator.simulator import simulate_timing
 from offcut.backends.accelerator.target import Accelerator
@@ -202,7 +202,9 @@ class Programs:
     def timed(self, target: Accelerator, side: int) -> Ran:
         """One of them on a machine with the memories of the one that it was made for."""
         planned = self.planned[side]
-        streams = Chip(planned.program, target.spec).streams({}) if side else self.alone
+        streams = (
+            AcceleratorExecutor(planned.program, target.spec).streams({}) if side else self.alone
+        )
         cycles = sum(simulate_timing(stream, target.spec).cycles for stream in streams)
         return told(target, self.layer, planned, DEFAULT, cycles)
 
@@ -214,7 +216,9 @@ def programs(target: Accelerator, layer: Layer) -> Programs:
     assert hidden.schedule is not None
     options = replace(DEFAULT, schedule=alone(hidden.schedule))
     plain = next(iter(target.space(request.program, request.users, options)))
-    return Programs(layer, (plain, hidden), Chip(plain.program, target.spec).streams({}))
+    return Programs(
+        layer, (plain, hidden), AcceleratorExecutor(plain.program, target.spec).streams({})
+    )
 
 
 def calibrated(

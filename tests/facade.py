@@ -447,7 +447,7 @@ def cached_nearest_key(architecture: str, features: frozenset[str]) -> str:
 def cached_nearest(architecture: str, features: frozenset[str]) -> tuple[Any, Any]:
     """Return the nearest machine to these features, as the cache has it, and as it is found anew."""
     isa = _module("backends.cpu.machine.isa")
-    return isa._kept_nearest(architecture, features), isa.nearest(architecture, features)
+    return isa._kept_nearest(architecture, features), isa.nearest_machine(architecture, features)
 
 
 def expected_results_file(folder: Any, number: int) -> Any:

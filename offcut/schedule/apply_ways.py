@@ -40,10 +40,10 @@ from offcut.partition import (
 )
 from offcut.polyhedral import space_of
 from offcut.proof import Certificate, Theorem
+from offcut.schedule import decisions
 from offcut.schedule.applied import Applied, Choice
 from offcut.schedule.checks import check_layout, check_splits, check_widths
 from offcut.schedule.costs import check_cost
-from offcut.schedule import decisions
 from offcut.schedule.decisions import ANY, VECTORS, Cover, Order, Schedule, Split, Staging
 from offcut.schedule.nests import KernelAxes, Nest, NestView, Pack, Together, Way, nests_of
 from offcut.schedule.refusing import at_line, not_applied

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from offcut.errors import PartitionError, TargetError
 from offcut.schedule.decisions import (
+    UNIT_PRIMITIVES,
     At,
     Bind,
     Cover,
@@ -21,6 +23,59 @@ from offcut.schedule.decisions import (
 from offcut.schedule.text import Decision, format_decision, lines_of
 
 
+class DecidedError(PartitionError):
+    """A decision about what another one has decided.
+
+    first  the other decision
+    """
+
+    def __init__(
+        self, op: str, refused: str, *, at: str, first: Primitive, help: tuple[str, ...] = ()
+    ) -> None:
+        because = f"{format_decision(first)} has decided it"
+        super().__init__(op, refused, at=at, because=because, help=help)
+        self.first = first
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _decided_error, (self.op, self.refused, self.at, self.first, self.help)
+
+
+def _decided_error(
+    op: str, refused: str, at: str, first: Primitive, help: tuple[str, ...]
+) -> DecidedError:
+    return DecidedError(op, refused, at=at, first=first, help=help)
+
+
+WORDS = {
+    "reorder": "order",
+    "compute_at": "at",
+    "cache_read": "stage read",
+    "cache_write": "stage write",
+    "stage_value": "stage value",
+    "compute_inline": "inline",
+    "tensorize": "cover",
+    **dict.fromkeys(UNIT_PRIMITIVES.values(), "bind"),
+}
+"""The words of the text for the methods of a schedule that are called otherwise."""
+
+_METHOD = re.compile(rf"\b({'|'.join(WORDS)})\b")
+
+
+_CALLS = (
+    (re.compile(r'split\("(\w+)", (\d+)\)'), r"split {}.\1 \2 as \1o \1i"),
+    (re.compile(r'fuse\("(\w+)", "(\w+)"\)'), r"fuse {0}.\1 {0}.\2 as \1_\2"),
+    (re.compile(r'bind\(axis, "([\w.]+)"\)'), r"bind {}.i \1"),
+)
+
+
+def _in_words(text: str, decision: object) -> str:
+    """Return what is said of methods, as it is said of lines of text."""
+    stage = getattr(decision, "stage", "C")
+    for call, line in _CALLS:
+        text = call.sub(line.format(stage), text)
+    return _METHOD.sub(lambda match: WORDS[match[1]], text)
+
+
 @contextmanager
 def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
     """Name the line of `decision`, or of that number, in what is refused meanwhile."""
@@ -29,15 +84,15 @@ def at_line(schedule: Schedule, decision: Decision | int) -> Iterator[None]:
     except PartitionError as refused:
         if refused.at.startswith("line "):
             raise
-        lines = enumerate(lines_of(schedule), 1)
-        at = next(
-            f"line {k}: {text.strip()}"
-            for k, (text, one) in lines
-            if one is decision or k == decision
-        )
-        raise PartitionError(
-            refused.op, refused.refused, at=at, because=refused.because, help=refused.help
-        ) from refused
+        lines = [(one, k, text.strip()) for k, (text, one) in enumerate(lines_of(schedule), 1)]
+        at = next(f"line {k}: {text}" for one, k, text in lines if one is decision or k == decision)
+        because = _in_words(refused.because, decision)
+        if isinstance(refused, DecidedError):
+            first = next(f"line {k}: {text}" for one, k, text in lines if one is refused.first)
+            because = f"{first} has decided it"
+        op = WORDS.get(refused.op, refused.op).split()[0]
+        help = tuple(_in_words(one, decision) for one in refused.help)
+        raise PartitionError(op, refused.refused, at=at, because=because, help=help) from refused
 
 
 @contextmanager

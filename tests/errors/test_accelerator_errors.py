@@ -161,7 +161,7 @@ LINES = {
     "another microkernel": (
         ("gemm_1x16x16", "gemm_8x8x8"),
         """\
-tensorize: cannot run 'gemm_8x8x8'
+cover: cannot run 'gemm_8x8x8'
   at       line 17: cover S at i gemm_8x8x8(j=j, p=k)
   because  it is no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
@@ -193,7 +193,7 @@ compile: cannot cover a tile by alu_divide
     "an axis that it has not": (
         ("p=k)", "q=k)"),
         """\
-tensorize: cannot run S from i inwards by gemm_1x16x16
+cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, q=k)
   because  gemm_1x16x16 has no axis q
   help     its axes are i, j, p""",
@@ -201,7 +201,7 @@ tensorize: cannot run S from i inwards by gemm_1x16x16
     "a loop that is not there": (
         ("p=k)", "p=z)"),
         """\
-tensorize: cannot run S from i inwards by gemm_1x16x16
+cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=z)
   because  z is no loop of its tile
   help     its loops are i, j, k""",
@@ -209,7 +209,7 @@ tensorize: cannot run S from i inwards by gemm_1x16x16
     "an array that it does not access": (
         ("p=k)", "p=k; A=R)"),
         """\
-tensorize: cannot run S from i inwards by gemm_1x16x16
+cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k; A=R)
   because  A=R, and the tile does not access R
   help     it accesses S, A_in, W_wgt""",
@@ -217,9 +217,9 @@ tensorize: cannot run S from i inwards by gemm_1x16x16
     "a cover twice": (
         ("cover Y_1 at", "cover S at j gemm_1x16x16\ncover Y_1 at"),
         """\
-tensorize: cannot run S from j inwards by gemm_1x16x16
+cover: cannot run S from j inwards by gemm_1x16x16
   at       line 18: cover S at j gemm_1x16x16
-  because  gemm_1x16x16 runs its loops from i inwards already""",
+  because  line 17: cover S at i gemm_1x16x16(j=j, p=k) has decided it""",
     ),
     "a tile of nothing": (
         ("split Y.i guard 64", "split Y.i guard 0"),
@@ -280,7 +280,7 @@ schedule: cannot tell the stage of T
     "a loop twice": (
         ("i_tile j_tile i_in j_in\n", "i_tile j_tile i_tile j_in\n"),
         """\
-reorder: cannot reorder i_tile, j_tile, i_tile, j_in
+order: cannot reorder i_tile, j_tile, i_tile, j_in
   at       line 9: order Y i_tile j_tile i_tile j_in
   because  i_tile is listed twice
   help     loops of Y: i_tile, i_in, j_tile, j_in""",
@@ -288,7 +288,7 @@ reorder: cannot reorder i_tile, j_tile, i_tile, j_in
     "a loop that is split": (
         ("at A_in Y.i_tile", "at A_in Y.i"),
         """\
-compute_at: cannot take i as an axis
+at: cannot take i as an axis
   at       line 14: at A_in Y.i
   because  it is split into i_tile and i_in
   help     loops of Y: i_tile, j_tile, i_in, j_in""",
@@ -296,7 +296,7 @@ compute_at: cannot take i as an axis
     "terms around results": (
         ("order S i j k", "order S k i j"),
         """\
-tensorize: cannot run S from i inwards by gemm_1x16x16
+cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  k is no loop of its tile
   help     its loops are i, j""",
@@ -304,7 +304,7 @@ tensorize: cannot run S from i inwards by gemm_1x16x16
     "a stage inside of what an instruction runs": (
         ("at S Y.j_tile", "at S Y.i_in"),
         """\
-tensorize: cannot run Y from i_in inwards by store_outputs
+cover: cannot run Y from i_in inwards by store_outputs
   at       line 21: cover Y at i_in store_outputs
   because  S is computed inside its loops i_in, j_in
   help     at S in a loop around i_in""",
@@ -312,7 +312,7 @@ tensorize: cannot run Y from i_in inwards by store_outputs
     "a copy inside of what an instruction runs": (
         ("at A_in Y.i_tile\n", "at A_in S.k\n"),
         """\
-tensorize: cannot run S from i inwards by gemm_1x16x16
+cover: cannot run S from i inwards by gemm_1x16x16
   at       line 17: cover S at i gemm_1x16x16(j=j, p=k)
   because  A_in is computed inside its loops i, j, k
   help     at A_in in a loop around i""",
@@ -344,7 +344,7 @@ compile: cannot cover a tile by gemm_1x16x16
     "a value that is not computed": (
         ("S[i, j]//64", "S[i, j]//32"),
         """\
-stage_value: cannot stage S[i, j]//32 for Y
+stage: cannot stage S[i, j]//32 for Y
   at       line 4: stage value S[i, j]//32 for Y as Y_1(i, j) in accumulators
   because  it computes no S[i, j]//32
   help     Y[i, j] = int8(max(min(S[i, j]//64, 127), -128))""",
@@ -369,7 +369,7 @@ compile: cannot keep the windows of Y in inputs
     "the place of what is read later": (
         ("at Y_1 Y.j_tile in accumulators", "at Y_1 Y.j_tile in accumulators inplace A_in"),
         """\
-compute_at: cannot compute Y_1 in the place of A_in
+at: cannot compute Y_1 in the place of A_in
   at       line 12: at Y_1 Y.j_tile in accumulators inplace A_in
   because  it does not read A_in
   help     Y_1 in a window of its own""",

@@ -743,23 +743,23 @@ tensorize: cannot run C from y inwards by gemm8x8
     a_loop_of_an_instruction_is_split: """\
 split: cannot change the loops that gemm8x8 runs
   at       stage C
-  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be yi, xi, kio, kii
+  because  it was given yi, xi, ki, and the loops from yi inwards would be yi, xi, kio, kii
   help     split before tensorize""",
     the_first_loop_of_an_instruction_is_split: """\
 split: cannot change the loops that gemm8x8 runs
   at       stage C
-  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be gone
+  because  it was given yi, xi, ki, and the loops from yi inwards would be gone
   help     split before tensorize""",
     loops_of_an_instruction_are_fused: """\
 fuse: cannot change the loops that gemm8x8 runs
   at       stage C
-  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be gone
+  because  it was given yi, xi, ki, and the loops from yi inwards would be gone
   help     fuse before tensorize""",
     a_loop_of_an_instruction_is_reordered: """\
-reorder: cannot change the loops that gemm8x8 runs
+reorder: cannot reorder yi, ko
   at       stage C
-  because  tensorize gave it yi, xi, ki, and the loops from yi inwards would be yi, xi, ko, ki
-  help     reorder before tensorize""",
+  because  order C yo xo ko yi xi ki has decided it
+  help     one order of these loops""",
     a_loop_of_an_instruction_is_marked: """\
 unroll: cannot change the loops that gemm8x8 runs
   at       stage C
@@ -767,7 +767,7 @@ unroll: cannot change the loops that gemm8x8 runs
     a_second_instruction: """\
 tensorize: cannot run C from xi inwards by gemm8x8
   at       axis C.xi
-  because  gemm8x8 runs its loops from yi inwards already""",
+  because  cover C at yi gemm8x8 has decided it""",
     an_instruction_that_no_tile_fits: """\
 tensorize: cannot run C by gemm8x8
   at       axis C.yi
@@ -858,7 +858,7 @@ def test_a_decision_behind_the_options_of_its_stage_is_refused() -> None:
     costs = " costs 1e-09*float64(n)"
     text = CHOICE.format(rows=costs, whole=costs) + "\nbind C.i thread"
     assert refusal(text) == (
-        "parallel: cannot decide about C behind its options\n"
+        "bind: cannot decide about C behind its options\n"
         "  at       line 7: bind C.i thread\n"
         "  because  each option says already how it runs, and this would be of none of them\n"
         "  help     the same line in each option\n"

@@ -26,11 +26,11 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.isa.encoding import decode, encode
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.simulator import simulate, simulate_timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import OffcutError, StreamError
 from tests.facade import load_machine
 
-VTA, GEMMINI = (Spec.of(load_machine(name)) for name in ("vta", "gemmini"))
+VTA, GEMMINI = (AcceleratorSpec.of(load_machine(name)) for name in ("vta", "gemmini"))
 DRAM = {
     MemorySpace.INPUTS: np.zeros((4, 1, 16), np.int8),
     MemorySpace.OUTPUTS: np.zeros((4, 1, 16), np.int8),
@@ -174,7 +174,7 @@ timed: cannot take 'vta' as the machine
   help     Spec.of(load("vta")) is a description in numbers""",
     ),
     "a name for its description": (
-        lambda: Spec.of("vta"),  # type: ignore[arg-type]
+        lambda: AcceleratorSpec.of("vta"),  # type: ignore[arg-type]
         """\
 target: cannot plan for 'vta'
   because  it is of type str, not the description of a machine

@@ -14,9 +14,9 @@ import pytest
 
 import offcut as oc
 from offcut import Cost, Kernel, Schedule, ops
-from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import predicted
 from offcut.backends.accelerator.costs.periodic import Fitted
+from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.simulator import SimulationResult
 from offcut.backends.accelerator.target import Accelerator
 from offcut.backends.target import DEFAULT, Planned
@@ -90,7 +90,7 @@ class Layer:
     def timeline(self, **sizes: int) -> SimulationResult:
         names = dict(self.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return Chip(self.planned.program, self.target.spec).timeline(given)
+        return AcceleratorExecutor(self.planned.program, self.target.spec).timeline(given)
 
     def alone(self) -> Layer:
         """The same tiles, one window of everything."""

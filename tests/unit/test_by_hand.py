@@ -332,7 +332,7 @@ schedule: cannot tell the stage of Z
         "order C io jo k ii ji",
         "order C io jo z ii ji",
         """\
-reorder: cannot take z as an axis
+order: cannot take z as an axis
   at       line 4: order C io jo z ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, ji, k""",
@@ -341,7 +341,7 @@ reorder: cannot take z as an axis
         "4 as jo ji",
         "4 as jo j_",
         """\
-reorder: cannot take ji as an axis
+order: cannot take ji as an axis
   at       line 4: order C io jo k ii ji
   because  C has no such loop
   help     loops of C: io, ii, jo, j_, k""",
@@ -366,7 +366,7 @@ split: cannot make ji
         "as AL",
         "as A+1",
         """\
-cache_read: cannot make A+1
+stage: cannot make A+1
   at       line 6: stage read A for C as A+1 in far
   because  a name is an ASCII identifier""",
     ),
@@ -377,7 +377,7 @@ cache_read: cannot make A+1
 split: cannot split by 0
   at       line 3: split C.j 0 as jo ji
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split("j", 8)""",
+  help     split C.j 8 as jo ji""",
     ),
     "a tile that does not divide": (
         "split C.i 8",
@@ -393,7 +393,7 @@ split: cannot take tail="exact"
         "for C as",
         "for D as",
         """\
-cache_read: cannot let D read a copy of A
+stage: cannot let D read a copy of A
   at       line 6: stage read A for D as AL in far
   because  it does not read A
   help     A is read by C""",
@@ -402,7 +402,7 @@ cache_read: cannot let D read a copy of A
         "at AL C.io",
         "at AL D.i",
         """\
-compute_at: cannot compute AL at D.i
+at: cannot compute AL at D.i
   at       line 7: at AL D.i
   because  D does not read it
   help     AL is read by C""",
@@ -411,7 +411,7 @@ compute_at: cannot compute AL at D.i
         "bind C.ji lane",
         "cover C at ji nothing8x8",
         """\
-tensorize: cannot run 'nothing8x8'
+cover: cannot run 'nothing8x8'
   at       line 5: cover C at ji nothing8x8
   because  it is no declared instruction
   help     decl_tensor_intrin(computation, lowering)""",
@@ -420,9 +420,62 @@ tensorize: cannot run 'nothing8x8'
         "bind C.ji lane",
         "cover C at ji vrelu8",
         """\
-tensorize: cannot run C from ji inwards by vrelu8
+cover: cannot run C from ji inwards by vrelu8
   at       line 5: cover C at ji vrelu8
   because  term: C[i, j] + A[i, k] * B[k, j] is not what it computes""",
+    ),
+    "a loop that is bound": (
+        "stage read A",
+        "bind C.ji unroll\nstage read A",
+        """\
+bind: cannot bind ji to unroll
+  at       line 6: bind C.ji unroll
+  because  line 5: bind C.ji lane has decided it
+  help     one line for a loop""",
+    ),
+    "a loop that is bound alike": (
+        "stage read A",
+        "bind C.ji lane\nstage read A",
+        """\
+bind: cannot bind ji to lane
+  at       line 6: bind C.ji lane
+  because  line 5: bind C.ji lane has decided it
+  help     one line for a loop""",
+    ),
+    "a loop that was bound before it was split": (
+        "stage read A",
+        "split C.ji 2 as jp jq\nbind C.jp serial\nstage read A",
+        """\
+bind: cannot bind jp to serial
+  at       line 7: bind C.jp serial
+  because  line 5: bind C.ji lane has decided it
+  help     one line for a loop""",
+    ),
+    "an order that contradicts another one": (
+        "bind C.ji lane",
+        "order C ii io",
+        """\
+order: cannot reorder ii, io
+  at       line 5: order C ii io
+  because  line 4: order C io jo k ii ji has decided it
+  help     one order of these loops""",
+    ),
+    "a stage in two places": (
+        "at AL C.io",
+        "at AL C.io\nat AL C.jo",
+        """\
+at: cannot compute AL in two places
+  at       line 8: at AL C.jo
+  because  line 7: at AL C.io has decided it""",
+    ),
+    "a loop that is split already": (
+        "bind C.ji lane",
+        "split C.j 2 as jp jq",
+        """\
+split: cannot take j as an axis
+  at       line 5: split C.j 2 as jp jq
+  because  it is split into jo and ji
+  help     loops of C: io, jo, ii, ji, k""",
     ),
     "a primitive behind what the target decides": (
         "bind C.ji lane",

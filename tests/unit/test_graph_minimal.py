@@ -9,7 +9,17 @@ import pytest
 
 from tests.agree import agree, of_peer
 from tests.compiled import floats
-from tests.facade import Bound, Builder, Model, Nest, Together, compiled, interpreted, numpy_dtype
+from tests.facade import (
+    Bound,
+    Builder,
+    Model,
+    Nest,
+    Together,
+    compiled,
+    interpreted,
+    numpy_dtype,
+    parts_of,
+)
 from tests.graphs import arrays
 from tests.machines import host_with_memories_of
 

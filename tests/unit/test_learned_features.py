@@ -17,7 +17,7 @@ from offcut.costmodel.learned import FEATURES, Case, check_names, described, fea
 from offcut.errors import DescribeError
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Cases, Nest, Problem
+from tests.facade import Cases, Nest, Problem, parts_of, with_parts
 
 SIZES = (1, 20, 64)
 

@@ -30,10 +30,10 @@ from tests.facade import (
     Together,
     nests_in,
     parts_of,
-    with_parts,
     processor,
     requested,
     stand_ins,
+    with_parts,
 )
 from tests.spaces import space_of
 
@@ -178,9 +178,7 @@ def test_what_is_known_of_ways_is_asked_once() -> None:
     (nest,) = parts_of(first)
     assert isinstance(nest, Nest)
     both = priced(first)
-    alone = [
-        with_parts(first, (replace(nest, ways=(way,)),)) for way in nest.ways
-    ]
+    alone = [with_parts(first, (replace(nest, ways=(way,)),)) for way in nest.ways]
     each = [priced(one) for one in alone]
     for one in (first, *alone):
         priced(one)
@@ -207,7 +205,7 @@ def test_what_a_nest_before_left_in_a_cache_does_not_come_there_again() -> None:
     def moved(schedule: Schedule) -> list[float]:
         return [float(ways[0].parts[-1].bytes[1, large]) for ways in priced.nests(schedule)]
 
-    shared, alone = moved(first), moved(Schedule(first.name, (*apart, *others)))
+    shared, alone = moved(first), moved(with_parts(first, apart))
     rows = 500 * 300 * 4
     assert shared[0] >= rows, "the first nest fetches the rows"
     assert sum(shared) < sum(alone) - rows

@@ -161,8 +161,8 @@ def test_an_extent_is_arithmetic_alone() -> None:
 
 # Why each of these, which may run what it reads, reads what only this process or the user wrote.
 TRUSTED = {
-    "backends/accelerator/lowering/python.py eval": "an expression of a program, printed",
-    "backends/accelerator/lowering/python.py exec": "loops of a program, printed",
+    "backends/accelerator/lowering/python_codegen.py eval": "an expression of a program, printed",
+    "backends/accelerator/lowering/python_codegen.py exec": "loops of a program, printed",
     "core/unpickle.py Unpickler": "the reader that looks names up here",
     "graph/models/compiling/ahead.py load": "a pipe from the process that started this one",
     "graph/sizes/extents.py eval": "arithmetic of sizes, of known operators",

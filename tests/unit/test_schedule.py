@@ -618,7 +618,7 @@ def test_a_stage_knows_its_loops_by_the_names_of_its_own_axes() -> None:
     assert by_axis.lower() == by_loop.lower()
 
 
-@pytest.mark.parametrize("change", ["split yo", "parallel yo", "reorder xo yo"])
+@pytest.mark.parametrize("change", ["split yo", "parallel yo", "reorder yo xo"])
 def test_loops_around_an_instruction_may_change_after_it(change: str) -> None:
     n = oc.dim("n", max=64)
     A, k = oc.placeholder((n, 8), name="A"), oc.reduce_axis(8, name="k")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,6 @@ from tests.facade import (
     Expected,
     Limits,
     Measured,
-    Nest,
     Problem,
     Seen,
     Space,
@@ -42,7 +42,9 @@ from tests.facade import (
     evaluate,
     explorer_named,
     format_expr,
+    nests_in,
     parse_expr,
+    parts_of,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -419,11 +421,7 @@ tune: cannot measure a schedule of C
 def one_way(label: str, times: Sequence[float], spread: float = 0.0) -> Measured:
     """A schedule of one way, by its strategy."""
     text = str(spaces.space("dense", 2).first)
-    head, _, _ = text.partition("split i")
-    tail = text[text.index("split j") :]
-    schedule = Schedule.parse(
-        f"{head}split i {label} 14\n    {tail}".replace("way balance", f"way {label}")
-    )
+    schedule = Schedule.parse(re.sub(r"(split \S+\.i) .* as", rf"\1 {label} 14 as", text))
     made = (Time(at, one, spread) for (at, _), one in zip(SIZES, times, strict=True))
     return Measured(schedule, Outcome.OK, tuple(made))
 

@@ -9,7 +9,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.costmodel import worth
 from offcut.ir import Expr, Select, Size, Var
-from tests.facade import Nest, Together, real
+from tests.facade import Nest, nests_in, parts_of, real
 
 N = Var("n")
 SIZES = (Size("n", 0, 4096),)

@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Cast, Const, Load, Unary
 from offcut.core.layout import words
 from offcut.core.program import Store
@@ -93,12 +93,12 @@ _NAMES = {
 }
 
 
-def product_name(spec: Spec) -> str:
+def product_name(spec: AcceleratorSpec) -> str:
     """What the product of words is called."""
     return f"gemm_{spec.rows}x{spec.columns}x{spec.terms}"
 
 
-def name_of(store: Store, spec: Spec) -> str:
+def microkernel_name(store: Store, spec: AcceleratorSpec) -> str:
     """What runs a statement on accumulators is called; of constants, powers of two above all, it takes any."""
     match store.value:
         case Binary("*", Cast(Load()), Cast(Load())) if store.reduce == "sum":
@@ -116,7 +116,7 @@ def name_of(store: Store, spec: Spec) -> str:
     return "alu_copy"
 
 
-def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
+def microkernels(spec: AcceleratorSpec) -> tuple[Microkernel, ...]:
     """What the units of a machine run, the product first, copies last. A constant in one stands for any."""
     shape = spec.rows, spec.columns
 
@@ -138,7 +138,9 @@ def microkernels(spec: Spec) -> tuple[Microkernel, ...]:
     )
 
 
-def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Microkernel, ...]:
+def instructions_of(
+    store: Store, name: str, dtype: str, spec: AcceleratorSpec
+) -> tuple[Microkernel, ...]:
     """Return what one issue of a unit runs of a statement, where it is called so: its microkernel in two hardware loops, over any
     number of words; none where no unit runs what is called so.
 
@@ -161,21 +163,21 @@ def instructions_of(store: Store, name: str, dtype: str, spec: Spec) -> tuple[Mi
     )
 
 
-def products_of(spec: Spec) -> tuple[Microkernel, Microkernel]:
+def products_of(spec: AcceleratorSpec) -> tuple[Microkernel, Microkernel]:
     """Return the products of words: along their terms, and of one term of each."""
     places = MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS
     memories = tuple(spec.words[place].memory for place in places)
     return _products(spec.rows, spec.columns, spec.terms, spec.gemm_cycles, memories)
 
 
-def load_of(place: MemorySpace, dtype: str, spec: Spec) -> Microkernel:
+def load_of(place: MemorySpace, dtype: str, spec: AcceleratorSpec) -> Microkernel:
     """Return what one load does: words of a place from main memory. What a copy has around a rectangle, it fills with zeros."""
     of = spec.words[place]
     ends = Place((MAIN,)), Place((of.memory,), words((0, of.shape[0]), (1, of.shape[1])))
     return _copy(f"load_{place.value}", of.shape, dtype, dtype, ends, spec.loads[place].value)
 
 
-def store_of(source: str, dtype: str, spec: Spec) -> Microkernel:
+def store_of(source: str, dtype: str, spec: AcceleratorSpec) -> Microkernel:
     """Return what one store does: words of accumulators to main memory, cut to their lowest bits.
 
     source, dtype  of the element that the statement reads, and of the one that it writes

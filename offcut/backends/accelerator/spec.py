@@ -22,7 +22,7 @@ from offcut.errors import TargetError
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordMemory:
     """The words of a place.
 
     memory  name of the memory that they are kept in; some places share one
@@ -42,7 +42,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class AcceleratorSpec:
     """A machine of queues in numbers; cycles are of `hertz`.
 
     rows, columns, terms   of the product that a micro-op is
@@ -67,7 +67,7 @@ class Spec:
     rows: int
     columns: int
     terms: int
-    words: Mapping[MemorySpace, Words]
+    words: Mapping[MemorySpace, WordMemory]
     memories: Mapping[str, int]
     gemm_cycles: float
     alu: frozenset[str]
@@ -85,7 +85,7 @@ class Spec:
     energy: Energy | None
 
     @classmethod
-    def of(cls, machine: Device) -> Spec:
+    def of(cls, machine: Device) -> AcceleratorSpec:
         """The numbers of a description.
 
         Raises TargetError for a machine that has no queues.
@@ -148,7 +148,7 @@ class Spec:
                 assert_never(instruction)
 
 
-def _words(machine: Accelerator, place: MemorySpace) -> Words:
+def _words(machine: Accelerator, place: MemorySpace) -> WordMemory:
     unit, memory = matrix_unit(machine), held(machine, place.value)
     assert unit is not None
     assert memory is not None
@@ -160,7 +160,7 @@ def _words(machine: Accelerator, place: MemorySpace) -> Words:
         MemorySpace.OUTPUTS: ((unit.rows, unit.columns), "int8"),
     }[place]
     bytes_of_word = word_bytes(machine, unit, place.value)
-    return Words(
+    return WordMemory(
         memory=memory.name,
         shape=shape,
         dtype=dtype,

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from offcut.backends.accelerator.chip import Chip
 from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
+from offcut.backends.accelerator.executor import AcceleratorExecutor
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.queues import agents
 from offcut.backends.accelerator.microkernels import microkernels
-from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
 from offcut.backends.accelerator.planning.operation_stores import split_statements
@@ -31,7 +31,7 @@ from offcut.backends.accelerator.planning.planner import (
 )
 from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.base import Signature
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Considered, Plan, checked_sizes
@@ -103,9 +103,9 @@ class Accelerator(Target):
         return agents(self.spec) if self.spec.tokens else None
 
     @lazy_property
-    def spec(self) -> Spec:
+    def spec(self) -> AcceleratorSpec:
         """Return the machine in numbers."""
-        return Spec.of(self.described)
+        return AcceleratorSpec.of(self.described)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.called_as, self.described)
@@ -155,7 +155,7 @@ class Accelerator(Target):
 
     def annotated(self, planned: Planned) -> Planned:
         """Return a plan with the words of its program about the machine; what does not run is refused."""
-        phases = Phases(planned.program, self.spec).each
+        phases = HostDeviceProgram(planned.program, self.spec).each
         nests = [nest for one in phases if isinstance(one, tuple) for nest in one]
         return replace(planned, program=annotate(planned.program, nests))
 
@@ -245,7 +245,9 @@ class Accelerator(Target):
         program = parse(lowered.decode())
 
         def bound(constants: Mapping[str, Array]) -> Callable[..., Any]:
-            return python_callable(signature, _Run(Chip(program, self.spec, constants)))
+            return python_callable(
+                signature, _Run(AcceleratorExecutor(program, self.spec, constants))
+            )
 
         return bound
 
@@ -271,7 +273,7 @@ class Accelerator(Target):
         """Return the instructions of a call; loops are the same at every size."""
         if form not in self.forms:
             return super().show_at(planned, signature, options, form, sizes)
-        chip = Chip(planned.program, self.spec)
+        chip = AcceleratorExecutor(planned.program, self.spec)
         if form == "order":
             return "\n".join(map(str, chip.orders(sizes)))
         streams = chip.named(sizes)
@@ -281,7 +283,7 @@ class Accelerator(Target):
         self, planned: Planned, sizes: Mapping[str, int], options: Options
     ) -> tuple[str, ...]:
         """Of nests that have several options, which one a call takes."""
-        taken = Phases(planned.program, self.spec, told=False).labels_taken(sizes)
+        taken = HostDeviceProgram(planned.program, self.spec, told=False).labels_taken(sizes)
         return tuple(f"{stage} runs as {label}" for stage, label in taken.items())
 
     def plan_of(
@@ -291,7 +293,7 @@ class Accelerator(Target):
         made = super().plan_of(planned, request, options, sizes)
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in made.sizes.items()}
-        streams = streams_of(Phases(planned.program, self.spec, told=False), given)
+        streams = streams_of(HostDeviceProgram(planned.program, self.spec, told=False), given)
         users, considered = request.users.names, list[Considered]()
         for stream in streams:
             considered += (replace(o, stage=users.get(o.stage, o.stage)) for o in stream.options)
@@ -363,21 +365,21 @@ class Accelerator(Target):
         """Cycles of the streams at the machine's clock."""
         names = dict(request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        streams = Chip(planned.program, self.spec).streams(given)
+        streams = AcceleratorExecutor(planned.program, self.spec).streams(given)
         return sum(simulate_timing(stream, self.spec).seconds for stream in streams)
 
     def timeline(
         self, planned: Planned, signature: Signature, options: Options, sizes: Mapping[str, int]
     ) -> SimulationResult:
         """Cycles, events and stalls of a call."""
-        return Chip(planned.program, self.spec).timeline(sizes)
+        return AcceleratorExecutor(planned.program, self.spec).timeline(sizes)
 
 
 @dataclass(frozen=True)
 class _Run:
     """A program on the chip, from inputs and sizes to results."""
 
-    chip: Chip
+    chip: AcceleratorExecutor
 
     def __call__(self, inputs: Sequence[Array], sizes: Mapping[str, int]) -> Sequence[Array]:
         program = self.chip.program
@@ -400,7 +402,7 @@ def target(name: str) -> Callable[[Device | None], Accelerator]:
                 help=('oc.target("accelerator", machine="mine.toml")', 'oc.target("vta")'),
             )
         found = Accelerator(name, load(name) if machine is None else machine)
-        Spec.of(found.described)  # a machine without queues is refused here
+        AcceleratorSpec.of(found.described)  # a machine without queues is refused here
         return found
 
     return made

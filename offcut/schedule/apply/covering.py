@@ -28,6 +28,7 @@ from offcut.schedule.apply.axes import Target
 from offcut.schedule.apply.reading import loads_of
 from offcut.schedule.apply.staged_form import Covered, Nest, Nests, Part
 from offcut.schedule.decisions import Bind, Cover, Primitive, SplitPair, primitive_of
+from offcut.schedule.refusing import DecidedError
 
 # (because, *help) -> the refusal
 Refuse = Callable[..., PartitionError]
@@ -43,9 +44,10 @@ def tensorize(target: Target, step: Cover) -> Nests:
         refuse, part, roots = check_tile(target, axis, own[name])
         _check_named(step, own[name], part, list(roots), refuse)
         wanted = tile.Cover(name, step.axes, step.operands)
-        return build_tensorize(target, axis, own[name], (), wanted)
+        return build_tensorize(target, Covered(axis, own[name], (), step, wanted))
     intrinsic = find_intrinsic(name, given, at, tuple(own))
-    return build_tensorize(target, axis, intrinsic, check_tensorize(target, axis, intrinsic))
+    extents = check_tensorize(target, axis, intrinsic)
+    return build_tensorize(target, Covered(axis, intrinsic, extents, step))
 
 
 def find_intrinsic(
@@ -113,9 +115,7 @@ def check_tile(
         return PartitionError("tensorize", refused, at=at, because=because, help=help_)
 
     if nest.covered is not None:
-        raise refuse(
-            f"{nest.covered.intrinsic.name} runs its loops from {nest.covered.axis} inwards already"
-        )
+        raise DecidedError("tensorize", refused, at=at, first=nest.covered.decision)
     part = _computing(target, axis, refuse)
     loops = part.loops[part.loops.index(axis) :]
     roots: dict[str, str] = {}
@@ -192,7 +192,7 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
     inside = () if now is None or now.covered != covered else covered.loops(now)
     if now is None or inside != loops:
         raise refused(
-            f"tensorize gave it {', '.join(loops)}, and the loops from {covered.axis} inwards would be "
+            f"it was given {', '.join(loops)}, and the loops from {covered.axis} inwards would be "
             f"{', '.join(inside) or 'gone'}"
         )
     attached = next((n.name for leaf in loops for n in after.attached(now.name, leaf)), None)
@@ -206,15 +206,8 @@ def _check_cover_stands(nest: Nest, covered: Covered, after: Nests, step: Primit
         raise refused(error.because) from None
 
 
-def build_tensorize(
-    target: Target,
-    axis: str,
-    intrinsic: Microkernel,
-    extents: tuple[tuple[str, int], ...],
-    wanted: tile.Cover | None = None,
-) -> Nests:
+def build_tensorize(target: Target, covered: Covered) -> Nests:
     """Return the schedule with the loops covered."""
-    covered = Covered(axis, intrinsic, extents, wanted)
     return target.nests.with_nest(replace(target.nest, covered=covered))
 
 

@@ -145,7 +145,8 @@ class _Lowering:
             }
             inner = At(at.facts, reach, segments=self.moved(nest, producer, point, at))
             made = self.nest(producer, inner)
-            where = producer.window
+            where = producer.placed
+            assert where is not None
             inside = (*made, *body)
             if beside:
                 body = inside

@@ -20,6 +20,7 @@ from offcut.polyhedral import Facts, Space
 from offcut.schedule.apply.axes import Target, check_new
 from offcut.schedule.apply.staged_form import Mark, Nest, Nests, Part, depends_on, literal_extent
 from offcut.schedule.decisions import UNIT_PRIMITIVES, Bind, Fuse, Order, Split, SplitPair
+from offcut.schedule.refusing import DecidedError
 
 
 def split(target: Target, step: Split) -> Nests:
@@ -209,7 +210,7 @@ def reorder(target: Target, step: Order) -> Nests:
     """Return the schedule with the loops named in this order, at the places that they had; the others stay."""
     names = target.axes("reorder", *step.loops)
     check_reorder(target, names)
-    return build_reorder(target, names)
+    return build_reorder(target, names, step)
 
 
 def check_reorder(target: Target, names: tuple[str, ...]) -> None:
@@ -225,9 +226,19 @@ def check_reorder(target: Target, names: tuple[str, ...]) -> None:
             because=f"{twice[0]} is listed twice",
             help=(f"loops of {target.buffer}: {', '.join(target.loops)}",),
         )
+    for first in target.nest.orders:
+        both = [name for name in first.loops if name in names]
+        if both != sorted(both, key=names.index):
+            raise DecidedError(
+                "reorder",
+                f"cannot reorder {', '.join(names)}",
+                at=f"stage {target.buffer}",
+                first=first,
+                help=("one order of these loops",),
+            )
 
 
-def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
+def build_reorder(target: Target, names: tuple[str, ...], step: Order) -> Nests:
     """Return the schedule with loops permuted in every part that writes the buffer."""
     nest = target.nest
 
@@ -237,7 +248,8 @@ def build_reorder(target: Target, names: tuple[str, ...]) -> Nests:
         mine = iter([name for name in names if name in part.loops])
         return replace(part, loops=tuple(next(mine) if n in names else n for n in part.loops))
 
-    return target.nests.with_nest(replace(nest, parts=tuple(map(permuted, nest.parts))))
+    parts, orders = tuple(map(permuted, nest.parts)), (*nest.orders, step)
+    return target.nests.with_nest(replace(nest, parts=parts, orders=orders))
 
 
 def bind(target: Target, step: Bind) -> Nests:
@@ -253,7 +265,16 @@ def bind(target: Target, step: Bind) -> Nests:
             because="a hardware index is a name",
             help=('bind(axis, "blockIdx.x")', 'bind(axis, "threadIdx.x")'),
         )
-    return target.nests.with_nest(_marked(target.nest, Mark(name, unit)))
+    first = target.nest.mark(name).decision
+    if first is not None:
+        raise DecidedError(
+            op,
+            f"cannot bind {name} to {unit or 'serial'}",
+            at=f"axis {target.buffer}.{name}",
+            first=first,
+            help=("one line for a loop",),
+        )
+    return target.nests.with_nest(_marked(target.nest, Mark(name, unit, step)))
 
 
 def _marked(nest: Nest, mark: Mark) -> Nest:

@@ -10,19 +10,25 @@ from offcut.core.program import walk as statements
 from offcut.core.text.printer import format_head
 from offcut.errors import PartitionError
 from offcut.schedule.apply.axes import Target, find_stage
-from offcut.schedule.apply.staged_form import Nest, Nests, Root, Window, depends_on, point_of
+from offcut.schedule.apply.staged_form import Nest, Nests, Root, depends_on, point_of
 from offcut.schedule.decisions import At
+from offcut.schedule.refusing import DecidedError
 
 
 def compute_at(target: Target, step: At) -> Nests:
     """Return the schedule with the stage inside a loop of its consumer, on the box of elements that is read there."""
     consumer = find_stage(target.nests, step.reader)
     name = None if step.axis is None else consumer.axis("compute_at", step.axis)
+    if target.nest.placed is not None:
+        refused = f"cannot compute {target.buffer} in two places"
+        raise DecidedError(
+            "compute_at", refused, at=f"stage {target.buffer}", first=target.nest.placed
+        )
     check_compute_at(target, consumer, name)
     check_depth(target, consumer, name, step.depth)
     if step.inplace is not None:
         check_inplace(target, find_stage(target.nests, step.inplace), (consumer.name, name))
-    return build_compute_at(target, consumer, name, Window(step.memory, step.depth, step.inplace))
+    return build_compute_at(target, consumer, name, step)
 
 
 def check_compute_at(target: Target, consumer: Target, axis: str | None) -> None:
@@ -152,9 +158,9 @@ def check_inplace(target: Target, over: Target, at: tuple[str, str | None]) -> N
         )
 
 
-def build_compute_at(target: Target, consumer: Target, axis: str | None, window: Window) -> Nests:
+def build_compute_at(target: Target, consumer: Target, axis: str | None, step: At) -> Nests:
     """Return the schedule with the stage attached to the loop."""
-    changed = replace(target.nest, at=(consumer.name, axis), window=window)
+    changed = replace(target.nest, at=(consumer.name, axis), placed=step)
     return target.nests.with_nest(changed)
 
 

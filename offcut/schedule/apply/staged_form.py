@@ -20,7 +20,8 @@ from offcut.core.expr import Expr, Var, variables
 from offcut.core.program import Buffer, Cover, Program, Size, Stmt, Store, walk
 from offcut.describe.computation import Names
 from offcut.describe.microkernel import Microkernel
-from offcut.schedule.decisions import Fuse, Level, SplitPair
+from offcut.schedule.decisions import At, Bind, Fuse, Level, Order, SplitPair
+from offcut.schedule.decisions import Cover as CoverDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,14 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What runs a loop, as `For.unit` says it."""
+    """What runs a loop, as `For.unit` says it.
+
+    decision  that says so; None: the program that is scheduled does
+    """
 
     axis: str
     unit: str | None = None
+    decision: Bind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +68,13 @@ class Covered:
 
     extents  the declared extent of each root of the tile
     wanted   the cover of tiles of any extents, which the target judges; None: tiles have `extents`, and are judged here
+    decision  that says so
     """
 
     axis: str
     intrinsic: Microkernel
     extents: tuple[tuple[str, int], ...]
+    decision: CoverDecision
     wanted: Cover | None = None
 
     @property
@@ -87,21 +94,13 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
-    """Where the elements of a stage lie that is computed in a loop of its reader, as `At` says it."""
-
-    memory: str | None = None
-    depth: int = 1
-    inplace: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Nest:
     """Loops and statements that run together.
 
     name     the buffer that the first store writes
     at       the (nest, axis) inside which it is computed, axis None: before its loops; None: where the source has it
-    window   where its elements lie then
+    placed   the decision that says so, and where its elements lie then
+    orders   decisions about the order of its loops
     covered  what an intrinsic runs
     copies   whether it only moves elements from one memory to another
     plain    its statements in the source program
@@ -116,7 +115,8 @@ class Nest:
     at: tuple[str, str | None] | None = None
     covered: Covered | None = None
     copies: bool = False
-    window: Window = Window()
+    placed: At | None = None
+    orders: tuple[Order, ...] = ()
 
     @property
     def written(self) -> tuple[str, ...]:

@@ -14,12 +14,12 @@ from offcut.backends.accelerator.isa import (
     Stream,
     Unit,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 UNITS = list(Unit)
 
 
-def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
+def cost(one: Instruction, spec: AcceleratorSpec) -> tuple[int, int]:
     """Cycles off and on the bus, by the words of the instruction set's page."""
     if isinstance(one, Finish):
         return int(spec.instruction_cycles[Unit.COMPUTE]), 0
@@ -41,7 +41,7 @@ def cost(one: Instruction, spec: Spec) -> tuple[int, int]:
     return int(spec.instruction_cycles[unit] + fill), int(one.y * row) if one.x and one.y else 0
 
 
-def ends(stream: Stream, spec: Spec, limit: int) -> dict[int, int] | None:
+def ends(stream: Stream, spec: AcceleratorSpec, limit: int) -> dict[int, int] | None:
     """When each instruction has ended, by position; None where some have not within `limit` cycles."""
     queues: list[deque[int]] = [deque(), deque(), deque()]
     tokens = dict.fromkeys([(0, 1), (1, 0), (1, 2), (2, 1)], 0)
@@ -119,7 +119,11 @@ def _begin(
 
 
 def _push(
-    unit: int, position: int, tokens: dict[tuple[int, int], int], stream: Stream, spec: Spec
+    unit: int,
+    position: int,
+    tokens: dict[tuple[int, int], int],
+    stream: Stream,
+    spec: AcceleratorSpec,
 ) -> bool:
     told = stream.instructions[position].tokens
     pushes = [(unit, unit - 1)] * told.push_prev + [(unit, unit + 1)] * told.push_next

@@ -24,7 +24,7 @@ from offcut.backends.accelerator.isa import (
     Store,
     Stream,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 Byte = tuple[str, int]
 
@@ -38,7 +38,9 @@ class Touched:
 
 
 class Literal:
-    def __init__(self, spec: Spec, dram: Mapping[MemorySpace, NDArray[np.generic]]) -> None:
+    def __init__(
+        self, spec: AcceleratorSpec, dram: Mapping[MemorySpace, NDArray[np.generic]]
+    ) -> None:
         self.spec, self.dram = spec, dram
         self.bytes: dict[Byte, int] = {}
         self.ops: dict[int, MicroOp] = {}

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from offcut import Schedule
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.costmodel import Accelerator
 from tests.facade import load_machine
 
@@ -17,7 +17,7 @@ def shipped(name: str) -> Accelerator:
     return machine
 
 
-def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) -> Spec:
+def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) -> AcceleratorSpec:
     """A shipped machine with a small matrix unit, and a dozen or so words in each of its memories."""
     machine = shipped(name)
     words = {
@@ -31,7 +31,7 @@ def small(name: str = "vta", rows: int = 2, columns: int = 3, terms: int = 4) ->
         replace(one, bytes=max(words[operand] for operand in one.holds)) for one in machine.memory
     )
     units = tuple(replace(one, rows=rows, columns=columns, terms=terms) for one in machine.unit)
-    return Spec.of(replace(machine, memory=memories, unit=units))
+    return AcceleratorSpec.of(replace(machine, memory=memories, unit=units))
 
 
 def in_one_window(schedule: Schedule) -> Schedule:

@@ -23,14 +23,14 @@ from offcut.backends.accelerator.isa import (
     Tokens,
     Unit,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 ROOM = 24  # words of each array in main memory
 FIELDS = ("pop_prev", "pop_next", "push_prev", "push_next")
 LOADED = (MemorySpace.MICRO_OPS, MemorySpace.INPUTS, MemorySpace.WEIGHTS, MemorySpace.ACCUMULATORS)
 
 
-def memory(spec: Spec, seed: int) -> dict[MemorySpace, NDArray[np.generic]]:
+def memory(spec: AcceleratorSpec, seed: int) -> dict[MemorySpace, NDArray[np.generic]]:
     """Main memory: random words, extreme ones among them, and poison where stores go."""
     rng = np.random.default_rng(seed)
     found: dict[MemorySpace, NDArray[np.generic]] = {}
@@ -47,7 +47,7 @@ def memory(spec: Spec, seed: int) -> dict[MemorySpace, NDArray[np.generic]]:
     return found
 
 
-def stream(spec: Spec, rng: random.Random, length: int, pairs: int = 0) -> Stream:
+def stream(spec: AcceleratorSpec, rng: random.Random, length: int, pairs: int = 0) -> Stream:
     """A stream that loads micro-ops first, which any of its instructions may use.
 
     pairs  of instructions that are tried for a token from one to the other
@@ -62,13 +62,15 @@ def stream(spec: Spec, rng: random.Random, length: int, pairs: int = 0) -> Strea
     return Stream(tuple(_told(spec, rng, [*first, *body, Finish()], pairs)), ops)
 
 
-def _depths(spec: Spec) -> tuple[int, int, int]:
+def _depths(spec: AcceleratorSpec) -> tuple[int, int, int]:
     accumulators = spec.words[MemorySpace.ACCUMULATORS].depth
     inputs = min(spec.words[MemorySpace.INPUTS].depth, accumulators)
     return accumulators, inputs, spec.words[MemorySpace.WEIGHTS].depth
 
 
-def _instruction(spec: Spec, rng: random.Random, ops: tuple[MicroOp, ...]) -> Instruction:
+def _instruction(
+    spec: AcceleratorSpec, rng: random.Random, ops: tuple[MicroOp, ...]
+) -> Instruction:
     kind = rng.choice(["load", "load", "gemm", "gemm", "alu", "store"])
     if kind == "load":
         place = rng.choice(LOADED[1:])
@@ -118,7 +120,7 @@ def _loops(
 
 
 def _told(
-    spec: Spec, rng: random.Random, instructions: list[Instruction], pairs: int
+    spec: AcceleratorSpec, rng: random.Random, instructions: list[Instruction], pairs: int
 ) -> list[Instruction]:
     """Instructions with tokens from earlier to later ones of neighbours; in one stream of four one is lost."""
     units = [list(Unit).index(spec.unit(one)) for one in instructions]

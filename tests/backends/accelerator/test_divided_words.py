@@ -9,14 +9,14 @@ from accelerators import bytes_of
 import offcut as oc
 from offcut import Tensor
 from offcut.backends.accelerator.isa import AluOp
-from offcut.backends.accelerator.lowering.division import divided, reach
+from offcut.backends.accelerator.lowering.division import exact_range, to_multiply_shift
 
 
 @pytest.mark.parametrize("divisor", [1, 3, 7, 9, 49, 64, 100, 255, 1000])
 def test_a_product_and_a_shift_divide_as_integers_do(divisor: int) -> None:
-    most = min(reach(divisor), 2**31 - 1)
+    most = min(exact_range(divisor), 2**31 - 1)
     for low, high in ((-128, 127), (0, 255), (-1152, 1143), (-most, most), (5, 6)):
-        steps = divided(divisor, low, high)
+        steps = to_multiply_shift(divisor, low, high)
         assert steps is not None
         x = np.unique(np.linspace(low, high, 5001, dtype=np.int64))
         word = x.copy()
@@ -31,7 +31,7 @@ def test_a_product_and_a_shift_divide_as_integers_do(divisor: int) -> None:
             assert np.abs(word).max() < 2**31
         np.testing.assert_array_equal(word, x // divisor)
     if divisor & divisor - 1:
-        assert divided(divisor, -most - 1, most + 1) is None
+        assert to_multiply_shift(divisor, -most - 1, most + 1) is None
 
 
 @pytest.mark.every(2)

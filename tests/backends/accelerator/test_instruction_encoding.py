@@ -27,18 +27,18 @@ from offcut.backends.accelerator.isa.encoding import (
     encode_micro_op,
 )
 from offcut.backends.accelerator.isa.listing import listing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.backends.accelerator.machines import shipped, small
 
 SPECS = {
-    **{name: Spec.of(shipped(name)) for name in ("vta", "vta-osdi18", "gemmini")},
+    **{name: AcceleratorSpec.of(shipped(name)) for name in ("vta", "vta-osdi18", "gemmini")},
     "small": small("vta"),
 }
 VTA = SPECS["vta"]
 
 
-def any_instruction(spec: Spec, rng: random.Random) -> Instruction:
+def any_instruction(spec: AcceleratorSpec, rng: random.Random) -> Instruction:
     """An instruction whose fields hold any bits, at their ends more often than not."""
 
     def bits(count: int) -> int:

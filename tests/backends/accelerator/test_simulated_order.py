@@ -22,7 +22,7 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.backends.accelerator.simulator import simulate, simulate_timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.backends.accelerator.literal import Literal
 from tests.backends.accelerator.machines import small
@@ -31,7 +31,7 @@ from tests.backends.accelerator.streams import memory, stream
 UNITS = list(Unit)
 
 
-def paths(given: Stream, spec: Spec) -> set[tuple[int, int]] | None:
+def paths(given: Stream, spec: AcceleratorSpec) -> set[tuple[int, int]] | None:
     """Pairs of instructions of which the first has completed before the second starts; None where none can run on."""
     count = len(given.instructions)
     units = [UNITS.index(spec.unit(one)) for one in given.instructions]
@@ -68,7 +68,7 @@ def _waits(tokens: Tokens, step: int) -> bool:
     return tokens.pop_prev if step < 0 else tokens.pop_next
 
 
-def conflicts(given: Stream, spec: Spec, seed: int) -> set[tuple[int, int]]:
+def conflicts(given: Stream, spec: AcceleratorSpec, seed: int) -> set[tuple[int, int]]:
     """Pairs of instructions of two units that share a byte that one of them writes."""
     literal = Literal(spec, memory(spec, seed))
     literal.run(given)

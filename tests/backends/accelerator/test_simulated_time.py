@@ -24,17 +24,17 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.backends.accelerator.simulator import Stall, simulate, simulate_timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.agree import nearly
 from tests.backends.accelerator.clocked import ends
 from tests.backends.accelerator.machines import shipped, small
 from tests.backends.accelerator.streams import stream
 
-VTA = Spec.of(shipped("vta"))
+VTA = AcceleratorSpec.of(shipped("vta"))
 
 
-def hurried(seed: int) -> Spec:
+def hurried(seed: int) -> AcceleratorSpec:
     """A machine whose queues are short, and whose cycles are small numbers."""
     rng = random.Random(seed)
     return replace(
@@ -138,7 +138,7 @@ def test_bytes_and_energy_are_those_of_the_words() -> None:
         (replace(VTA, operand_cycles=1.0), 289 - 16),
     ],
 )
-def test_numbers_of_the_machine_change_the_cycles(changed: Spec, cycles: float) -> None:
+def test_numbers_of_the_machine_change_the_cycles(changed: AcceleratorSpec, cycles: float) -> None:
     assert simulate_timing(TILE, changed).cycles == cycles
 
 

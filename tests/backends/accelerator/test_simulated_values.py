@@ -20,13 +20,13 @@ from offcut.backends.accelerator.isa import (
     Stream,
 )
 from offcut.backends.accelerator.simulator import simulate
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from tests.backends.accelerator.literal import Literal
 from tests.backends.accelerator.machines import shipped, small
 from tests.backends.accelerator.streams import memory, stream
 
 
-def unified() -> Spec:
+def unified() -> AcceleratorSpec:
     """A machine that keeps all operands in one memory, so that a sum may be an operand."""
     spec = small("gemmini")
     words = {
@@ -60,7 +60,7 @@ def test_values_are_those_of_a_literal_reading(name: str, seed: int) -> None:
 
 
 def test_long_sums_of_the_largest_products_are_exact_and_wrap() -> None:
-    spec = replace(Spec.of(shipped("vta")), tokens=False)
+    spec = replace(AcceleratorSpec.of(shipped("vta")), tokens=False)
     words = 300  # 300 · 16 · 2¹⁴ is above 2²⁴, and not by a multiple of what float32 has
     inputs, weights = (
         np.full((words, 1, 16), -128, np.int8),

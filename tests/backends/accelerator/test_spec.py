@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import TargetError
 from tests.backends.accelerator.machines import shipped
 from tests.facade import load_machine
@@ -16,10 +16,10 @@ MINE = 'name = "mine"\nlike = "vta"\n'
 MEMORIES = ("micro-ops", "inputs", "weights", "accumulators", "outputs")
 
 
-def spec_of(tmp_path: Path, text: str) -> Spec:
+def spec_of(tmp_path: Path, text: str) -> AcceleratorSpec:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    return Spec.of(load_machine(path))
+    return AcceleratorSpec.of(load_machine(path))
 
 
 def memories(**changes: str) -> str:
@@ -37,14 +37,14 @@ def memories(**changes: str) -> str:
     ],
 )
 def test_words_of_the_shipped_machines(name: str, depths: tuple[int, ...]) -> None:
-    spec = Spec.of(shipped(name))
+    spec = AcceleratorSpec.of(shipped(name))
     assert tuple(spec.words[place].depth for place in MemorySpace) == depths
     assert spec.gemm_cycles == 1
     assert (spec.rows, spec.columns, spec.terms) == (1, 16, 16)
 
 
 def test_who_loads_what_and_who_waits_how() -> None:
-    vta, gemmini = Spec.of(shipped("vta")), Spec.of(shipped("gemmini"))
+    vta, gemmini = AcceleratorSpec.of(shipped("vta")), AcceleratorSpec.of(shipped("gemmini"))
     assert vta.tokens
     assert not gemmini.tokens
     assert vta.loads[MemorySpace.ACCUMULATORS] is Unit.COMPUTE
@@ -75,7 +75,7 @@ def test_a_bus_and_a_clock_of_ones_own(tmp_path: Path) -> None:
 
 def test_a_machine_without_queues_has_no_spec() -> None:
     with pytest.raises(TargetError) as refused:
-        Spec.of(load_machine("zen4"))
+        AcceleratorSpec.of(load_machine("zen4"))
     assert (
         str(refused.value)
         == f"""\

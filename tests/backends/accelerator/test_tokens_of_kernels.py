@@ -13,10 +13,10 @@ from accelerators import convolution, dense, pooling, residual
 from conftest import slow
 
 import offcut as oc
-from offcut.backends.accelerator.chip import Chip
+from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.isa import Instruction, Stream, Tokens, Unit
 from offcut.backends.accelerator.simulator import simulate
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 from tests.backends.accelerator.machines import shipped
 
@@ -39,14 +39,14 @@ Pair = tuple[tuple[int, str], tuple[int, str]]
 
 
 @cache
-def compiled(name: str, depth: int) -> Chip:
+def compiled(name: str, depth: int) -> AcceleratorExecutor:
     inputs, result = PROGRAMS[name]()
     first = oc.compile(result, inputs=inputs, target="vta").schedule
     assert first is not None
     schedule = oc.Schedule.parse(in_small_tiles(str(first), TILES[name], depth))
     kernel = oc.compile(result, inputs=inputs, target="vta", schedule=schedule)
     assert kernel.schedule == schedule
-    return Chip(kernel.loops, Spec.of(shipped("vta")))
+    return AcceleratorExecutor(kernel.loops, AcceleratorSpec.of(shipped("vta")))
 
 
 def in_small_tiles(text: str, tiles: Mapping[str, int], depth: int) -> str:
@@ -67,7 +67,7 @@ def in_small_tiles(text: str, tiles: Mapping[str, int], depth: int) -> str:
     return re.sub(r"^cover Y at \S+", f"cover Y at {inside[0]}", text, flags=re.M)
 
 
-def pairs(stream: Stream, spec: Spec) -> Iterator[Pair]:
+def pairs(stream: Stream, spec: AcceleratorSpec) -> Iterator[Pair]:
     """The k-th push and the k-th pop of each queue."""
     units = [UNITS.index(spec.unit(one)) for one in stream.instructions]
     for source, target in ((0, 1), (1, 0), (1, 2), (2, 1)):
@@ -91,7 +91,7 @@ def told(stream: Stream, ends: Pair | tuple[tuple[int, str]], value: bool) -> St
     return Stream(tuple(changed), stream.micro_ops)
 
 
-def is_caught(stream: Stream, spec: Spec) -> bool:
+def is_caught(stream: Stream, spec: AcceleratorSpec) -> bool:
     try:
         run = simulate(stream, None, spec)
     except StreamError as refused:

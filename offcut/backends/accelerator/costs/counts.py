@@ -21,10 +21,10 @@ from offcut.backends.accelerator.costs.largest import Largest, PerInstance
 from offcut.backends.accelerator.instances.issued import ONE, ZERO, Issued
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.constants import is_immediate
-from offcut.backends.accelerator.lowering.covers import Copy, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
+from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.scan import Range, ScanContext
@@ -48,7 +48,7 @@ class NestCounts:
     exact_bytes: Exactness
 
 
-def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
+def counted(nest: LoweredNest, typical: Mapping[str, int]) -> NestCounts:
     """What a nest issues, moves and keeps.
 
     typical  sizes at which the largest instance of each leaf is looked at
@@ -65,7 +65,7 @@ def counted(nest: Lowered, typical: Mapping[str, int]) -> NestCounts:
 class _Leaves:
     """Counts of leaves, summed over loops."""
 
-    def __init__(self, nest: Lowered, each: Mapping[int, PerInstance]) -> None:
+    def __init__(self, nest: LoweredNest, each: Mapping[int, PerInstance]) -> None:
         self.nest = nest
         made = [
             _instance(work, each.get(number), nest.spec) for number, work in enumerate(nest.work)
@@ -117,7 +117,9 @@ class _Leaves:
         return one.mapped(settle)
 
 
-def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, Exactness]:
+def _instance(
+    work: LoweredLeaf, one: PerInstance | None, spec: AcceleratorSpec
+) -> tuple[Issued, Exactness]:
     """Return the counts of one instance, and how exact its bytes are."""
     if one is None:
         return Issued(), Exactness.EXACT
@@ -150,7 +152,9 @@ def _instance(work: Work, one: PerInstance | None, spec: Spec) -> tuple[Issued, 
     return replace(issued, zeros=ZERO, resets=filled, **{count: filled}), size.exactness
 
 
-def _bytes(spec: Spec, place: MemorySpace, rows: Expr, words: Expr, row: int | None) -> Amount:
+def _bytes(
+    spec: AcceleratorSpec, place: MemorySpace, rows: Expr, words: Expr, row: int | None
+) -> Amount:
     """Bytes of rows in whole beats, of so many words each: where that is not known, half a beat a row is lost."""
     each, beat = spec.words[place].bytes, spec.beat
     if each % beat == 0:

@@ -11,8 +11,8 @@ from math import lcm
 
 from offcut.backends.accelerator.costs.periodic import Fitted, fitted
 from offcut.backends.accelerator.instances.visited import Ran, run_of
-from offcut.backends.accelerator.lowering.nest import Lowered
-from offcut.backends.accelerator.lowering.tree import bounds_of
+from offcut.backends.accelerator.lowering.issue_tree import bounds_of
+from offcut.backends.accelerator.lowering.nest import LoweredNest
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, children, variables
 
@@ -32,7 +32,7 @@ def resources(of: Ran) -> Mapping[str, float]:
     return {**found, "bus": timed.bus, "chain": timed.cycles}
 
 
-def formula(nest: Lowered) -> Fitted:
+def formula(nest: LoweredNest) -> Fitted:
     """Cycles over the sizes of a nest."""
     derived = nest.derived
     sizes = [size for size in nest.program.sizes if size.name not in derived.lets]
@@ -51,7 +51,7 @@ def formula(nest: Lowered) -> Fitted:
     return fitted(cycles, [size for size in sizes if size.name in read], divisors)
 
 
-def _asked(nest: Lowered) -> Iterator[Expr]:
+def _asked(nest: LoweredNest) -> Iterator[Expr]:
     """Yield how often loops run, whether, how many words leaves have along their axes, and where main memory ends."""
     yield from bounds_of(nest.nodes)
     for work in nest.work:

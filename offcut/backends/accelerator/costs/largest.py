@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from offcut.backends.accelerator.isa import Alu, Gemm, Instruction, Load, Store
-from offcut.backends.accelerator.lowering.covers import Copy, Result
 from offcut.backends.accelerator.lowering.emit import Emitter
-from offcut.backends.accelerator.lowering.nest import Work
+from offcut.backends.accelerator.lowering.instruction_selection import Copy, Result
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf
 from offcut.backends.accelerator.simulator.cycles import step_count
 
 
@@ -62,7 +62,9 @@ class Largest(Emitter):
             self.values[number] = box, tuple(values)
 
 
-def _per_instance(work: Work, counts: Sequence[int], made: Sequence[Instruction]) -> PerInstance:
+def _per_instance(
+    work: LoweredLeaf, counts: Sequence[int], made: Sequence[Instruction]
+) -> PerInstance:
     if isinstance(work.does, Copy | Result):
         moving = [one for one in made if isinstance(one, Load | Store)]
         row = max((one.x for one in moving), default=0)
@@ -85,7 +87,7 @@ def _per_instance(work: Work, counts: Sequence[int], made: Sequence[Instruction]
     return PerInstance(len(own), steps // box, pairs // box, resets // box)
 
 
-def _across(work: Work, counts: Sequence[int], row: int) -> tuple[int, ...]:
+def _across(work: LoweredLeaf, counts: Sequence[int], row: int) -> tuple[int, ...]:
     """The axes around a row: those that are fastest on the chip are in it, until it is as long."""
     side, _ = work.sides[0]
     order = side.lanes.order

@@ -13,11 +13,11 @@ from offcut.backends.accelerator.costs.cycles import formula, resources
 from offcut.backends.accelerator.costs.numbers import expression, value
 from offcut.backends.accelerator.costs.periodic import Fitted
 from offcut.backends.accelerator.costs.totals import ZERO, Totals, totals
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.instances.visited import Ran, fastest, run_of
-from offcut.backends.accelerator.lowering.covers import Product
-from offcut.backends.accelerator.lowering.nest import Lowered
-from offcut.backends.accelerator.phases import Phases
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.instruction_selection import Product
+from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Select, real, substitute
 from offcut.core.interpret.values import evaluate
@@ -38,12 +38,12 @@ INSTRUCTION = 16
 """Bytes."""
 
 
-def taken(program: Program, spec: Spec, sizes: Mapping[str, int]) -> list[Ran]:
+def taken(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> list[Ran]:
     """What the streams of a program take at known sizes.
 
     Raises TargetError where windows do not fit.
     """
-    phases = Phases(program, spec, told=False)
+    phases = HostDeviceProgram(program, spec, told=False)
     return [fastest(phases.options(at, sizes), sizes) for at in phases.nests]
 
 
@@ -106,7 +106,7 @@ def formulas_of(
 
     Raises TargetError where windows do not fit.
     """
-    phases = Phases(program, Spec.of(machine), told=False)
+    phases = HostDeviceProgram(program, AcceleratorSpec.of(machine), told=False)
     pieces: list[Predicted] = []
     choices: list[tuple[Way, ...]] = []
     filled: list[Mapping[str, int]] = []
@@ -176,7 +176,7 @@ def _piece(of: Ran) -> PieceCost:
 
 
 def _predicted(
-    nest: Lowered, made: Totals, cycles: Fitted, way: tuple[int, int] | None
+    nest: LoweredNest, made: Totals, cycles: Fitted, way: tuple[int, int] | None
 ) -> Predicted:
     piece = Piece(nest.stage, "whole", (), _microkernel(nest) or None, way)
     counts = Counts(
@@ -196,7 +196,7 @@ def _by_name(made: Totals) -> dict[str, Expr]:
     return {place.value: made.bytes[place] for place in made.spec.words if place in made.bytes}
 
 
-def _microkernel(nest: Lowered) -> str:
+def _microkernel(nest: LoweredNest) -> str:
     """Return the one that its sums are covered by; "" where it has none."""
     named = (w.leaf.microkernel for w in nest.work if isinstance(w.does, Product))
     return next((name for name in named if name is not None), "")

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 from offcut.backends.accelerator.costs.numbers import Number, plus, scaled, times
 from offcut.backends.accelerator.instances.issued import Issued
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.instruction_selection import (
+    Copy,
+    Operation,
+    Product,
+    Result,
+)
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Expr, variables
 from offcut.core.scan import ScanContext
@@ -28,7 +33,7 @@ class Totals:
     bytes     that the bus moves, by place; chip: words that memories give and take
     """
 
-    spec: Spec
+    spec: AcceleratorSpec
     runs: Expr = ZERO
     products: Expr = ZERO
     vectors: Expr = ZERO
@@ -58,7 +63,7 @@ class Totals:
         parts += [scaled(size, table.dram) for size in self.bytes.values()]
         return times(plus(*parts), _PICO)
 
-    def add(self, work: Work, one: Issued) -> None:
+    def add(self, work: LoweredLeaf, one: Issued) -> None:
         """Note a leaf."""
         self.instructions = ix.add(self.instructions, one.instructions)
         match work.does:
@@ -104,7 +109,7 @@ class Totals:
         self.chip[place] = ix.add(self.chip.get(place, ZERO), words)
 
 
-def totals(nest: Lowered, leaves: Sequence[Issued], overhead: Issued) -> Totals:
+def totals(nest: LoweredNest, leaves: Sequence[Issued], overhead: Issued) -> Totals:
     """What a nest does in a call: of what its leaves issue and move, and of the overhead; nothing where no result runs."""
     made = Totals(nest.spec)
     results = [

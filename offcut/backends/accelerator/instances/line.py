@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from offcut.backends.accelerator.instances.running import UNITS, Event, Running, Timed
 from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
 class Part(NamedTuple):
@@ -39,7 +39,7 @@ class _Window:
 class Line:
     """Events in the order of the stream."""
 
-    spec: Spec
+    spec: AcceleratorSpec
     events: list[Event] = field(default_factory=list)
     windows: defaultdict[Hashable, _Window] = field(default_factory=lambda: defaultdict(_Window))
 

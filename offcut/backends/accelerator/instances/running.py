@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 
 from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 UNITS = tuple(Unit)
 
@@ -88,7 +88,7 @@ class Running:
     awaited  the instruction, of a unit, that begins before more of its queue are fetched
     """
 
-    def __init__(self, events: Sequence[Event], spec: Spec) -> None:
+    def __init__(self, events: Sequence[Event], spec: AcceleratorSpec) -> None:
         self.events, self.fetch_cycles = events, spec.fetch_cycles
         self.units = [_Unit(spec.queue_depth[unit]) for unit in UNITS]
         before = []

@@ -23,14 +23,14 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.backends.accelerator.lowering.emit import Emitter, brings_micro_ops
-from offcut.backends.accelerator.lowering.nest import Lowered
-from offcut.backends.accelerator.lowering.python import Shape
+from offcut.backends.accelerator.lowering.nest import LoweredNest
+from offcut.backends.accelerator.lowering.python_codegen import Shape
 from offcut.backends.accelerator.simulator.cycles import cycles, moved_bytes, step_count
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 
 
-def fastest(options: Sequence[Lowered], sizes: Mapping[str, int]) -> Ran:
+def fastest(options: Sequence[LoweredNest], sizes: Mapping[str, int]) -> Ran:
     """Return the option of a nest that takes the fewest cycles.
 
     Raises TargetError where a window does not fit.
@@ -38,7 +38,7 @@ def fastest(options: Sequence[Lowered], sizes: Mapping[str, int]) -> Ran:
     return min((run_of(nest, sizes) for nest in options), key=lambda one: one.timed.cycles)
 
 
-def run_of(nest: Lowered, sizes: Mapping[str, int]) -> Ran:
+def run_of(nest: LoweredNest, sizes: Mapping[str, int]) -> Ran:
     """Return how a nest runs.
 
     Raises TargetError where a window does not fit.
@@ -58,7 +58,7 @@ class Ran:
     timed     when all has ended
     """
 
-    nest: Lowered
+    nest: LoweredNest
     leaves: Sequence[Issued]
     overhead: Issued
     kept: Mapping[str, int]
@@ -165,7 +165,7 @@ class Visited(Emitter):
         return _Kind(parts, counts, touched[1:], touched[:1])
 
 
-def _counts(made: Sequence[Instruction], spec: Spec) -> dict[str, int]:
+def _counts(made: Sequence[Instruction], spec: AcceleratorSpec) -> dict[str, int]:
     """What instructions are, by the names of `Issued`."""
     counts = dict.fromkeys(("steps", "pairs", "resets", "words", "bytes", "zeros"), 0)
     for one in made:

@@ -25,7 +25,7 @@ from offcut.backends.accelerator.isa.instructions import (
 )
 from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.isa.validation import check_instruction, check_spec
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.integers import whole
 from offcut.costmodel.fields import INSTRUCTION_BITS, Fields, instructions, micro_op
 from offcut.errors import StreamError
@@ -42,7 +42,7 @@ _OPERATIONS = (AluOp.MIN, AluOp.MAX, AluOp.ADD, AluOp.SHR, AluOp.MUL)
 _PADS = ("pad_top", "pad_bottom", "pad_left", "pad_right")
 
 
-def encode(instruction: Instruction, spec: Spec) -> int:
+def encode(instruction: Instruction, spec: AcceleratorSpec) -> int:
     """The 128 bits of an instruction.
 
     Raises StreamError, with the field, for a value that does not fit it.
@@ -54,7 +54,7 @@ def encode(instruction: Instruction, spec: Spec) -> int:
     return sum(value << layout[name][0] for name, value in _values(instruction).items() if value)
 
 
-def check(instruction: Instruction, spec: Spec) -> None:
+def check(instruction: Instruction, spec: AcceleratorSpec) -> None:
     """Raises StreamError, with the field, for an instruction that has no binary form."""
     values = _values(instruction)
     layout = _layout(_format(instruction), _depths(spec))
@@ -64,7 +64,7 @@ def check(instruction: Instruction, spec: Spec) -> None:
             raise _unfit(instruction, name, value, bits)
 
 
-def decode(word: int, spec: Spec) -> Instruction:
+def decode(word: int, spec: AcceleratorSpec) -> Instruction:
     """The instruction that has these 128 bits.
 
     Raises StreamError for bits that are none.
@@ -122,7 +122,7 @@ def decode(word: int, spec: Spec) -> Instruction:
     return found
 
 
-def encode_micro_op(op: MicroOp, spec: Spec) -> int:
+def encode_micro_op(op: MicroOp, spec: AcceleratorSpec) -> int:
     """The bits of a micro-op, the accumulator's lowest.
 
     Raises StreamError, with the field, for a value that does not fit it.
@@ -135,7 +135,7 @@ def encode_micro_op(op: MicroOp, spec: Spec) -> int:
     return sum(values[name] << at for name, (at, _) in layout.items())
 
 
-def decode_micro_op(word: int, spec: Spec) -> MicroOp:
+def decode_micro_op(word: int, spec: AcceleratorSpec) -> MicroOp:
     """The micro-op that has these bits.
 
     Raises StreamError for bits that are none.
@@ -151,7 +151,7 @@ _Depths = tuple[tuple[str, int], ...]
 _Layout = Mapping[str, tuple[int, int]]
 
 
-def _depths(spec: Spec) -> _Depths:
+def _depths(spec: AcceleratorSpec) -> _Depths:
     return tuple((place.value, words.depth) for place, words in spec.words.items())
 
 

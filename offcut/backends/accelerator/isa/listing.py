@@ -27,7 +27,7 @@ from offcut.backends.accelerator.isa.instructions import (
     Unit,
 )
 from offcut.backends.accelerator.isa.validation import check_spec, check_stream
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 _NEIGHBOURS = {
     Unit.LOAD: (None, Unit.COMPUTE),
@@ -40,7 +40,7 @@ Names = Mapping[MemorySpace, Mapping[int, str]]
 """Of arrays in main memory: by place, and by the first word of each there."""
 
 
-def listing(stream: Stream, spec: Spec, names: Names | None = None) -> str:
+def listing(stream: Stream, spec: AcceleratorSpec, names: Names | None = None) -> str:
     """The lines of a stream: position, unit, tokens, what it does.
 
     names  their words are counted from the first of each; those of other places are those of ``dram``
@@ -76,7 +76,9 @@ def summary(instruction: Instruction) -> str:
             assert_never(instruction)
 
 
-def _rows(stream: Stream, spec: Spec, names: Names) -> Iterator[tuple[int, Unit, str, str]]:
+def _rows(
+    stream: Stream, spec: AcceleratorSpec, names: Names
+) -> Iterator[tuple[int, Unit, str, str]]:
     buffer: dict[int, MicroOp] = {}
     for position, instruction in enumerate(stream.instructions):
         unit = spec.unit(instruction)

@@ -16,7 +16,7 @@ from offcut.backends.accelerator.isa.instructions import (
     Stream,
     Tokens,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.integers import whole
 from offcut.core.text.printer import shown
 from offcut.errors import StreamError
@@ -69,7 +69,7 @@ def check_spec(op: str, spec: object) -> None:
 
     Raises StreamError.
     """
-    if not isinstance(spec, Spec):
+    if not isinstance(spec, AcceleratorSpec):
         raise StreamError(
             op,
             f"cannot take {shown(spec)} as the machine",

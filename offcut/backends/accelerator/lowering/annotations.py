@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from offcut.backends.accelerator.lowering.covers import Operation
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.tree import tile_of
+from offcut.backends.accelerator.lowering.instruction_selection import Operation
+from offcut.backends.accelerator.lowering.issue_tree import tile_of
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
 from offcut.core.program import Alloc, Program, Stmt, Tile, map_blocks, walk
 from offcut.core.text.printer import format_head, format_stmt
 from offcut.errors import TargetError
@@ -45,7 +45,7 @@ def with_memories(program: Program) -> Program:
     return program if buffers == program.buffers else replace(program, buffers=buffers)
 
 
-def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
+def annotate(program: Program, nests: Iterable[LoweredNest]) -> Program:
     """Return the program with the memories, units and microkernels that its nests were lowered to.
 
     Raises TargetError for a tile that names another unit, another microkernel, or other axes and operands than what runs it.
@@ -94,7 +94,7 @@ def annotate(program: Program, nests: Iterable[Lowered]) -> Program:
     return replace(program, body=block(program.body))
 
 
-def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
+def _bases(nest: LoweredNest) -> Iterator[tuple[Alloc, str | None]]:
     """Yield the windows of a nest, each with the buffer that it lies over; None for one that lies over no other."""
     windows: dict[int, tuple[Alloc, str | None]] = {}
     for work in nest.work:
@@ -107,7 +107,7 @@ def _bases(nest: Lowered) -> Iterator[tuple[Alloc, str | None]]:
     yield from windows.values()
 
 
-def _base_in_place(work: Work) -> str | None:
+def _base_in_place(work: LoweredLeaf) -> str | None:
     """Return the operand over whose window the result of an operation lies; None if it has a place of its own."""
     if not isinstance(work.does, Operation) or work.does.recipe.base is None:
         return None

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offcut.backends.accelerator.isa import AluOp
-from offcut.backends.accelerator.lowering.division import divided
-from offcut.backends.accelerator.microkernels import instructions_of, name_of
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.division import to_multiply_shift
+from offcut.backends.accelerator.microkernels import instructions_of, microkernel_name
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Const, Expr, Load
 from offcut.core.program import Store
 from offcut.partition.judge import pairings
@@ -101,7 +101,7 @@ def recipe(
             steps = (AluOp.MUL, -1), (AluOp.MAX, a)
         case "alu_divide" | "alu_modulo":
             assert a is not None
-            quotient = divided(constant, *values(a))
+            quotient = to_multiply_shift(constant, *values(a))
             if quotient is None:
                 return None
             rest = ((AluOp.MUL, -constant), (AluOp.ADD, a)) if name == "alu_modulo" else ()
@@ -112,9 +112,9 @@ def recipe(
     return Recipe(a, again, (*steps, *cut))
 
 
-def recipe_of(store: Store, dtype: str, spec: Spec) -> Recipe | None:
+def recipe_of(store: Store, dtype: str, spec: AcceleratorSpec) -> Recipe | None:
     """Return the operations of a statement on accumulators, of whatever values; None where it is none of its microkernels."""
-    name = name_of(store, spec)
+    name = microkernel_name(store, spec)
     for kernel in instructions_of(store, name, dtype, spec):
         for pairing in pairings(kernel, store.value):
             read = {

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.lowering.places import Side
-from offcut.backends.accelerator.lowering.regions import laid, spare
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
+from offcut.backends.accelerator.lowering.memory_allocation import allocate_regions, first_free_word
+from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Expr, Var
 from offcut.core.intervals import Interval, interval
 from offcut.core.program import Alloc, Program
@@ -42,7 +42,7 @@ class WindowPlace:
     alloc: Alloc | None
 
 
-def slots_of(leaves: Iterable[Iterable[tuple[Side, WindowPlace]]]) -> dict[str, int]:
+def slots_of(leaves: Iterable[Iterable[tuple[OperandAddress, WindowPlace]]]) -> dict[str, int]:
     """Return the number of windows in each region, from the operands of all leaves."""
     most: dict[str, int] = {}
     for place in (place for operands in leaves for _, place in operands):
@@ -52,9 +52,9 @@ def slots_of(leaves: Iterable[Iterable[tuple[Side, WindowPlace]]]) -> dict[str, 
 
 def check_fits(
     program: Program,
-    spec: Spec,
+    spec: AcceleratorSpec,
     nodes: Sequence[Node],
-    chip: Sequence[Sequence[tuple[Side, WindowPlace]]],
+    chip: Sequence[Sequence[tuple[OperandAddress, WindowPlace]]],
     place_of: Mapping[str, MemorySpace],
     stored: frozenset[str],
     constant: int | None,
@@ -91,10 +91,10 @@ def check_fits(
     ):
         because = f"they take up to {total:,} words, and stores read {depth:,}"
         raise too_many("results", spec.words[MemorySpace.OUTPUTS].memory, because, results)
-    _, ends = laid(room, place_of, stored, spec)
+    _, ends = allocate_regions(room, place_of, stored, spec)
     held = spec.words[MemorySpace.ACCUMULATORS]
     if constant is not None:
-        ends[held.memory] = (spare(ends, spec) + 1) * held.bytes
+        ends[held.memory] = (first_free_word(ends, spec) + 1) * held.bytes
     for memory, total in ends.items():
         if total <= spec.memories[memory]:
             continue
@@ -123,7 +123,7 @@ class _Windows:
     """Words of the largest window in each region, and the statement that it is of."""
 
     program: Program
-    chip: Sequence[Sequence[tuple[Side, WindowPlace]]]
+    chip: Sequence[Sequence[tuple[OperandAddress, WindowPlace]]]
     most: dict[str, tuple[int, Alloc | None]] = field(default_factory=dict)
     known: dict[tuple[Expr, _Around], int] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ class _Windows:
                     for side, place in self.chip[node.number]:
                         self.note(side, place, around)
 
-    def note(self, side: Side, place: WindowPlace, around: _Around) -> None:
+    def note(self, side: OperandAddress, place: WindowPlace, around: _Around) -> None:
         """Note what one operand takes."""
         words = 1
         for axis, extent in enumerate(side.extents):

@@ -18,7 +18,7 @@ from offcut.backends.accelerator.isa import AluOp
 Steps = tuple[tuple[AluOp, int], ...]
 
 
-def divided(divisor: int, low: int, high: int) -> Steps | None:
+def to_multiply_shift(divisor: int, low: int, high: int) -> Steps | None:
     """The operations that divide each whole number from `low` to `high`; None where none are exact there.
 
     >>> divided(64, -(2**31), 2**31 - 1)
@@ -40,10 +40,12 @@ def divided(divisor: int, low: int, high: int) -> Steps | None:
     return None
 
 
-def reach(divisor: int) -> int:
+def exact_range(divisor: int) -> int:
     """The greatest `c` for which numbers from ``-c`` to ``c`` are divided."""
     low, high = 0, 1 << 31
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if divided(divisor, -middle, middle) is None else (middle, high)
+        low, high = (
+            (low, middle) if to_multiply_shift(divisor, -middle, middle) is None else (middle, high)
+        )
     return low

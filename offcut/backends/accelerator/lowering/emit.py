@@ -24,13 +24,22 @@ from offcut.backends.accelerator.isa import (
     Tokens,
 )
 from offcut.backends.accelerator.lowering.constants import immediate_bits, is_immediate
-from offcut.backends.accelerator.lowering.covers import Copy, Operation, Product, Result
-from offcut.backends.accelerator.lowering.nest import Lowered, Work
-from offcut.backends.accelerator.lowering.python import Shape, evaluated
-from offcut.backends.accelerator.lowering.regions import laid, spare
-from offcut.backends.accelerator.lowering.steps import Limits, Steps, parts
-from offcut.backends.accelerator.lowering.transfers import Reach, Rows, moved
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.dma import RowTransfer, TransferAxis, dma_instructions
+from offcut.backends.accelerator.lowering.instruction_selection import (
+    Copy,
+    Operation,
+    Product,
+    Result,
+)
+from offcut.backends.accelerator.lowering.memory_allocation import allocate_regions, first_free_word
+from offcut.backends.accelerator.lowering.micro_op_loops import (
+    Limits,
+    Steps,
+    split_into_instructions,
+)
+from offcut.backends.accelerator.lowering.nest import LoweredLeaf, LoweredNest
+from offcut.backends.accelerator.lowering.python_codegen import Shape, evaluate
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.costmodel.fields import instructions
 
 _NONE = Tokens()
@@ -45,7 +54,7 @@ class Image:
     words: int
 
 
-def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
+def emit_stream(nest: LoweredNest, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, Image]]:
     """Return the stream of a nest, and where its arrays lie, by what `Lowered.images` calls them."""
     return Emitter(nest, sizes).made()
 
@@ -54,12 +63,12 @@ def emitted(nest: Lowered, sizes: Mapping[str, int]) -> tuple[Stream, dict[str, 
 class Emitter:
     """Issues the instructions of a nest at some sizes."""
 
-    nest: Lowered
+    nest: LoweredNest
     sizes: Mapping[str, int]
     stream: list[Instruction] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.spec: Spec = self.nest.spec
+        self.spec: AcceleratorSpec = self.nest.spec
         self.sizes = self.nest.derived.complete(self.sizes, self.nest.used)
         self.room: dict[str, int] = {}
         self.measured: set[tuple[int, Shape]] = set()
@@ -97,7 +106,7 @@ class Emitter:
         fills = (at for at, one in enumerate(self.stream) if brings_micro_ops(one))
         for fill, at in enumerate(fills):
             self.stream[at] = self.ops.load(fill)
-        end = (bool(evaluated(one, self.sizes)) for one in self.nest.end.fields)
+        end = (bool(evaluate(one, self.sizes)) for one in self.nest.end.fields)
         self.stream.append(Finish(Tokens(*end)))
         return Stream(tuple(self.stream), tuple(self.ops.table)), self.images
 
@@ -105,7 +114,7 @@ class Emitter:
         """Arrays one behind the other in the words of their places; each place ends in words of zeros."""
         ends: dict[MemorySpace, int] = {}
         for name, image in self.nest.images.items():
-            held = image.lanes.extents([evaluated(e, self.sizes) for e in image.shape])
+            held = image.lanes.extents([evaluate(e, self.sizes) for e in image.shape])
             words = prod(held)
             self.images[name] = Image(image.place, ends.get(image.place, 0), words)
             self.strides[name] = [
@@ -141,8 +150,8 @@ class Emitter:
         """Give each region its words: those of its largest window for each slot."""
         nest = self.nest
         room = {region: words * nest.slots[region] for region, words in self.room.items()}
-        self.base, ends = laid(room, nest.place_of, nest.stored, self.spec)
-        self.spare = spare(ends, self.spec)
+        self.base, ends = allocate_regions(room, nest.place_of, nest.stored, self.spec)
+        self.spare = first_free_word(ends, self.spec)
 
     @property
     def taken(self) -> dict[str, int]:
@@ -170,7 +179,7 @@ class Emitter:
             source = self.source(work, asked) if work.moves else 0
             self.known[key] = source, self.stream[first:]
 
-    def source(self, work: Work, values: Sequence[int]) -> int:
+    def source(self, work: LoweredLeaf, values: Sequence[int]) -> int:
         """Return the first word of an instance in main memory, counted from its array."""
         _, at = work.sides[1]
         return sum(
@@ -207,12 +216,12 @@ class Emitter:
         """Instructions of one instance."""
         self.stream.extend(made)
 
-    def at(self, work: Work, buffer: str, values: Sequence[int]) -> int:
+    def at(self, work: LoweredLeaf, buffer: str, values: Sequence[int]) -> int:
         """Return the first word of the window of a buffer."""
         region, slot = work.place_of(buffer, values)
         return self.base[region] + slot * self.room[region]
 
-    def load(self, work: Work, values: Sequence[int]) -> None:
+    def load(self, work: LoweredLeaf, values: Sequence[int]) -> None:
         """A copy to the chip."""
         assert isinstance(work.does, Copy)
         place, fill = work.does.place, work.does.fill
@@ -226,16 +235,16 @@ class Emitter:
                 for row in range(rows.y):
                     at = rows.chip + (top + row) * wide + left
                     there = rows.dram + row * rows.stride
-                    made += self.row_loads(place, Rows(at, there, 1, rows.x, rows.x))
+                    made += self.row_loads(place, RowTransfer(at, there, 1, rows.x, rows.x))
                 continue
             made += self.row_loads(place, rows)
         self.stream += made
 
-    def is_one(self, rows: Rows) -> bool:
+    def is_one(self, rows: RowTransfer) -> bool:
         """Return whether the fields of one instruction hold how many rows there are, how long, how far apart."""
         return max(rows.stride, rows.y, rows.x) <= self.rows
 
-    def row_loads(self, place: MemorySpace, rows: Rows) -> Iterator[Load]:
+    def row_loads(self, place: MemorySpace, rows: RowTransfer) -> Iterator[Load]:
         """Rows of one instruction, or, where these have no zeros around them, of one each."""
         if self.is_one(rows):
             yield Load(place, rows.chip, rows.dram, rows.y, rows.x, rows.stride, rows.pad)
@@ -259,7 +268,7 @@ class Emitter:
         yield from self.on_words([(high * wide, (1, 0, 0))], (chip, 0, 0), None, reset=True)
         yield from self.constant(AluOp.ADD, fill, [(high * wide, (1, 0, 0))], (chip, 0, 0))
 
-    def rows_of(self, work: Work, values: Sequence[int]) -> Iterator[Rows]:
+    def rows_of(self, work: LoweredLeaf, values: Sequence[int]) -> Iterator[RowTransfer]:
         """Yield the rows of a copy between memories, first the side on the chip."""
         counts = work.counts_of(values)
         (chip, at), (main, other) = work.sides
@@ -267,26 +276,26 @@ class Emitter:
         source, strides, _ = main.words(values[other : other + len(main.asked)], counts)
         bounds = work.bounds_of(values, counts)
         axes = [
-            Reach(count, step, stride, max(lo, 0), min(hi, count))
+            TransferAxis(count, step, stride, max(lo, 0), min(hi, count))
             for count, step, stride, (lo, hi) in zip(counts, steps, strides, bounds, strict=True)
         ]
         origin = self.at(work, chip.buffer, values) + base
         image = self.images[work.image]
-        yield from moved(origin, image.base + source, axes)
+        yield from dma_instructions(origin, image.base + source, axes)
 
-    def store(self, work: Work, values: Sequence[int]) -> None:
+    def store(self, work: LoweredLeaf, values: Sequence[int]) -> None:
         """Results to main memory."""
         for rows in self.rows_of(work, values):
             for one in self.row_loads(MemorySpace.OUTPUTS, rows):
                 self.stream.append(Store(one.sram, one.dram, one.y, one.x, one.stride))
 
-    def product(self, work: Work, values: Sequence[int]) -> None:
+    def product(self, work: LoweredLeaf, values: Sequence[int]) -> None:
         """Products of words."""
         axes, base = self.axes_of(work, values)
         self.put(self.on_words(axes, base, None))
 
     def axes_of(
-        self, work: Work, values: Sequence[int]
+        self, work: LoweredLeaf, values: Sequence[int]
     ) -> tuple[list[Steps], tuple[int, int, int]]:
         """Return the loops of a leaf in words, and its first words: of dst, src and wgt."""
         counts = work.counts_of(values)
@@ -304,7 +313,7 @@ class Emitter:
         ]
         return axes, (bases[0], bases[1], bases[2])
 
-    def operation(self, work: Work, values: Sequence[int]) -> None:
+    def operation(self, work: LoweredLeaf, values: Sequence[int]) -> None:
         """Operations on accumulators."""
         does = work.does
         assert isinstance(does, Operation)
@@ -364,7 +373,7 @@ class Emitter:
     ) -> Iterator[Instruction]:
         """Instructions of the compute unit on words: products, where `op` is None."""
         limits = self.gemm_limits if op is None else self.alu_limits
-        for part in parts(base, axes, limits):
+        for part in split_into_instructions(base, axes, limits):
             begin, first = self.ops.kept(part.micro_ops)
             if first:
                 yield Load(MemorySpace.MICRO_OPS, 0, 0, 0, 0, 0)  # as many as it is found to have
@@ -395,7 +404,7 @@ def _digits(value: int, bits: int) -> list[int]:
     return digits
 
 
-def _idle(work: Work) -> Instruction:
+def _idle(work: LoweredLeaf) -> Instruction:
     """Return an instruction that does nothing, by the unit of a leaf."""
     match work.does:
         case Copy(place):

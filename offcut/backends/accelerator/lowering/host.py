@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.accelerator.lowering.python import Values
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.python_codegen import Values
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.accesses import accessed_arrays
 from offcut.core.expr import (
     Binary,
@@ -42,7 +42,7 @@ def is_host(program: Program, stmt: Stmt) -> bool:
     return isinstance(stmt, Store) and not accessed_arrays((stmt,)) & scoped and stmt.reduce is None
 
 
-def check_copy(program: Program, stmt: Stmt, spec: Spec) -> None:
+def check_copy(program: Program, stmt: Stmt, spec: AcceleratorSpec) -> None:
     """Refuse a statement of the host that is no copy of whole boxes.
 
     Raises TargetError.
@@ -99,7 +99,7 @@ def _nest(stmt: Stmt) -> tuple[list[tuple[str, Expr, Expr]], Store]:
     return loops, stmt
 
 
-def filled(stmt: Stmt, arrays: Mapping[str, Array], into: Array, sizes: Values) -> Array:
+def run_host_copies(stmt: Stmt, arrays: Mapping[str, Array], into: Array, sizes: Values) -> Array:
     """`into`, where a nest of copies fills it; elsewhere what was there stays."""
     loops, store = _nest(stmt)
     rank = len(loops)

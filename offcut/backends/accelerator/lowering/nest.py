@@ -8,27 +8,34 @@ from functools import partial
 from itertools import takewhile
 
 from offcut.backends.accelerator.isa import MemorySpace, Tokens, Unit
-from offcut.backends.accelerator.lowering.blocks import lanes_along
 from offcut.backends.accelerator.lowering.capacity import WindowPlace, check_fits, slots_of
-from offcut.backends.accelerator.lowering.constants import wide
-from offcut.backends.accelerator.lowering.covers import (
+from offcut.backends.accelerator.lowering.constants import non_immediate_constant
+from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes
+from offcut.backends.accelerator.lowering.host import check_copy, is_host
+from offcut.backends.accelerator.lowering.instruction_selection import (
     Copy,
-    Covers,
     Does,
+    InstructionSelection,
     Operation,
     Product,
     Result,
     main_lanes,
 )
-from offcut.backends.accelerator.lowering.derived import DerivedSizes
-from offcut.backends.accelerator.lowering.host import check_copy, is_host
-from offcut.backends.accelerator.lowering.places import Side, side
-from offcut.backends.accelerator.lowering.python import Issue, Values, walker
+from offcut.backends.accelerator.lowering.issue_tree import (
+    Leaf,
+    Node,
+    Window,
+    bounds_of,
+    build_issue_tree,
+    leaves,
+)
+from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress, operand_address
+from offcut.backends.accelerator.lowering.python_codegen import Issue, Values, compile_walker
 from offcut.backends.accelerator.lowering.queues import SILENT, Conditions, Touch, token_conditions
-from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tree import Leaf, Node, Window, bounds_of, issued, leaves
-from offcut.backends.accelerator.lowering.words import Lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.value_ranges import ValueRanges
+from offcut.backends.accelerator.lowering.word_blocks import lanes_per_word
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Const, Expr, Load
 from offcut.core.program import Alloc, Program, Stmt
@@ -39,17 +46,17 @@ _NO_TOKENS = Tokens()
 
 
 @dataclass(frozen=True, slots=True)
-class ImageOf:
+class WordImage:
     """An array in main memory, as words of a memory space of the chip."""
 
     buffer: str
     place: MemorySpace
-    lanes: Lanes
+    lanes: LaneLayout
     shape: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
-class Work:
+class LoweredLeaf:
     """A leaf, ready to be issued. Numbers are positions in `asked`, the expressions whose values each instance needs.
 
     does    its operation
@@ -65,7 +72,7 @@ class Work:
 
     leaf: Leaf
     does: Does
-    sides: tuple[tuple[Side, int], ...]
+    sides: tuple[tuple[OperandAddress, int], ...]
     counts: tuple[tuple[int, int], ...]
     bounds: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
     places: Mapping[str, WindowPlace]
@@ -81,12 +88,12 @@ class Work:
         return isinstance(self.does, Copy | Result)
 
     @property
-    def chip(self) -> tuple[tuple[Side, int], ...]:
+    def chip(self) -> tuple[tuple[OperandAddress, int], ...]:
         """Its operands on the chip, each with the position of its first value."""
         return self.sides[:1] if self.moves else self.sides
 
     @property
-    def operands(self) -> list[tuple[Side, WindowPlace]]:
+    def operands(self) -> list[tuple[OperandAddress, WindowPlace]]:
         """Its operands on the chip, each with the place of its window."""
         return [(side_, self.places[side_.buffer]) for side_, _ in self.chip]
 
@@ -143,7 +150,7 @@ class Work:
 
 
 @dataclass(eq=False)  # nests are compared by identity
-class Lowered:
+class LoweredNest:
     """A nest that is ready to be issued at any size.
 
     place_of  the memory space of each region
@@ -158,13 +165,13 @@ class Lowered:
 
     name: str
     program: Program
-    spec: Spec
+    spec: AcceleratorSpec
     nodes: tuple[Node, ...]
-    work: tuple[Work, ...]
+    work: tuple[LoweredLeaf, ...]
     place_of: Mapping[str, MemorySpace]
     slots: Mapping[str, int]
     stored: frozenset[str]
-    images: Mapping[str, ImageOf]
+    images: Mapping[str, WordImage]
     end: Conditions
     derived: DerivedSizes
     before: tuple[Stmt, ...] = ()
@@ -173,7 +180,7 @@ class Lowered:
     def __post_init__(self) -> None:
         shapes = {work.leaf.number: work.shape for work in self.work}
         asked = {work.leaf.number: work.asked for work in self.work}
-        self._walk = walker(self.program, self.nodes, shapes, asked)
+        self._walk = compile_walker(self.program, self.nodes, shapes, asked)
         exprs = [*bounds_of(self.nodes), *(one for work in self.work for one in work.asked)]
         self.used = self.derived.used_in(exprs)
 
@@ -187,13 +194,13 @@ class Lowered:
         self._walk(issue, sizes)
 
 
-def lowered(
+def lower_nest(
     program: Program,
     body: Sequence[Stmt],
-    spec: Spec,
+    spec: AcceleratorSpec,
     told: bool = True,
     derived: DerivedSizes | None = None,
-) -> Lowered:
+) -> LoweredNest:
     """Return a nest of `program`, lowered.
 
     body     its statements, after those that the host runs for it
@@ -205,16 +212,16 @@ def lowered(
     before = tuple(takewhile(partial(is_host, program), body))
     for stmt in before:
         check_copy(program, stmt, spec)
-    covers = Covers(program, spec)
-    nodes = issued(body[len(before) :])
+    covers = InstructionSelection(program, spec)
+    nodes = build_issue_tree(body[len(before) :])
     in_text_order = leaves(nodes)
-    covers.of(in_text_order, Ranges(program, nodes))
-    images: dict[str, ImageOf] = {}
+    covers.of(in_text_order, ValueRanges(program, nodes))
+    images: dict[str, WordImage] = {}
     work = [
         _work(program, covers, leaf, images)
         for leaf in sorted(in_text_order, key=lambda one: one.number)
     ]
-    constants = (wide(one.does, spec) for one in work)
+    constants = (non_immediate_constant(one.does, spec) for one in work)
     constant = next((one for one in constants if one is not None), None)
     work = _with_regions(program, spec, nodes, work, covers.places, constant)
     tokens, order = dict.fromkeys(range(len(work) + 1), SILENT), None
@@ -226,7 +233,7 @@ def lowered(
         replace(one, tokens=len(one.asked), asked=(*one.asked, *tokens[at].fields))
         for at, one in enumerate(work)
     ]
-    return Lowered(
+    return LoweredNest(
         name=program.name,
         program=program,
         spec=spec,
@@ -244,21 +251,21 @@ def lowered(
 
 
 def _sides(
-    program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]
-) -> tuple[list[Side], str]:
+    program: Program, covers: InstructionSelection, leaf: Leaf, images: dict[str, WordImage]
+) -> tuple[list[OperandAddress], str]:
     """Return the operands of a leaf, and the image of a copy, "" for another leaf; a new image is added to `images`."""
     does, store = covers.does[leaf.number], leaf.store
     shapes = {buffer.name: buffer.shape for buffer in program.buffers}
 
-    def chip(load: Load | None = None) -> Side:
+    def chip(load: Load | None = None) -> OperandAddress:
         name, index = (store.buffer, store.index) if load is None else (load.buffer, load.index)
-        return side(leaf, name, index, covers.lanes[name], shapes[name])
+        return operand_address(leaf, name, index, covers.lanes[name], shapes[name])
 
     match does:
         case Copy(place, source):
             lanes = main_lanes(covers.lanes[store.buffer], store.index, source.index)
             image, lanes = _image(images, source.buffer, place, lanes, shapes[source.buffer])
-            main = side(leaf, source.buffer, source.index, lanes, shapes[source.buffer])
+            main = operand_address(leaf, source.buffer, source.index, lanes, shapes[source.buffer])
             return [chip(), main], image
         case Result(source):
             lanes = main_lanes(covers.lanes[source.buffer], source.index, store.index)
@@ -267,7 +274,7 @@ def _sides(
             )
             if sum(one.buffer == store.buffer for one in images.values()) > 1:
                 raise covers.refuse(leaf, f"another statement stores {store.buffer} in other words")
-            main = side(leaf, store.buffer, store.index, lanes, shapes[store.buffer])
+            main = operand_address(leaf, store.buffer, store.index, lanes, shapes[store.buffer])
             return [chip(source), main], image
         case Product(inputs, weights):
             return [chip(), chip(inputs), chip(weights)], ""
@@ -275,18 +282,20 @@ def _sides(
             return [chip(), *(chip(load) for load in recipe.reads)], ""
 
 
-def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageOf]) -> Work:
+def _work(
+    program: Program, covers: InstructionSelection, leaf: Leaf, images: dict[str, WordImage]
+) -> LoweredLeaf:
     """Return a leaf with the expressions whose values it needs; without regions and tokens."""
     does = covers.does[leaf.number]
     sides, image = _sides(program, covers, leaf, images)
     asked: list[Expr] = []
-    operands: list[tuple[Side, int]] = []
+    operands: list[tuple[OperandAddress, int]] = []
     for one in sides:
         operands.append((one, len(asked)))
         asked += one.asked
     counts: list[tuple[int, int]] = []
     for at, (_, _, count) in enumerate(leaf.axes):
-        counts.append((len(asked), lanes_along(covers, leaf, does, at, sides)))
+        counts.append((len(asked), lanes_per_word(covers, leaf, does, at, sides)))
         asked.append(count)
     bounds: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for name, first, _ in leaf.axes:
@@ -296,7 +305,7 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
                 ends[which].append(len(asked))
                 asked.append(ix.sub(end, first))
         bounds.append((tuple(ends["lo"]), tuple(ends["hi"])))
-    return Work(
+    return LoweredLeaf(
         leaf=leaf,
         does=does,
         sides=tuple(operands),
@@ -312,29 +321,29 @@ def _work(program: Program, covers: Covers, leaf: Leaf, images: dict[str, ImageO
 
 
 def _image(
-    images: dict[str, ImageOf],
+    images: dict[str, WordImage],
     buffer: str,
     place: MemorySpace,
-    lanes: Lanes,
+    lanes: LaneLayout,
     shape: tuple[Expr, ...],
-) -> tuple[str, Lanes]:
+) -> tuple[str, LaneLayout]:
     """Return the name of an array as these words, and its lanes: words follow one another as the first leaf has them."""
     for name, one in images.items():
         if (one.buffer, one.place, one.lanes.axes) == (buffer, place, lanes.axes):
             return name, one.lanes
     name = f"{buffer}.{sum(one.buffer == buffer for one in images.values())}"
-    images[name] = ImageOf(buffer, place, lanes, shape)
+    images[name] = WordImage(buffer, place, lanes, shape)
     return name, lanes
 
 
 def _with_regions(
     program: Program,
-    spec: Spec,
+    spec: AcceleratorSpec,
     nodes: Sequence[Node],
-    works: Sequence[Work],
+    works: Sequence[LoweredLeaf],
     places: Mapping[str, MemorySpace],
     constant: int | None,
-) -> list[Work]:
+) -> list[LoweredLeaf]:
     """Return the leaves with the region of each operand on the chip.
 
     Each window has a region, unless it can lie over the window of its first operand (`inplace`). If the regions of all
@@ -358,14 +367,14 @@ def _with_regions(
     return placed
 
 
-def _regions(works: Sequence[Work], apart: bool) -> list[Work]:
+def _regions(works: Sequence[LoweredLeaf], apart: bool) -> list[LoweredLeaf]:
     """Return the leaves with the region of each operand on the chip: one for each window if `apart`, else for each buffer.
 
     The window of a result lies over that of its first operand if nothing reads that later.
 
     Raises TargetError for an `inplace` window that cannot.
     """
-    uses: dict[_Key, list[Work]] = {}
+    uses: dict[_Key, list[LoweredLeaf]] = {}
     for one in works:
         for side_, _ in one.chip:
             uses.setdefault(_key(one, side_.buffer), []).append(one)
@@ -403,7 +412,7 @@ def _own_place(region: str, window: Window | None) -> WindowPlace:
     return WindowPlace(region, window.slots, window.slot, window.alloc)
 
 
-def _placed(work: Work, places: Mapping[str, WindowPlace]) -> Work:
+def _placed(work: LoweredLeaf, places: Mapping[str, WindowPlace]) -> LoweredLeaf:
     """Return a leaf whose operands have places, and which asks for their slots."""
     taken = {buffer: place.slot for buffer, place in places.items() if place.slots > 1}
     asked = (*work.asked, *dict.fromkeys(taken.values()))
@@ -425,12 +434,14 @@ def _not_inplace(alloc: Alloc, base: Window | None) -> TargetError:
     )
 
 
-def _places_of(works: Sequence[Work], places: Mapping[str, MemorySpace]) -> dict[str, MemorySpace]:
+def _places_of(
+    works: Sequence[LoweredLeaf], places: Mapping[str, MemorySpace]
+) -> dict[str, MemorySpace]:
     """Return the memory space of each region."""
     return {place.region: places[name] for one in works for name, place in one.places.items()}
 
 
-def _stored_regions(works: Sequence[Work]) -> frozenset[str]:
+def _stored_regions(works: Sequence[LoweredLeaf]) -> frozenset[str]:
     """Return the regions that stores read."""
     results = (one for one in works if isinstance(one.does, Result))
     return frozenset(place.region for one in results for place in one.places.values())
@@ -440,12 +451,12 @@ _Key = tuple[str, int | None]
 """A buffer and the number of its window; None for a whole array."""
 
 
-def _key(work: Work, buffer: str) -> _Key:
+def _key(work: LoweredLeaf, buffer: str) -> _Key:
     window = work.leaf.windows.get(buffer)
     return buffer, None if window is None else window.number
 
 
-def _dying_operand(work: Work) -> str | None:
+def _dying_operand(work: LoweredLeaf) -> str | None:
     """Return the operand that the result of an operation may lie over if nothing reads it later; None if there is none.
 
     It is read element by element as the result is stored, and both are in windows alike, one for each iteration of the

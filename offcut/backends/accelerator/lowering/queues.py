@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from offcut.backends.accelerator.isa import Unit
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat, leaves
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat, leaves
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Const, Expr, Load
 from offcut.core.program import (
@@ -83,7 +83,7 @@ class Conditions:
 SILENT = Conditions()
 
 
-def agents(spec: Spec) -> sync.Agents:
+def agents(spec: AcceleratorSpec) -> sync.Agents:
     """Return the units of a machine of queues: each in its own order, tokens between neighbours."""
     names = [unit.value for unit in _UNITS]
     ends = [*pairwise(names), *pairwise(names[::-1])]
@@ -96,7 +96,7 @@ def token_conditions(
     nodes: Sequence[Node],
     unit: Callable[[Leaf], Unit],
     touches: Callable[[Leaf], Sequence[Touch]],
-    spec: Spec,
+    spec: AcceleratorSpec,
 ) -> tuple[dict[int, Conditions], Program]:
     """Return the tokens of each leaf by its number, the end of the stream as one more leaf; and the program with them.
 

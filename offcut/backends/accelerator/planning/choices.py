@@ -16,7 +16,7 @@ from offcut.backends.accelerator.planning.planner import (
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
@@ -37,7 +37,9 @@ class Nests:
     each: tuple[tuple[_Way, ...], ...]
 
     @classmethod
-    def of(cls, program: Program, computation: Computation, spec: Spec, first: Schedule) -> Nests:
+    def of(
+        cls, program: Program, computation: Computation, spec: AcceleratorSpec, first: Schedule
+    ) -> Nests:
         """Return those of a computation.
 
         first  the schedule of the policy, which is tried first
@@ -93,7 +95,7 @@ class _Way:
     label: str
 
     @property
-    def spec(self) -> Spec:
+    def spec(self) -> AcceleratorSpec:
         """Return the machine."""
         return self.deciding.spec
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.lowering.annotations import with_memories
 from offcut.backends.accelerator.lowering.queues import TokensError
-from offcut.backends.accelerator.phases import Phases
 from offcut.backends.accelerator.planning.operation_stores import split_statements
 from offcut.backends.accelerator.planning.planner import NO_REQUEST, PlanRequest, plan_program
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.target import Planned
 from offcut.core.program import Program
 from offcut.describe.computation import Computation
@@ -19,7 +19,7 @@ from offcut.schedule import Schedule
 def plan_without_deadlock(
     program: Program,
     computation: Computation,
-    spec: Spec,
+    spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
 ) -> Planned:
@@ -35,7 +35,9 @@ def plan_without_deadlock(
 
     first = plan(request)
     try:
-        _ = Phases(first.program, spec).each  # lowers it, and so finds room for its tokens
+        _ = HostDeviceProgram(
+            first.program, spec
+        ).each  # lowers it, and so finds room for its tokens
     except TokensError:
         if schedule is not None:
             raise

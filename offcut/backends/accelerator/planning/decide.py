@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.microkernels import name_of
+from offcut.backends.accelerator.microkernels import microkernel_name
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Load, Var, variables, walk
 from offcut.core.program import Kind, Store
 from offcut.core.text.printer import format_expr
@@ -43,7 +43,7 @@ def decisions(
     group: Sequence[Stage],
     made: Operations,
     tiling: Tiling,
-    spec: Spec,
+    spec: AcceleratorSpec,
     tails: Mapping[str, Strategy],
 ) -> tuple[Primitive, ...]:
     """Return the decisions about one group of stages.
@@ -85,7 +85,7 @@ class _Deciding:
     group: Sequence[Stage]
     made: Operations
     tiling: Tiling
-    spec: Spec
+    spec: AcceleratorSpec
     tails: Mapping[str, Strategy]
     heads: dict[str, str] = field(default_factory=dict)
     within: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class _Deciding:
         """Yield what runs each stage."""
         made = self.made
         if made.lead is not None:
-            yield self.cover(self.lead, name_of(made.lead[1], self.spec), terms=True)
+            yield self.cover(self.lead, microkernel_name(made.lead[1], self.spec), terms=True)
         last = {store.buffer: store for store in made.steps}
         for stage in (*inner, *(part.name for part in parts)):
             if stage in last:
@@ -239,7 +239,7 @@ class _Deciding:
                 loops = [axis for axis in self.inside(stage, spatial=True) if axis in own]
                 if loops[:1] != own[:1]:  # the tile is all of them
                     yield Order(stage, tuple(loops))
-                name = name_of(last[stage], self.spec)
+                name = microkernel_name(last[stage], self.spec)
                 yield self.cover(stage, name if stage not in self.results else "store_outputs")
         within = self.inside(self.last)
         if within:

@@ -15,7 +15,7 @@ from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.typical_sizes import TYPICAL, typical_extents
 from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.simulator.cycles import bus_cycles
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property, memoize_method
@@ -65,7 +65,7 @@ class Transfer:
     name: str
     place: MemorySpace
     parts: tuple[Part, ...]
-    spec: Spec
+    spec: AcceleratorSpec
 
     @lazy_property
     def loops(self) -> frozenset[str]:
@@ -122,7 +122,7 @@ def rows_of(counts: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 def load_volume(
     copy: Staged,
     made: Operations,
-    spec: Spec,
+    spec: AcceleratorSpec,
     sizes: Mapping[str, int],
     shapes: Mapping[str, Sequence[Expr]],
 ) -> Transfer:
@@ -162,7 +162,7 @@ def _length(
     return TYPICAL if known is None else known
 
 
-def store_volume(made: Operations, spec: Spec, extents: Mapping[str, int]) -> Transfer:
+def store_volume(made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]) -> Transfer:
     """Results, at these extents of the axes."""
     held = lanes(made, spec)
     parts = (

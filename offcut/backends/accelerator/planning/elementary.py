@@ -23,7 +23,7 @@ from offcut.backends.accelerator.planning.refusals import (
 )
 from offcut.backends.accelerator.planning.roles import Layouts, Roles, product_layouts, word_layouts
 from offcut.backends.accelerator.planning.staging import Element, Staged, element_of, staged
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.dtypes import FLOATS
 from offcut.core.expr import (
     Binary,
@@ -74,7 +74,7 @@ class Operations:
 def operations(
     computation: Computation,
     group: Sequence[Stage],
-    spec: Spec,
+    spec: AcceleratorSpec,
     names: Names,
     wished: Roles | None = None,
 ) -> Operations:
@@ -87,7 +87,7 @@ def operations(
     return _Operations(computation, group, spec, names, wished).made()
 
 
-def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> Layouts:
+def layouts_of(computation: Computation, group: Sequence[Stage], spec: AcceleratorSpec) -> Layouts:
     """Return the layouts of the group in words, and those that are worth it, the best one first."""
     return _Operations(computation, group, spec, computation.names(), None).layouts
 
@@ -96,7 +96,7 @@ def layouts_of(computation: Computation, group: Sequence[Stage], spec: Spec) -> 
 class _Operations:
     computation: Computation
     group: Sequence[Stage]
-    spec: Spec
+    spec: AcceleratorSpec
     names: Names
     wished: Roles | None
     copies: dict[Element, Staged] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.queues import cycles_behind, multiplies
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
 
@@ -46,7 +46,7 @@ class Grid:
     """
 
     made: Operations
-    spec: Spec
+    spec: AcceleratorSpec
     extents: Mapping[str, int]
     copies: Sequence[Transfer]
     result: Transfer
@@ -297,7 +297,7 @@ class Grid:
 
 
 def sizes_of(
-    made: Operations, spec: Spec, extents: Mapping[str, int]
+    made: Operations, spec: AcceleratorSpec, extents: Mapping[str, int]
 ) -> dict[str, tuple[int, ...]]:
     """Tiles of each axis that may be cut; windows of a sum stay whole where their extent is known."""
     words = lanes(made, spec)

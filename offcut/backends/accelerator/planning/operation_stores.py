@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from offcut.backends.accelerator.isa import MemorySpace
 from offcut.backends.accelerator.lowering.arithmetic import recipe_of
-from offcut.backends.accelerator.lowering.tree import box
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.issue_tree import box
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
@@ -35,13 +35,13 @@ from offcut.core.traversal import used_names
 from offcut.describe.computation import Names
 
 
-def split_statements(program: Program, spec: Spec) -> Program:
+def split_statements(program: Program, spec: AcceleratorSpec) -> Program:
     """Return `program` with a statement for each operation; itself where it has no others."""
     return _StatementSplitter(program, spec).made()
 
 
 class _StatementSplitter:
-    def __init__(self, program: Program, spec: Spec) -> None:
+    def __init__(self, program: Program, spec: AcceleratorSpec) -> None:
         self.program, self.spec = program, spec
         self.names = Names(used_names(program))
         self.added: list[Buffer] = []

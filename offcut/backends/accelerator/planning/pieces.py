@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.instances.visited import Ran, run_of
-from offcut.backends.accelerator.lowering.covers import Result
+from offcut.backends.accelerator.lowering.instruction_selection import Result
 from offcut.backends.accelerator.microkernels import microkernels
-from offcut.backends.accelerator.phases import Phases
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.plan import Considered, PlannedPiece
 from offcut.core.accesses import stored_arrays
 from offcut.core.interpret.values import evaluate
@@ -40,7 +40,7 @@ class Stream:
         return frozenset(one.leaf.store.buffer for one in work if isinstance(one.does, Result))
 
 
-def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
+def streams_of(phases: HostDeviceProgram, sizes: Mapping[str, int]) -> list[Stream]:
     """Return the streams of a call of these sizes, by the program's names, in order.
 
     Raises TargetError where windows do not fit.
@@ -64,7 +64,7 @@ def streams_of(phases: Phases, sizes: Mapping[str, int]) -> list[Stream]:
 
 
 def pieces_of(
-    program: Program, streams: Sequence[Stream], spec: Spec, sizes: Mapping[str, int]
+    program: Program, streams: Sequence[Stream], spec: AcceleratorSpec, sizes: Mapping[str, int]
 ) -> list[PlannedPiece]:
     """Return a piece for each tile that computes results and has an instance: of products, and of what no product makes.
 

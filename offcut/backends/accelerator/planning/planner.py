@@ -24,7 +24,7 @@ from offcut.backends.accelerator.planning.policy import choose_tiling
 from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables, walk
@@ -69,7 +69,7 @@ class PlanRequest:
     tiles: Mapping[tuple[str, str], int]
     turns: bool = True
 
-    def layouts(self, known: Layouts, lead: Stage, spec: Spec) -> tuple[Roles, ...]:
+    def layouts(self, known: Layouts, lead: Stage, spec: AcceleratorSpec) -> tuple[Roles, ...]:
         """Return the layouts worth having whose words begin where tiles do; the best ones where there are none."""
 
         def fits(roles: Roles) -> bool:
@@ -160,7 +160,7 @@ def first_stage(computation: Computation, home: int) -> str:
 def plan_program(
     program: Program,
     computation: Computation,
-    spec: Spec,
+    spec: AcceleratorSpec,
     schedule: Schedule | None,
     request: PlanRequest = NO_REQUEST,
 ) -> Planned:
@@ -179,7 +179,7 @@ def plan_program(
     return Planned(last, whole, through=through, tiles=by_hand.tiles())
 
 
-def check_units(schedule: Schedule, spec: Spec) -> None:
+def check_units(schedule: Schedule, spec: AcceleratorSpec) -> None:
     """Check that no loop is bound to what the machine has not: its units run tiles, and each finds its own.
 
     Raises PartitionError, with the line.
@@ -196,7 +196,7 @@ def check_units(schedule: Schedule, spec: Spec) -> None:
 
 
 def migrate_schedule(
-    schedule: Schedule, program: Program, computation: Computation, spec: Spec
+    schedule: Schedule, program: Program, computation: Computation, spec: AcceleratorSpec
 ) -> tuple[Primitive, ...]:
     """Return the decisions of a schedule, those of nests in ways of versions before 0.3 as decisions of today.
 
@@ -233,7 +233,7 @@ def migrate_schedule(
     return tuple(found)
 
 
-def _foreign(spec: Spec, because: str) -> PartitionError:
+def _foreign(spec: AcceleratorSpec, because: str) -> PartitionError:
     """Return the refusal of a decision that is of no nest of a machine of queues."""
     return PartitionError(
         "schedule",
@@ -276,7 +276,7 @@ def _loads(stage: Stage) -> Iterator[Load]:
 def policy_decisions(
     program: Program,
     computation: Computation,
-    spec: Spec,
+    spec: AcceleratorSpec,
     request: PlanRequest = NO_REQUEST,
     said: Sequence[object] = (),
 ) -> tuple[Primitive, ...]:
@@ -301,7 +301,10 @@ def policy_decisions(
 
 
 def stage_groups(
-    program: Program, computation: Computation, spec: Spec, request: PlanRequest = NO_REQUEST
+    program: Program,
+    computation: Computation,
+    spec: AcceleratorSpec,
+    request: PlanRequest = NO_REQUEST,
 ) -> Iterator[tuple[GroupDecisions, list[tuple[str, Operations]]]]:
     """Yield each group of stages that runs on the chip, with the layouts in words that are worth it."""
     inner = [b for b in computation.buffers if b.name not in {one.name for one in program.buffers}]
@@ -325,7 +328,7 @@ class GroupDecisions:
     program: Program
     computation: Computation
     group: tuple[Stage, ...]
-    spec: Spec
+    spec: AcceleratorSpec
     request: PlanRequest
 
     def by_strategy(self, made: Operations) -> Iterator[tuple[tuple[str, ...], GroupDecisions]]:
@@ -364,7 +367,7 @@ class GroupDecisions:
 
 
 def check_words(
-    made: Operations, tiling: Tiling, spec: Spec, request: PlanRequest, lead: Stage
+    made: Operations, tiling: Tiling, spec: AcceleratorSpec, request: PlanRequest, lead: Stage
 ) -> None:
     """Check that tiles along the lanes of words begin where words do.
 

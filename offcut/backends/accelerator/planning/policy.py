@@ -15,7 +15,7 @@ from offcut.backends.accelerator.planning.queues import Queues
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.typical_sizes import typical_extents, typical_sizes
 from offcut.backends.accelerator.planning.window_usage import WindowUsage, lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Load, walk
 from offcut.core.program import Program
@@ -34,7 +34,7 @@ MAX_INSTANCES = 4096
 def choose_tiling(
     program: Program,
     made: Operations,
-    spec: Spec,
+    spec: AcceleratorSpec,
     turns: bool = True,
     tiles: Mapping[str, int] | None = None,
 ) -> Tiling:
@@ -73,7 +73,7 @@ def nest_extents(program: Program, made: Operations) -> dict[str, int]:
     return typical_extents(typical_sizes(program), (*made.axes, *made.terms))
 
 
-def _smallest(made: Operations, spec: Spec) -> Tiling:
+def _smallest(made: Operations, spec: AcceleratorSpec) -> Tiling:
     """Return a word of results at a time, of all axes that are longer; windows of a sum whole."""
     words = lanes(made, spec)
     tiles = []
@@ -86,7 +86,7 @@ def _smallest(made: Operations, spec: Spec) -> Tiling:
     return Tiling(tuple(tiles), order)
 
 
-def fits_memories(made: Operations, tiling: Tiling, spec: Spec) -> bool:
+def fits_memories(made: Operations, tiling: Tiling, spec: AcceleratorSpec) -> bool:
     """Return whether the windows of a tiling fit the memories at any size."""
     largest = {a.name: ix.literal_value(a.extent) for a in (*made.axes, *made.terms)}
     tiles = dict(tiling.tiles)
@@ -116,7 +116,7 @@ def fits_memories(made: Operations, tiling: Tiling, spec: Spec) -> bool:
     )
 
 
-def _windows_of_results(made: Operations, spec: Spec) -> int:
+def _windows_of_results(made: Operations, spec: AcceleratorSpec) -> int:
     """Return how many windows of results there are at most: an operation lies over its first operand where nothing
     reads that again.
     """

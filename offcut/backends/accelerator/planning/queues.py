@@ -19,7 +19,7 @@ from offcut.backends.accelerator.planning.dma_volume import Tile, Transfer
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Load, walk
 from offcut.core.program import Store
 
@@ -46,7 +46,7 @@ class Queues:
 
     made: Operations
     tiling: Tiling
-    spec: Spec
+    spec: AcceleratorSpec
     extents: Mapping[str, int]
     copies: Sequence[Transfer]
     result: Transfer
@@ -198,7 +198,7 @@ def multiplies(made: Operations) -> bool:
     return made.roles.depth is not None or any(c.place is MemorySpace.WEIGHTS for c in made.copies)
 
 
-def cycles_behind(made: Operations, spec: Spec) -> float:
+def cycles_behind(made: Operations, spec: AcceleratorSpec) -> float:
     """Of the operations behind a sum, a word of results."""
     own = {buffer.name for buffer in made.buffers}
     return sum(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.expr import Binary, Cast, Expr, Load, dtype_of, walk
 from offcut.core.program import Kind
 from offcut.core.text.printer import format_expr
@@ -12,7 +12,7 @@ from offcut.describe.computation import Computation, Stage
 from offcut.errors import TargetError
 
 
-def refuse(spec: Spec, at: str, because: str, *help: str) -> TargetError:
+def refuse(spec: AcceleratorSpec, at: str, because: str, *help: str) -> TargetError:
     """The refusal of a statement.
 
     help   what would be accepted
@@ -27,7 +27,7 @@ def refuse(spec: Spec, at: str, because: str, *help: str) -> TargetError:
     )
 
 
-def not_started(stage: Stage, spec: Spec) -> TargetError:
+def not_started(stage: Stage, spec: AcceleratorSpec) -> TargetError:
     """The refusal of a sum, maximum or minimum that neither unit has."""
     value = stage.value
     because = f"it is a {stage.reducer} of {format_expr(value)}"
@@ -46,7 +46,7 @@ def not_started(stage: Stage, spec: Spec) -> TargetError:
 
 
 def not_stored(
-    computation: Computation, group: Sequence[Stage], stage: Stage, spec: Spec
+    computation: Computation, group: Sequence[Stage], stage: Stage, spec: AcceleratorSpec
 ) -> TargetError:
     """The refusal of a stage whose words main memory would have to keep whole: of its result, or of who reads it.
 

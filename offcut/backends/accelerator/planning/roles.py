@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod, sqrt
 
-from offcut.backends.accelerator.lowering.words import sides
+from offcut.backends.accelerator.lowering.word_layout import lane_axes
 from offcut.backends.accelerator.microkernels import products_of
 from offcut.backends.accelerator.planning.staging import Element, variables_of
 from offcut.backends.accelerator.planning.typical_sizes import midpoint_sizes, typical_extents
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Binary, Cast, Load, Var, variables
 from offcut.core.program import Size
@@ -91,7 +91,7 @@ def product_layouts(
     sizes: Sequence[Size],
     constants: frozenset[str],
     others: Sequence[Element],
-    spec: Spec,
+    spec: AcceleratorSpec,
 ) -> Layouts:
     """Those of a sum of products.
 
@@ -123,7 +123,7 @@ def _product_roles(
     weights: Element,
     axes: Sequence[StageAxis],
     terms: Sequence[StageAxis],
-    spec: Spec,
+    spec: AcceleratorSpec,
 ) -> Iterator[Roles]:
     """Those by which the matrix unit runs a product of copies along loops, where columns, and terms, are no sums of loops."""
     own, summed = (tuple([axis.name for axis in some]) for some in (axes, terms))
@@ -152,7 +152,7 @@ def word_layouts(
     elements: Sequence[Element],
     axes: Sequence[StageAxis],
     sizes: Sequence[Size],
-    spec: Spec,
+    spec: AcceleratorSpec,
 ) -> Layouts:
     """Those of a nest without a product: along axes that are alone in what is read."""
     names = [axis.name for axis in axes]
@@ -160,7 +160,7 @@ def word_layouts(
     alone = [(name,) for name in names if spec.rows == 1 or not free - {name}]
     found: list[Laid] = []
     for order in (*alone, *permutations(names, 2), ()):
-        roles = Roles(*sides(order, spec.rows, spec.columns))
+        roles = Roles(*lane_axes(order, spec.rows, spec.columns))
         spread = sum(_is_spread(one, roles) for one in elements)
         late = sum(-names.index(a) for a in (roles.rows, roles.columns) if a is not None)
         lanes = (roles.rows, spec.rows), (roles.columns, spec.columns)

@@ -9,12 +9,12 @@ from math import prod
 from offcut.backends.accelerator.planning.elementary import Operations
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Var, variables
 
 
-def lanes(made: Operations, spec: Spec) -> dict[str, int]:
+def lanes(made: Operations, spec: AcceleratorSpec) -> dict[str, int]:
     """Elements of a word along each axis that runs in lanes."""
     roles = made.roles
     pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
@@ -27,7 +27,7 @@ class WindowUsage:
 
     made: Operations
     tiling: Tiling
-    spec: Spec
+    spec: AcceleratorSpec
     extents: Mapping[str, int]
 
     def tile(self, axis: str) -> int:

@@ -20,12 +20,15 @@ from offcut.backends.accelerator.isa import (
 from offcut.backends.accelerator.isa.encoding import check as check_fields
 from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 
 
 def check(
-    position: int, instruction: Instruction, spec: Spec, extents: Mapping[MemorySpace, int]
+    position: int,
+    instruction: Instruction,
+    spec: AcceleratorSpec,
+    extents: Mapping[MemorySpace, int],
 ) -> None:
     """Refuse an instruction that is none of this machine, or that moves words that there are not.
 
@@ -42,7 +45,9 @@ def check(
     _refuse(position, instruction, because)
 
 
-def check_steps(position: int, instruction: Gemm | Alu, taken: Steps, spec: Spec) -> None:
+def check_steps(
+    position: int, instruction: Gemm | Alu, taken: Steps, spec: AcceleratorSpec
+) -> None:
     """Refuse an instruction whose micro-ops reach words that there are not.
 
     Raises StreamError.
@@ -70,7 +75,7 @@ def _refuse(position: int, instruction: Instruction, because: str | None) -> Non
         )
 
 
-def check_arrays(dram: Mapping[MemorySpace, Array], spec: Spec) -> None:
+def check_arrays(dram: Mapping[MemorySpace, Array], spec: AcceleratorSpec) -> None:
     """Refuse arrays that are no words of their place.
 
     Raises StreamError.
@@ -107,7 +112,9 @@ def _form(dtype: Any, shape: tuple[int, ...]) -> str:
     return f"{dtype}[{', '.join(map(str, shape))}]"
 
 
-def _fault(instruction: Instruction, spec: Spec, extents: Mapping[MemorySpace, int]) -> str | None:
+def _fault(
+    instruction: Instruction, spec: AcceleratorSpec, extents: Mapping[MemorySpace, int]
+) -> str | None:
     """What is wrong with an instruction whose fields fit."""
     match instruction:
         case Load(place, sram, dram, y, x, stride):
@@ -128,7 +135,7 @@ def _fault(instruction: Instruction, spec: Spec, extents: Mapping[MemorySpace, i
             assert_never(instruction)
 
 
-def _token_fault(instruction: Instruction, spec: Spec) -> str | None:
+def _token_fault(instruction: Instruction, spec: AcceleratorSpec) -> str | None:
     tokens, unit = instruction.tokens, spec.unit(instruction)
     before, after = tokens.pop_prev or tokens.push_prev, tokens.pop_next or tokens.push_next
     if not spec.tokens and (before or after):
@@ -138,7 +145,7 @@ def _token_fault(instruction: Instruction, spec: Spec) -> str | None:
     return None
 
 
-def _outside(place: MemorySpace, begin: int, end: int, spec: Spec) -> str | None:
+def _outside(place: MemorySpace, begin: int, end: int, spec: AcceleratorSpec) -> str | None:
     """What is wrong with words on the chip, `end` exclusive."""
     depth = spec.words[place].depth
     if begin >= end or (begin >= 0 and end <= depth):

@@ -21,10 +21,10 @@ from offcut.backends.accelerator.isa import (
     Store,
     Unit,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
-def cycles(instruction: Instruction, spec: Spec) -> tuple[float, float]:
+def cycles(instruction: Instruction, spec: AcceleratorSpec) -> tuple[float, float]:
     """Cycles of an instruction without the bus, and with it."""
     match instruction:
         case Load(place=place, y=y, x=x):
@@ -53,19 +53,19 @@ def step_count(instruction: Gemm | Alu) -> int:
     return instruction.outer.extent * instruction.inner.extent * ops
 
 
-def moved_bytes(place: MemorySpace, y: int, x: int, spec: Spec) -> int:
+def moved_bytes(place: MemorySpace, y: int, x: int, spec: AcceleratorSpec) -> int:
     """Bytes that `y` rows of `x` words take on the bus, which moves whole beats."""
     return y * -(-x * spec.words[place].bytes // spec.beat) * spec.beat
 
 
-def moving_cycles(place: MemorySpace, y: int, x: int, spec: Spec) -> float:
+def moving_cycles(place: MemorySpace, y: int, x: int, spec: AcceleratorSpec) -> float:
     """Cycles for which rows of words take the bus."""
     if not y or not x:
         return 0.0
     return y * spec.row_cycles + moved_bytes(place, y, x, spec) / spec.bus_bytes
 
 
-def bus_cycles(spec: Spec, place: MemorySpace, rows: float, words: float) -> float:
+def bus_cycles(spec: AcceleratorSpec, place: MemorySpace, rows: float, words: float) -> float:
     """Cycles of the bus for words that each take whole beats."""
     of = spec.words[place]
     return rows * spec.row_cycles + words * (-(-of.bytes // spec.beat) * spec.beat) / spec.bus_bytes

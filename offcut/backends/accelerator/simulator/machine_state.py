@@ -14,13 +14,13 @@ from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load
 from offcut.backends.accelerator.simulator.gemm import multiply
 from offcut.backends.accelerator.simulator.micro_op_steps import Array, Steps
 from offcut.backends.accelerator.simulator.vector import apply
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
 class MachineState:
     """A machine's memories, and arrays of main memory by place."""
 
-    def __init__(self, spec: Spec, dram: Mapping[MemorySpace, Array]) -> None:
+    def __init__(self, spec: AcceleratorSpec, dram: Mapping[MemorySpace, Array]) -> None:
         self._dram = dram
         memories = {name: np.zeros(extent, np.uint8) for name, extent in spec.memories.items()}
         self._kept: dict[MemorySpace, Array] = {}

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from offcut.backends.accelerator.isa import Alu, Finish, Gemm, Instruction, Load, MemorySpace, Store
 from offcut.backends.accelerator.simulator.cycles import moved_bytes, step_count
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 _PICO = 1e-12
 
@@ -30,7 +30,7 @@ class OpCounts:
     chip_bytes: Mapping[MemorySpace, int]
 
 
-def count_operations(instructions: Iterable[Instruction], spec: Spec) -> OpCounts:
+def count_operations(instructions: Iterable[Instruction], spec: AcceleratorSpec) -> OpCounts:
     """The counts of a stream."""
     size = {place: words.bytes for place, words in spec.words.items()}
     accumulator = size[MemorySpace.ACCUMULATORS]
@@ -67,7 +67,7 @@ def count_operations(instructions: Iterable[Instruction], spec: Spec) -> OpCount
     return OpCounts(products * word * spec.terms, operations * word, dict(bus), dict(chip))
 
 
-def energy(done: OpCounts, spec: Spec) -> dict[str, float]:
+def energy(done: OpCounts, spec: AcceleratorSpec) -> dict[str, float]:
     """Joules by what takes them; empty where the machine has no table.
 
     A vector operation is taken as an addition of int32, whichever it is.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from offcut.backends.accelerator.isa import MemorySpace, Store, Unit
 from offcut.backends.accelerator.simulator.footprint import Touched
 from offcut.backends.accelerator.simulator.micro_op_steps import Words
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
 class Conflict(Enum):
@@ -48,7 +48,7 @@ class Predecessor:
 class AccessHistory:
     """Who touched what last, of instructions that are told of in the order of the stream."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: AcceleratorSpec) -> None:
         kept = {
             place: words for place, words in spec.words.items() if place is not MemorySpace.OUTPUTS
         }

@@ -14,7 +14,7 @@ from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.simulator.op_counts import OpCounts, count_operations, energy
 from offcut.backends.accelerator.simulator.race_detection import Conflict
 from offcut.backends.accelerator.simulator.timing import Event, Stall
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.memo import lazy_property
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SimulationResult:
     left       tokens that nobody took, by who pushed them for whom
     """
 
-    spec: Spec
+    spec: AcceleratorSpec
     instructions: tuple[Instruction, ...]
     cycles: float
     events: tuple[Event, ...]
@@ -174,7 +174,7 @@ class SimulationResult:
         return "\n".join(rows)
 
 
-def concatenate(runs: Sequence[SimulationResult], spec: Spec) -> SimulationResult:
+def concatenate(runs: Sequence[SimulationResult], spec: AcceleratorSpec) -> SimulationResult:
     """Runs one after the other."""
     cycles, first = 0.0, 0
     made = SimulationResult(spec, (), 0.0, (), (), (), {})

@@ -25,11 +25,11 @@ from offcut.backends.accelerator.simulator.micro_op_steps import Array, Words, s
 from offcut.backends.accelerator.simulator.race_detection import AccessHistory, Predecessor
 from offcut.backends.accelerator.simulator.run_result import Race, SimulationResult
 from offcut.backends.accelerator.simulator.timing import UNITS, Timing
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
 def simulate(
-    stream: Stream, dram: Mapping[MemorySpace, Array] | None, spec: Spec
+    stream: Stream, dram: Mapping[MemorySpace, Array] | None, spec: AcceleratorSpec
 ) -> SimulationResult:
     """Run a stream.
 
@@ -73,7 +73,7 @@ def simulate(
     return _run(stream, spec, timing, races, tuple(order.unwritten))
 
 
-def simulate_timing(stream: Stream, spec: Spec) -> SimulationResult:
+def simulate_timing(stream: Stream, spec: AcceleratorSpec) -> SimulationResult:
     """Run a stream in time alone: no values, no check of its words, no races; cycles are those of `simulate`.
 
     Raises StreamError where all units wait.
@@ -87,7 +87,7 @@ def simulate_timing(stream: Stream, spec: Spec) -> SimulationResult:
 
 def _run(
     stream: Stream,
-    spec: Spec,
+    spec: AcceleratorSpec,
     timing: Timing,
     races: tuple[Race, ...],
     unwritten: tuple[tuple[int, MemorySpace, int], ...],
@@ -121,7 +121,7 @@ def _fetch(load: Load, loaded: Words, buffer: Words) -> None:
 
 def _races(
     instructions: Sequence[Instruction],
-    spec: Spec,
+    spec: AcceleratorSpec,
     timing: Timing,
     after: Sequence[tuple[Predecessor, ...]],
 ) -> tuple[Race, ...]:

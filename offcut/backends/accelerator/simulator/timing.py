@@ -23,7 +23,7 @@ from offcut.backends.accelerator.isa import Instruction, Tokens, Unit
 from offcut.backends.accelerator.isa.listing import summary
 from offcut.backends.accelerator.simulator.cycles import cycles
 from offcut.backends.accelerator.simulator.race_detection import Predecessor
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.errors import StreamError
 
 UNITS = tuple(Unit)
@@ -76,7 +76,7 @@ class Timing:
     def __init__(
         self,
         instructions: Sequence[Instruction],
-        spec: Spec,
+        spec: AcceleratorSpec,
         after: Sequence[tuple[Predecessor, ...]] | None = None,
     ) -> None:
         """Runs them.

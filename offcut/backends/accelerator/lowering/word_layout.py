@@ -15,7 +15,7 @@ from offcut.core.layout import Digit, Layout
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneLayout:
     """The axes of an array in the lanes of its words.
 
     axes    for each axis of a word, that of the array, by position; None: none
@@ -45,7 +45,7 @@ class Lanes:
 
 
 @cache
-def layout_of(lanes: Lanes) -> Layout:
+def layout_of(lanes: LaneLayout) -> Layout:
     """Return the layout of an array's words, with an axis more for each axis of a word that has none of the array."""
     rank = len(lanes.order)
     free = iter(range(rank, rank + len(lanes.axes)))
@@ -62,7 +62,7 @@ def layout_of(lanes: Lanes) -> Layout:
     return Layout((*blocks, ("lane", inside)), tuple(multiple.get(axis, 1) for axis in whole))
 
 
-def sides(names: Sequence[str], rows: int, columns: int) -> tuple[str | None, str | None]:
+def lane_axes(names: Sequence[str], rows: int, columns: int) -> tuple[str | None, str | None]:
     """The axes along the rows and the columns of words of accumulators, of those that may run there, in their order.
 
     rows, columns  of a word

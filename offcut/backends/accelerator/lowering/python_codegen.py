@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
+from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
 from offcut.core.expr import Const, Expr, Var, substitute, variables
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
@@ -17,7 +17,7 @@ Issue = Callable[[int, Shape, Callable[[], Sequence[int]]], None]
 """The number of a leaf, what its instances that run alike have in common, and the values of its expressions."""
 
 
-def walker(
+def compile_walker(
     program: Program,
     nodes: Sequence[Node],
     shapes: Mapping[int, Sequence[Expr]],
@@ -48,17 +48,19 @@ def _write(
     for node in nodes:
         match node:
             case Leaf(number):
-                shape = "".join(f"{text(one)}, " for one in shapes[number])
-                values = "".join(f"{text(one)}, " for one in asked[number])
+                shape = "".join(f"{to_python(one)}, " for one in shapes[number])
+                values = "".join(f"{to_python(one)}, " for one in asked[number])
                 lines.append(f"{indent}leaf({number}, ({shape}), lambda: ({values}))")
                 continue
             case Repeat(name, value, promised=(lo, hi)):
-                arguments = f"{name!r}, {text(value)}, {lo}, {hi}"
+                arguments = f"{name!r}, {to_python(value)}, {lo}, {hi}"
                 lines.append(f"{indent}for {_own(name)} in promised({arguments}):")
             case Repeat(name, lo, hi):
-                lines.append(f"{indent}for {_own(name)} in range({text(lo)}, {text(hi)}):")
+                lines.append(
+                    f"{indent}for {_own(name)} in range({to_python(lo)}, {to_python(hi)}):"
+                )
             case Guard(condition):
-                lines.append(f"{indent}if {text(condition)}:")
+                lines.append(f"{indent}if {to_python(condition)}:")
         lines.append(f"{indent}  pass")
         _write(node.body, shapes, asked, indent + "  ", lines)
 
@@ -82,7 +84,7 @@ def _promised(name: str, value: int, lo: int, hi: int) -> tuple[int]:
     return (check_promise(name, value, lo, hi),)
 
 
-def text(expr: Expr) -> str:
+def to_python(expr: Expr) -> str:
     """Return an expression over sizes and loops as Python; names get an underscore, none is a word of Python then."""
     if isinstance(expr, Const):
         return str(int(expr.value))
@@ -90,10 +92,12 @@ def text(expr: Expr) -> str:
     return format_expr(substitute(expr, own))
 
 
-def evaluated(expr: Expr, sizes: Values) -> int:
+def evaluate(expr: Expr, sizes: Values) -> int:
     """Return the value of an expression over sizes."""
     return int(
-        eval(text(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()})
+        eval(
+            to_python(expr), {"true": True, "false": False}, {_own(n): v for n, v in sizes.items()}
+        )
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offcut.backends.accelerator.lowering.capacity import Loops
-from offcut.backends.accelerator.lowering.tree import Guard, Leaf, Node, Repeat
+from offcut.backends.accelerator.lowering.issue_tree import Guard, Leaf, Node, Repeat
 from offcut.core import index as ix
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.expr import Cast, Expr, Load, dtype_of, variables
@@ -26,7 +26,7 @@ from offcut.polyhedral import maximum
 
 
 @dataclass
-class Ranges:
+class ValueRanges:
     """The values of the buffers that the leaves of a nest store in."""
 
     program: Program

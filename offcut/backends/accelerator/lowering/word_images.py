@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from offcut.backends.accelerator.lowering.words import Lanes, layout_of
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout, layout_of
 
 Array = np.ndarray[Any, Any]
 
 
-def packed(array: Array, lanes: Lanes, dtype: str, spread: bool) -> Array:
+def to_words(array: Array, lanes: LaneLayout, dtype: str, spread: bool) -> Array:
     """``(words, lanes…)``: the words of an array, one after the other.
 
     spread  whether lanes along which it does not move all hold its element; else the first does
@@ -28,7 +28,7 @@ def packed(array: Array, lanes: Lanes, dtype: str, spread: bool) -> Array:
     return layout_of(lanes).laid(array).reshape(-1, *lanes.counts)
 
 
-def unpacked(words: Array, lanes: Lanes, shape: Sequence[int]) -> Array:
+def from_words(words: Array, lanes: LaneLayout, shape: Sequence[int]) -> Array:
     """The array whose words these are."""
     layout, whole = layout_of(lanes), (*shape, *(1 for axis in lanes.axes if axis is None))
     return layout.taken(words.reshape(layout.extents(whole)), whole).reshape(shape)

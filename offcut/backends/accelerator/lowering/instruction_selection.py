@@ -12,18 +12,18 @@ from typing import TypeAlias
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
 from offcut.backends.accelerator.lowering.arithmetic import Recipe, literal, recipe
-from offcut.backends.accelerator.lowering.division import reach
-from offcut.backends.accelerator.lowering.ranges import Ranges
-from offcut.backends.accelerator.lowering.tree import Leaf
-from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.lowering.division import exact_range
+from offcut.backends.accelerator.lowering.issue_tree import Leaf
+from offcut.backends.accelerator.lowering.value_ranges import ValueRanges
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout
 from offcut.backends.accelerator.microkernels import (
     instructions_of,
     load_of,
-    name_of,
+    microkernel_name,
     product_name,
     store_of,
 )
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
 from offcut.core.expr import (
@@ -90,7 +90,7 @@ Does: TypeAlias = Copy | Result | Product | Operation
 
 
 @dataclass
-class Covers:
+class InstructionSelection:
     """How the leaves of a program run.
 
     lanes   of the buffers on the chip
@@ -98,8 +98,8 @@ class Covers:
     """
 
     program: Program
-    spec: Spec
-    lanes: dict[str, Lanes] = field(default_factory=dict)
+    spec: AcceleratorSpec
+    lanes: dict[str, LaneLayout] = field(default_factory=dict)
     places: dict[str, MemorySpace] = field(default_factory=dict)
     does: dict[int, Does] = field(default_factory=dict)
 
@@ -144,7 +144,7 @@ class Covers:
                 return load if found else None
         return None
 
-    def of(self, leaves: Sequence[Leaf], ranges: Ranges) -> None:
+    def of(self, leaves: Sequence[Leaf], ranges: ValueRanges) -> None:
         """Note what each leaf does, and the lanes of all buffers: what computes says how operands lie, before what moves them.
 
         ranges  of the values of the buffers on the chip
@@ -159,7 +159,7 @@ class Covers:
 
     def kind(self, leaf: Leaf) -> Callable[[Leaf], Does]:
         """What says how a leaf runs."""
-        if name_of(leaf.store, self.spec) == product_name(self.spec):
+        if microkernel_name(leaf.store, self.spec) == product_name(self.spec):
             return self.product
         if leaf.store.buffer not in self.scoped:
             return self.result
@@ -209,7 +209,7 @@ class Covers:
 
     def operation(self, leaf: Leaf) -> Operation:
         """Return an operation of the vector unit."""
-        store, own = leaf.store, name_of(leaf.store, self.spec)
+        store, own = leaf.store, microkernel_name(leaf.store, self.spec)
         read = [load for load, _ in loads(store.value) if load.buffer in self.scoped]
         every: tuple[Load | Store, ...] = (store, *read)
         bound = [one for one in every if self.holds_accumulators(one.buffer)]
@@ -300,7 +300,7 @@ class Covers:
     def inexact(self, leaf: Leaf, load: Load) -> TargetError:
         """Return the refusal of a quotient."""
         (low, high), divisor = self.ranges.of(load), literal(leaf.store.value)
-        most = reach(divisor)
+        most = exact_range(divisor)
         return self.refuse(
             leaf,
             f"{load.buffer} is from {low} to {high}, and a product in int32 and a shift divide by {divisor} "
@@ -324,7 +324,7 @@ class Covers:
             for name in lanes
         )
         order = _order(leaf, self.scoped[buffer])
-        known = self.lanes.setdefault(buffer, Lanes(axes, shape, order))
+        known = self.lanes.setdefault(buffer, LaneLayout(axes, shape, order))
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
             raise self.refuse(
                 leaf, f"it has other elements of {buffer} in a word than another statement"
@@ -406,7 +406,7 @@ _DECIDED = frozenset({Question.BOUNDS, Question.EXTENTS, Question.UNIT})
 """What is so of every leaf: its bounds are alike for all instances, words repeat as often as wanted, compute runs it."""
 
 
-def main_lanes(chip: Lanes, inside: Sequence[Expr], outside: Sequence[Expr]) -> Lanes:
+def main_lanes(chip: LaneLayout, inside: Sequence[Expr], outside: Sequence[Expr]) -> LaneLayout:
     """Return the lanes of an array in main memory whose element `outside` is the chip's element `inside`."""
     axis_of: dict[int, int] = {}
     for at, part in enumerate(inside):

@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from offcut.backends.accelerator.lowering.python import check_promise, evaluated
-from offcut.backends.accelerator.lowering.tree import is_affine
+from offcut.backends.accelerator.lowering.issue_tree import is_affine
+from offcut.backends.accelerator.lowering.python_codegen import check_promise, evaluate
 from offcut.core import index as ix
 from offcut.core.expr import (
     Binary,
@@ -74,7 +74,7 @@ class DerivedSizes:
         values = dict(sizes)
         for name, let in self.lets.items():
             try:
-                values[name] = evaluated(let.value, values)
+                values[name] = evaluate(let.value, values)
             except ZeroDivisionError:
                 values[name] = let.hi
             if name in used:

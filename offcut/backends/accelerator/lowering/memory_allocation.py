@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 
 
-def laid(
+def allocate_regions(
     room: Mapping[str, int],
     place_of: Mapping[str, MemorySpace],
     stored: frozenset[str],
-    spec: Spec,
+    spec: AcceleratorSpec,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the first word of each region, and the bytes that are taken by memory.
 
@@ -34,7 +34,7 @@ def laid(
     return first, ends
 
 
-def spare(ends: Mapping[str, int], spec: Spec) -> int:
+def first_free_word(ends: Mapping[str, int], spec: AcceleratorSpec) -> int:
     """Return the first word of accumulators behind all regions."""
     of = spec.words[MemorySpace.ACCUMULATORS]
     return -(-ends.get(of.memory, 0) // of.bytes)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offcut.backends.accelerator.lowering.tree import Leaf
-from offcut.backends.accelerator.lowering.words import Lanes
+from offcut.backends.accelerator.lowering.issue_tree import Leaf
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout
 from offcut.core import index as ix
 from offcut.core.expr import Expr, Var, substitute, variables
 from offcut.core.memo import lazy_property
@@ -20,7 +20,7 @@ from offcut.partition.judge import is_multiple
 
 
 @dataclass(frozen=True)
-class Side:
+class OperandAddress:
     """An operand.
 
     lanes   of its words
@@ -30,7 +30,7 @@ class Side:
     """
 
     buffer: str
-    lanes: Lanes
+    lanes: LaneLayout
     steps: tuple[tuple[int, ...], ...]
     window: bool
     asked: tuple[Expr, ...]
@@ -74,9 +74,9 @@ class Side:
         return base, moved, held
 
 
-def side(
-    leaf: Leaf, buffer: str, index: Sequence[Expr], lanes: Lanes, shape: Sequence[Expr]
-) -> Side:
+def operand_address(
+    leaf: Leaf, buffer: str, index: Sequence[Expr], lanes: LaneLayout, shape: Sequence[Expr]
+) -> OperandAddress:
     """Return an operand of a leaf, read or written at `index`.
 
     Raises TargetError where words of lanes are taken apart.
@@ -90,7 +90,7 @@ def side(
             raise _refused(leaf, f"{buffer} is read within words, at {format_expr(part)}")
     window = leaf.windows.get(buffer)
     if window is None:
-        return Side(buffer, lanes, steps, False, (*first, *shape))
+        return OperandAddress(buffer, lanes, steps, False, (*first, *shape))
     for axis, (start, _) in enumerate(window.axes):
         for part in (start, first[axis]):
             count = lanes.lanes_of(axis)
@@ -100,7 +100,9 @@ def side(
                     f"{buffer} begins at {format_expr(part)}, and a word has {count} elements",
                     f"tiles of multiples of {count} along {format_expr(index[axis])}",
                 )
-    return Side(buffer, lanes, steps, True, (*first, *(e for pair in window.axes for e in pair)))
+    return OperandAddress(
+        buffer, lanes, steps, True, (*first, *(e for pair in window.axes for e in pair))
+    )
 
 
 def _step(leaf: Leaf, part: Expr, name: str) -> int:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa import MemorySpace, Stream
 from offcut.backends.accelerator.isa.listing import Names
-from offcut.backends.accelerator.lowering.emit import Image, emitted
-from offcut.backends.accelerator.lowering.host import Array, filled
-from offcut.backends.accelerator.lowering.images import packed, unpacked
-from offcut.backends.accelerator.lowering.nest import ImageOf, Lowered
-from offcut.backends.accelerator.lowering.python import Values, evaluated
-from offcut.backends.accelerator.lowering.words import Lanes
-from offcut.backends.accelerator.phases import Phases
+from offcut.backends.accelerator.lowering.emit import Image, emit_stream
+from offcut.backends.accelerator.lowering.host import Array, run_host_copies
+from offcut.backends.accelerator.lowering.nest import LoweredNest, WordImage
+from offcut.backends.accelerator.lowering.python_codegen import Values, evaluate
+from offcut.backends.accelerator.lowering.word_images import from_words, to_words
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout
 from offcut.backends.accelerator.simulator import SimulationResult, simulate
 from offcut.backends.accelerator.simulator.run_result import concatenate
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.accesses import stored_arrays
 from offcut.core.dtypes import numpy_dtype
 from offcut.core.program import Kind, Program, Stmt
@@ -28,20 +28,20 @@ _KEPT = 64
 
 
 @dataclass
-class Chip:
+class AcceleratorExecutor:
     """A program on the chip: in turns, nests that are streams and arrays that the host fills.
 
     constants  arrays that are known, by name
     """
 
     program: Program
-    spec: Spec
+    spec: AcceleratorSpec
     constants: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.phases = Phases(self.program, self.spec)
-        self._streams: dict[tuple[int, tuple[int, ...]], Emitted] = {}
-        self._packed: dict[tuple[MemorySpace, Lanes, str], Array] = {}
+        self.phases = HostDeviceProgram(self.program, self.spec)
+        self._streams: dict[tuple[int, tuple[int, ...]], EmittedStream] = {}
+        self._packed: dict[tuple[MemorySpace, LaneLayout, str], Array] = {}
 
     def streams(self, sizes: Values) -> list[Stream]:
         """The streams of a call, in order."""
@@ -63,13 +63,13 @@ class Chip:
         nests = (self.phases.taken(at, sizes) for at in self.phases.nests)
         return [nest.order for nest in nests if nest.order is not None]
 
-    def stream(self, at: int, sizes: Values) -> Emitted:
+    def stream(self, at: int, sizes: Values) -> EmittedStream:
         """The stream of one nest, which is kept."""
         key = at, tuple(sizes.values())
         found = self._streams.get(key)
         if found is None:
             nest = self.phases.taken(at, sizes)
-            found = Emitted(nest, *emitted(nest, sizes))
+            found = EmittedStream(nest, *emit_stream(nest, sizes))
             if len(self._streams) >= _KEPT:
                 self._streams.clear()
             self._streams[key] = found
@@ -91,7 +91,7 @@ class Chip:
     def filled(self, stmt: Stmt, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
         """The array that a statement of the host fills."""
         name = _stored(stmt)
-        return {name: filled(stmt, known, self.before(name, known, sizes), sizes)}
+        return {name: run_host_copies(stmt, known, self.before(name, known, sizes), sizes)}
 
     def before(self, name: str, known: Mapping[str, Array], sizes: Values) -> Array:
         """What was in an array before the host fills it."""
@@ -100,7 +100,9 @@ class Chip:
         dtype = numpy_dtype(self.program.buffer(name).dtype)
         return np.zeros(self.shape(name, sizes), dtype)
 
-    def ran(self, made: Emitted, known: Mapping[str, Array], sizes: Values) -> dict[str, Array]:
+    def ran(
+        self, made: EmittedStream, known: Mapping[str, Array], sizes: Values
+    ) -> dict[str, Array]:
         """The results of one stream."""
         dram = self.main_memory(made.images)
         for name, image in made.images.items():
@@ -114,7 +116,7 @@ class Chip:
             of = made.nest.images[name]
             if image.place is MemorySpace.OUTPUTS:
                 words = dram[image.place][image.base : image.base + image.words]
-                array = unpacked(words, of.lanes, self.shape(of.buffer, sizes))
+                array = from_words(words, of.lanes, self.shape(of.buffer, sizes))
                 found[of.buffer] = array.view(numpy_dtype(self.program.buffer(of.buffer).dtype))
         return found
 
@@ -130,20 +132,20 @@ class Chip:
             for place, end in ends.items()
         }
 
-    def words(self, of: ImageOf, known: Mapping[str, Array]) -> Array:
+    def words(self, of: WordImage, known: Mapping[str, Array]) -> Array:
         """An array as words; those of constants are kept."""
         key = of.place, of.lanes, of.buffer
         if key in self._packed:
             return self._packed[key]
         spread = of.place is MemorySpace.ACCUMULATORS
-        made = packed(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
+        made = to_words(known[of.buffer], of.lanes, self.spec.words[of.place].dtype, spread)
         if self.program.buffer(of.buffer).kind is Kind.CONSTANT:
             self._packed[key] = made
         return made
 
     def shape(self, name: str, sizes: Values) -> tuple[int, ...]:
         """The shape of an array at these sizes."""
-        return tuple(evaluated(extent, sizes) for extent in self.program.buffer(name).shape)
+        return tuple(evaluate(extent, sizes) for extent in self.program.buffer(name).shape)
 
     def timeline(self, sizes: Values) -> SimulationResult:
         """How a call runs in time, its streams one after the other."""
@@ -152,13 +154,13 @@ class Chip:
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedStream:
     """The stream of a nest at the sizes of a call.
 
     images  its arrays in main memory, by the names of the nest
     """
 
-    nest: Lowered
+    nest: LoweredNest
     stream: Stream
     images: Mapping[str, Image]
 

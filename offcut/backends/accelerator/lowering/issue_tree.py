@@ -112,7 +112,7 @@ class Guard:
 Node: TypeAlias = Leaf | Repeat | Guard
 
 
-def issued(body: Sequence[Stmt]) -> tuple[Node, ...]:
+def build_issue_tree(body: Sequence[Stmt]) -> tuple[Node, ...]:
     """Return the nodes of a nest.
 
     Raises TargetError for a statement that no instructions run.
@@ -186,7 +186,7 @@ class _Reader:
         if nest is not None:
             if (tile := tile_of(stmt)) is not None and tile.multicast is not None:
                 raise _refused(tile, *_NO_WORDS["multicast"])
-            loops, store = counted(nest)
+            loops, store = normalize_box(nest)
             self.count += 1
             return (Leaf(self.count - 1, loops, store, at.windows, at.loops, stmt),)
         if isinstance(stmt, For):
@@ -238,7 +238,7 @@ def tile_of(stmt: Stmt) -> Tile | None:
     return stmt if isinstance(stmt, Tile) else None
 
 
-def counted(box: Box) -> Box:
+def normalize_box(box: Box) -> Box:
     """Return the box with each axis counted as the statement indexes it: ``Y[8*io + i]`` for i in 0:8 is ``Y[i]`` for i
     in ``8*io +: 8``.
     """

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offcut.backends.accelerator.instances.visited import fastest
-from offcut.backends.accelerator.lowering.derived import DerivedSizes, derive_sizes
+from offcut.backends.accelerator.lowering.derived_sizes import DerivedSizes, derive_sizes
 from offcut.backends.accelerator.lowering.host import check_copy, is_host
-from offcut.backends.accelerator.lowering.nest import Lowered, lowered
-from offcut.backends.accelerator.lowering.python import Values
-from offcut.backends.accelerator.spec import Spec
+from offcut.backends.accelerator.lowering.nest import LoweredNest, lower_nest
+from offcut.backends.accelerator.lowering.python_codegen import Values
+from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core.accesses import read_arrays, stored_arrays
 from offcut.core.expr import Expr, real
 from offcut.core.interpret.values import evaluate
@@ -24,14 +24,14 @@ from offcut.core.program import walk as statements
 
 
 @dataclass(frozen=True)
-class Phases:
+class HostDeviceProgram:
     """Of a program on the chip.
 
     told  whether instructions are told whom to wait for; where they are only counted, they need not be
     """
 
     program: Program
-    spec: Spec
+    spec: AcceleratorSpec
     told: bool = True
 
     @lazy_property
@@ -44,12 +44,12 @@ class Phases:
         return derive_sizes(self.program)
 
     @lazy_property
-    def each(self) -> tuple[Stmt | tuple[Lowered, ...], ...]:
+    def each(self) -> tuple[Stmt | tuple[LoweredNest, ...], ...]:
         """What runs, one after the other: statements of the host, and nests, each by its options.
 
         Raises TargetError for a statement that neither an instruction nor the host runs.
         """
-        found: list[Stmt | tuple[Lowered, ...]] = []
+        found: list[Stmt | tuple[LoweredNest, ...]] = []
         for host, stmts in self._in_turn:
             if host:
                 check_copy(self._derived[0], stmts[0], self.spec)
@@ -64,7 +64,7 @@ class Phases:
         """Return the phases that are nests."""
         return (at for at, phase in enumerate(self.each) if isinstance(phase, tuple))
 
-    def options(self, at: int, sizes: Values | None = None) -> list[Lowered]:
+    def options(self, at: int, sizes: Values | None = None) -> list[LoweredNest]:
         """Return the options of the nest of a phase.
 
         sizes  of a call: those options alone that cost least; None: all
@@ -86,7 +86,7 @@ class Phases:
         """What the program says that the options of a nest cost."""
         return [cost for _, cost, _ in self._options(at)]
 
-    def taken(self, at: int, sizes: Values) -> Lowered:
+    def taken(self, at: int, sizes: Values) -> LoweredNest:
         """Return the option of a nest that takes the fewest cycles at these sizes."""
         options = self.options(at, sizes)
         return fastest(options, sizes).nest if len(options) > 1 else options[0]
@@ -122,10 +122,10 @@ class Phases:
         _, stmts = self._in_turn[at]
         return _options_of(stmts)
 
-    def _lowered(self, body: Sequence[Stmt]) -> Lowered:
+    def _lowered(self, body: Sequence[Stmt]) -> LoweredNest:
         """Return a nest, read."""
         program, derived = self._derived
-        return lowered(program, body, self.spec, self.told, derived)
+        return lower_nest(program, body, self.spec, self.told, derived)
 
 
 def _options_of(stmts: Sequence[Stmt]) -> list[tuple[str, Expr, tuple[Stmt, ...]]]:

@@ -12,7 +12,7 @@ from itertools import product
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class TransferAxis:
     """An axis of a box.
 
     extent    words
@@ -34,7 +34,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowTransfer:
     """One instruction: `y` rows of `x` words, and what is filled around them: top, bottom, left, right.
 
     Nothing is there to be moved where `x` or `y` is 0: all is filled.
@@ -48,16 +48,16 @@ class Rows:
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)
 
 
-def moved(chip: int, dram: int, axes: Sequence[Reach]) -> Iterator[Rows]:
+def dma_instructions(chip: int, dram: int, axes: Sequence[TransferAxis]) -> Iterator[RowTransfer]:
     """The instructions that move a box, slowest axis first."""
     if any(axis.extent == 0 for axis in axes):
         return
     rest = [axis for axis in axes if axis.extent != 1 or not axis.is_whole]
     rest.sort(key=lambda axis: -axis.chip)
-    row = Reach(1, 1, 1, 0, 1)
+    row = TransferAxis(1, 1, 1, 0, 1)
     while rest and _goes_on(row, rest[-1]):
         row = _joined(row, rest.pop())
-    column = Reach(1, row.extent, 0, 0, 1)
+    column = TransferAxis(1, row.extent, 0, 0, 1)
     if rest and rest[-1].chip == row.extent:
         column = rest.pop()
     for point in product(*(range(axis.extent) for axis in rest)):
@@ -68,18 +68,18 @@ def moved(chip: int, dram: int, axes: Sequence[Reach]) -> Iterator[Rows]:
             there &= axis.lo <= coordinate < axis.hi
         y, x = max(column.hi - column.lo, 0), max(row.hi - row.lo, 0)
         if not (there and x and y):
-            yield Rows(at, 0, 0, 0, 0, (column.extent, 0, 0, row.extent))
+            yield RowTransfer(at, 0, 0, 0, 0, (column.extent, 0, 0, row.extent))
             continue
         pad = column.lo, column.extent - column.hi, row.lo, row.extent - row.hi
         first = source + column.lo * column.dram + row.lo
-        yield Rows(at, first, y, x, column.dram, pad)
+        yield RowTransfer(at, first, y, x, column.dram, pad)
 
 
-def _goes_on(row: Reach, axis: Reach) -> bool:
+def _goes_on(row: TransferAxis, axis: TransferAxis) -> bool:
     """Whether words of an axis follow those of a row in both memories, none of the row's filled."""
     return row.is_whole and axis.chip == row.extent and axis.dram == row.extent
 
 
-def _joined(row: Reach, axis: Reach) -> Reach:
+def _joined(row: TransferAxis, axis: TransferAxis) -> TransferAxis:
     count = row.extent
-    return Reach(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)
+    return TransferAxis(axis.extent * count, 1, 1, axis.lo * count, axis.hi * count)

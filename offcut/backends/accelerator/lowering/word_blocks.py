@@ -11,16 +11,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from offcut.backends.accelerator.isa import MemorySpace
-from offcut.backends.accelerator.lowering.covers import Copy, Covers, Does
-from offcut.backends.accelerator.lowering.places import Side
-from offcut.backends.accelerator.lowering.tree import Leaf
+from offcut.backends.accelerator.lowering.instruction_selection import (
+    Copy,
+    Does,
+    InstructionSelection,
+)
+from offcut.backends.accelerator.lowering.issue_tree import Leaf
+from offcut.backends.accelerator.lowering.operand_addresses import OperandAddress
 from offcut.core import index as ix
 from offcut.core.expr import Expr
 from offcut.core.text.printer import format_expr
 from offcut.partition.judge import is_multiple
 
 
-def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence[Side]) -> int:
+def lanes_per_word(
+    covers: InstructionSelection, leaf: Leaf, does: Does, at: int, sides: Sequence[OperandAddress]
+) -> int:
     """Iterations of an axis of a leaf, by its position, that one word has.
 
     Raises TargetError where operands have other elements in a word, or a word is taken apart.
@@ -55,7 +61,7 @@ def lanes_along(covers: Covers, leaf: Leaf, does: Does, at: int, sides: Sequence
     return lanes
 
 
-def _ends(covers: Covers, side: Side, axis: int) -> list[Expr]:
+def _ends(covers: InstructionSelection, side: OperandAddress, axis: int) -> list[Expr]:
     """Where an operand has no more elements."""
     rank = len(side.lanes.order)
     ends = [covers.program.buffer(side.buffer).shape[axis]]

@@ -35,7 +35,9 @@ class Part:
     micro_ops: tuple[MicroOp, ...]
 
 
-def parts(base: tuple[int, int, int], axes: Sequence[Steps], limits: Limits) -> Iterator[Part]:
+def split_into_instructions(
+    base: tuple[int, int, int], axes: Sequence[Steps], limits: Limits
+) -> Iterator[Part]:
     """The instructions that visit all words, each once."""
     todo = _merged([axis for axis in axes if axis[0] != 1])
     if any(extent == 0 for extent, _ in todo):
