@@ -55,7 +55,6 @@ from offcut.partition import LoopCut, Made, Strategy, Users, check_layouts, chec
 from offcut.polyhedral.sync import Agents, check
 from offcut.schedule import (
     Applied,
-    Primitive,
     Resolving,
     Schedule,
     create_schedule,
@@ -289,11 +288,10 @@ class Target(ABC):
 
         Raises TargetError for what the target does not do.
         """
-        steps = () if schedule is None else schedule.steps
         asked_for = {
             "strategy": strategy != "auto",
             "microkernels": microkernels,
-            "schedule": not all(isinstance(step, Primitive) for step in steps),
+            "schedule": schedule is not None and hand_steps(schedule) != schedule.steps,
         }
         for option, given in asked_for.items():
             if given:

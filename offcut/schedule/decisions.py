@@ -57,6 +57,7 @@ class Level:
 class Split:
     """A loop of `stage` becomes a loop for each level of tiles, outermost first, and one inside the tiles.
 
+    stage  `ANY`: whichever has a loop of that name
     names  of these loops; one more than there are levels
 
     Halide, TVM: `split`, with a `TailStrategy`.
@@ -364,7 +365,7 @@ def split_of(loop: str, cut: LoopCut) -> Split:
     stage, _, axis = loop.rpartition(".")
     *outer, tile = cut.tiles
     levels = (*(Level(size, LADDER) for size in outer), Level(tile, cut.strategy))
-    return Split(stage, axis, levels, split_names(axis, len(levels)))
+    return Split(stage or ANY, axis, levels, split_names(axis, len(levels)))
 
 
 def split_names(axis: str, levels: int) -> tuple[str, ...]:
@@ -378,4 +379,9 @@ def loop_cuts(schedule: Schedule) -> dict[str, Split]:
     steps = schedule.steps
     at = next((k for k, step in enumerate(steps) if isinstance(step, Separate)), len(steps))
     splits = (step for step in steps[at:] if isinstance(step, Split))
-    return {f"{s.stage}.{s.axis}" if s.stage else s.axis: s for s in splits}
+    return {loop_name(s): s for s in splits}
+
+
+def loop_name(step: Split) -> str:
+    """Return what a user calls the loop that is split: ``C.j``, or ``j`` where it is that of several stages."""
+    return step.axis if step.stage == ANY else f"{step.stage}.{step.axis}"

@@ -261,7 +261,7 @@ class _Reader:
                     copies[name] = reader
                     self.add(reader, step, line)
                 case Split(stage) | Order(stage) | Cover(stage):
-                    if stage in ("", ANY):
+                    if stage == ANY:
                         return False
                     self.add(copies.get(stage, stage), step, line)
                 case _:
@@ -352,7 +352,9 @@ class _Reader:
                     inside.append(names[-1])
                 case Order(_, loops) if order is None:
                     order = loops
-                case Cover(_, axis) if cover is None and axis in ("", *inside):
+                case Cover(_, axis, name, along) if (
+                    cover is None and axis in ("", *inside) and (along or name == VECTORS)
+                ):
                     cover, cover_line = step, line
                 case _:
                     return None

@@ -156,7 +156,7 @@ def check_once(schedule: Schedule) -> None:
             case Separate():
                 separate, key, what = True, Separate, "separate conditions"
             case Split(stage, axis) if separate:
-                key, what = (stage, axis), f"split {f'{stage}.' if stage else ''}{axis}"
+                key, what = (stage, axis), f"split {stage}.{axis}"
             case Staging("prepack", buffer):
                 key, what = (Staging, buffer), f"prepack {buffer}"
             case Bind(stage, axis, unit, tree):

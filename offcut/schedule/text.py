@@ -98,8 +98,7 @@ def format_decision(step: Primitive) -> str:
     match step:
         case Split(stage, axis, levels, names):
             shown = " then ".join(map(_format_level, levels))
-            loop = f"{stage}.{axis}" if stage else axis
-            return f"split {loop} {shown} as {' '.join(names)}"
+            return f"split {stage}.{axis} {shown} as {' '.join(names)}"
         case Fuse(stage, outer, inner, fused):
             return f"fuse {stage}.{outer} {stage}.{inner} as {fused}"
         case Order(stage, loops):
@@ -195,7 +194,7 @@ def _read_step(block: LineBlock) -> Step:
 
 def _read_split(line: Line) -> Split:
     found = line.match(
-        rf"split (?:(\S+)\.)?([^\s.]+) (.+) as ({_NAMES})",
+        rf"split {_LOOP} (.+) as ({_NAMES})",
         "split C.i mask 8 as io ii",
         "split C.j ladder 384 then ladder of 32 16 as jg j jj",
     )
@@ -206,7 +205,7 @@ def _read_split(line: Line) -> Split:
             f"{len(levels)} levels of tiles make {len(levels) + 1} loops, and {len(names)} are named",
             f"split {found[1]}.{found[2]} {found[3]} as {' '.join(f'{found[2]}{n}' for n in range(len(levels) + 1))}",
         )
-    return Split(found[1] or "", found[2], levels, names)
+    return Split(found[1], found[2], levels, names)
 
 
 def _read_level(line: Line, text: str) -> Level:

@@ -44,6 +44,7 @@ from offcut.schedule import (
     Step,
     decisions_of,
     loop_cuts,
+    loop_name,
     nests_of,
     parts_of,
     restaged,
@@ -322,8 +323,9 @@ class Space:
                     every = (2**k for k in range((2 * copies).bit_length()))
                     found.append(tuple(dict.fromkeys((step, *map(Separate, every)))))
                 case Split() if step in cuts.values():
-                    loop = f"{step.stage}.{step.axis}" if step.stage else step.axis
-                    found.append(tuple(dict.fromkeys((step, *self._loops.of(loop, step)))))
+                    found.append(
+                        tuple(dict.fromkeys((step, *self._loops.of(loop_name(step), step))))
+                    )
                 case _ if not nests:
                     found.append((step,))
                 case _:
@@ -361,11 +363,7 @@ def _in_ways(
 
 
 def _cut_in(steps: Options) -> frozenset[str]:
-    return frozenset(
-        f"{step.stage}.{step.axis}" if step.stage else step.axis
-        for step in steps
-        if isinstance(step, Split)
-    )
+    return frozenset(loop_name(step) for step in steps if isinstance(step, Split))
 
 
 def _is_prepacked(step: Step) -> TypeGuard[Staging]:

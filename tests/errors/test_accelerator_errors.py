@@ -384,10 +384,10 @@ bind: cannot bind Y.i_tile to thread
   help     at … depth 2 lets windows take turns""",
     ),
     "what a processor decides": (
-        ("order S", "mark threads\norder S"),
+        ("order S", "bind * thread\norder S"),
         """\
 schedule: cannot apply this to vta
-  at       line 16: mark threads
+  at       line 16: bind * thread
   because  the policy of a processor alone decides it
   help     split, order, at, stage, cover, choose
   help     kernel.schedule has the decisions of its policy""",

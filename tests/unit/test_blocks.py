@@ -54,7 +54,7 @@ def test_blocks_have_the_bits_of_single_iterations(by_row: Kernel, block: int, r
 
 def test_a_softmax_of_short_rows_runs_in_blocks_at_any_rows_and_threads() -> None:
     one, two = softmax(100), softmax(100, threads=2)
-    assert "together i by 8 in " in str(one.schedule)
+    assert ".i 8 if fits " in str(one.schedule)
     for rows in ROWS:
         for columns in (1, 43, 100):
             x = floats("softmax", rows, columns)
@@ -91,8 +91,9 @@ def test_costs_in_blocks_are_exact_and_agree_with_their_formulas() -> None:
 
 
 def test_a_block_prints_as_it_parses() -> None:
-    text = schedule_of(" by 8 in 4096")
-    assert str(oc.Schedule.parse(text)) == text
+    made = oc.Schedule.parse(schedule_of(" by 8 in 4096"))
+    assert "split softmax_X.i 8 if fits 4096 as i_block i_in" in str(made)
+    assert oc.Schedule.parse(str(made)) == made
 
 
 def test_a_block_of_one_iteration_is_refused() -> None:
@@ -197,7 +198,7 @@ def attention(schedule: oc.Schedule | None = None) -> Kernel:
 
 def test_blocks_inside_of_other_loops_are_proved_and_have_the_bits_of_single_iterations() -> None:
     blocks = attention()
-    assert str(blocks.schedule).count(" by 8 in ") == 2
+    assert str(blocks.schedule).count(" 8 if fits ") == 2
     by_row = attention(without_blocks(blocks.schedule))
     assert "i_block" in str(blocks.loops)
     assert "i_block" not in str(by_row.loops)

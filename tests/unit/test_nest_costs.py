@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -225,7 +226,7 @@ def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
 def test_a_refused_schedule_is_refused_again() -> None:
     target = cascade_lake()
     priced, first = prices(dense(), target, every=True)
-    wrong = Schedule.parse(str(first).replace("split i ladder", "split z ladder"))
+    wrong = Schedule.parse(str(first).replace("C.i ladder", "C.z ladder"))
     for _ in range(2):
         with pytest.raises(PartitionError, match="cannot cut z"):
             priced(wrong)
@@ -243,8 +244,7 @@ def test_groups_follow_the_caches() -> None:
         found = {}
         for group in (192, 384, 768):
             text = str(first)
-            own = text[text.index("in groups of ") :].split()[3]
-            one = Schedule.parse(text.replace(f"in groups of {own}", f"in groups of {group}"))
+            one = Schedule.parse(re.sub(r"ladder \d+ then", f"ladder {group} then", text))
             found[group] = float(priced(one)[-1])
         return min(found, key=lambda group: found[group])
 
@@ -282,15 +282,21 @@ def test_loops_that_no_nest_describes_are_cut_and_counted() -> None:
 
     smooth = price(SMOOTHED)
     thin, wide = (
-        smooth(Schedule.parse(f"schedule smoothed\nseparate 8\ncut j mask {tile}\nmark lanes"))
+        smooth(
+            Schedule.parse(
+                f"schedule smoothed\nseparate 8\nsplit *.j mask {tile} as j_tile j_in\nbind * lane"
+            )
+        )
         for tile in (2, 64)
     )
     assert set(thin) == {(("n", 64),), (("n", 500),)}
     assert all(thin[key] > 2 * wide[key] > 0 for key in thin)
-    in_order = price(SEIDEL)(Schedule.parse("schedule seidel\nmark lanes"))
+    in_order = price(SEIDEL)(Schedule.parse("schedule seidel\nbind * lane"))
     assert all(in_order[key] > wide[key] for key in in_order)
     with pytest.raises(PartitionError, match="z"):
-        smooth(Schedule.parse("schedule smoothed\ncut z mask 8\nmark lanes"))
+        smooth(
+            Schedule.parse("schedule smoothed\nseparate 1\nsplit *.z mask 8 as a b\nbind * lane")
+        )
 
 
 def test_what_a_way_costs_does_not_depend_on_what_was_asked_before() -> None:

@@ -643,10 +643,11 @@ def test_what_is_of_a_nest_is_refused_where_there_is_none(step: str) -> None:
     assert (
         str(refused.value)
         == f"""\
-schedule: cannot apply this to loops as they stand
+schedule: cannot apply a decision here
   at       line 3: {step}
-  because  it is of a nest, and the schedule covers none
-  help     cover C vectors, for each stage that there is"""
+  because  what a target decides stands before it, about loops that are made first
+  help     decisions by hand come first
+  help     split C.i cut 8, behind separate"""
     )
 
 

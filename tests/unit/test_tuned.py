@@ -121,7 +121,7 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
     [
         {"records": False},
         {"strategy": "cut"},
-        {"schedule": oc.Schedule.parse("schedule C\nnest C\n  way loops\n    loops i\n")},
+        {"schedule": oc.Schedule.parse("schedule C\norder C i\ncover C vectors\n")},
         {"price": lambda loops: 1e-6},
         {"threads": 2},  # another place
         {"reassociate": False},

@@ -12,20 +12,32 @@ from offcut.costmodel import tile_price
 from offcut.errors import PartitionError
 from offcut.partition import LADDER, LoopCut, Strategy, Users, checked_tiles, cut_program
 from offcut.polyhedral import request_budget
-from offcut.schedule import Schedule, Separate, Split, Staging, at_line, loop_cuts, split_names
+from offcut.schedule import (
+    ANY,
+    Primitive,
+    Schedule,
+    Separate,
+    Split,
+    at_line,
+    loop_cuts,
+    split_names,
+    stages_in,
+)
 
 
 def check_loops(schedule: Schedule) -> None:
-    """Refuse what only nests can take, in a schedule of loops as they stand."""
+    """Refuse decisions behind those of a target, that are none about loops whose conditions have left them."""
+    cuts = set(map(id, loop_cuts(schedule).values()))
     for step in schedule.steps:
-        if isinstance(step, Staging):
-            with at_line(schedule, step):
-                raise PartitionError(
-                    "schedule",
-                    "cannot apply this to loops as they stand",
-                    because="it is of a nest, and the schedule covers none",
-                    help=("cover C vectors, for each stage that there is",),
-                )
+        if id(step) in cuts or not isinstance(step, Primitive) or ANY in stages_in(step):
+            continue
+        with at_line(schedule, step):
+            raise PartitionError(
+                "schedule",
+                "cannot apply a decision here",
+                because="what a target decides stands before it, about loops that are made first",
+                help=("decisions by hand come first", "split C.i cut 8, behind separate"),
+            )
 
 
 def cut_loops(
