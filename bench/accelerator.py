@@ -125,7 +125,7 @@ class Ran:
 def ran(target: Accelerator, layer: Layer, schedule: Schedule | None = None) -> Ran:
     """Cycles of a layer by a schedule, or by the policy."""
     request, options = layer.request, replace(DEFAULT, schedule=schedule)
-    planned = next(iter(target.space(request.program, request.users, options)))
+    planned = next(iter(target.policy(request.program, request.users, options)))
     cycles = target.simulated(planned, request, options, {}) * target.machine.hertz
     return told(target, layer, planned, options, cycles)
 
@@ -212,10 +212,10 @@ class Programs:
 def programs(target: Accelerator, layer: Layer) -> Programs:
     """Those that the policy makes for a machine, its depths left out or not."""
     request = layer.request
-    hidden = next(iter(target.space(request.program, request.users, DEFAULT)))
+    hidden = next(iter(target.policy(request.program, request.users, DEFAULT)))
     assert hidden.schedule is not None
     options = replace(DEFAULT, schedule=alone(hidden.schedule))
-    plain = next(iter(target.space(request.program, request.users, options)))
+    plain = next(iter(target.policy(request.program, request.users, options)))
     return Programs(
         layer, (plain, hidden), AcceleratorExecutor(plain.program, target.spec).streams({})
     )
@@ -415,7 +415,7 @@ def dense_cycles(target: Accelerator, extent: int, schedule: str) -> float:
     output = ops.requantize(ops.dense(x, w, name="S"), SHIFT, name="Y")
     request = requested(output, None, {"W": np.zeros((256, 256), np.int8)}, "bench")
     options = replace(DEFAULT, schedule=Schedule.parse(schedule))
-    planned = next(iter(target.space(request.program, request.users, options)))
+    planned = next(iter(target.policy(request.program, request.users, options)))
     return target.simulated(planned, request, options, {}) * target.machine.hertz
 
 

@@ -30,6 +30,7 @@ from programs import Judged, programs
 from rich.table import Table as Grid
 
 import offcut as oc
+from offcut.backends.decide import proved_plan
 from offcut.costmodel.learned import library
 from offcut.costmodel.learned.metrics import pairwise_accuracy, recall_at, regret
 from offcut.experiment.bench import Options, read_options
@@ -98,7 +99,8 @@ def figures(judged: Judged, count: int, budget: float, records: Records) -> Figu
     given = judged.output, judged.inputs, judged.constants, judged.held_out
     problem = posed("tune", *given, target, options)
     weights = problem.sizes
-    whole = target.schedules(problem.request, options, 1)
+    planned = proved_plan(target, problem.request, options)
+    whole = target.space(planned, problem.request, options, 1)
     assert isinstance(whole, Space)
     space = narrowed(whole, 1)
     price = price_of(problem, space.computation, None)

@@ -12,11 +12,14 @@ import numpy as np
 
 from offcut import debug
 from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
+from offcut.backends.checked_results import check_result, check_type
+from offcut.backends.decide import proved_plan
 from offcut.backends.host import cache
 from offcut.backends.plan import Plan, checked_sizes
+from offcut.backends.predict import choice_notes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
-from offcut.backends.target import Loaded, Options, Planned, Target, answer, gave
+from offcut.backends.target import Loaded, Options, Planned, Target, shown
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
@@ -57,26 +60,28 @@ class KernelCode:
         """
         request, options, target = self.request, self.options, self.target
         content = (request.text, repr(self.signature), repr(request.users))
-        facts = answer(target, "facts", target.facts(options))
+        facts = check_result(target, "facts", target.facts(options))
         name = cache.key(target.name, *content, *facts)
         lowered = cache.read(name)
         if lowered is None or debug.verifies():
             planned = self.planned  # which proves it, again where it was kept
             if lowered is None:
-                lowered = answer(target, "lower", target.lower(planned, self.signature, options))
+                lowered = check_result(
+                    target, "lower", target.lower(planned, self.signature, options)
+                )
                 cache.write(name, lowered)
         with debug.timed("load"):
-            return answer(target, "load", target.load(lowered, self.signature, options))
+            return check_result(target, "load", target.load(lowered, self.signature, options))
 
     @lazy_property
     def planned(self) -> Planned:
         """What the target decides."""
-        return self.target.policy(self.request, self.options)
+        return proved_plan(self.target, self.request, self.options)
 
     @lazy_property
     def choice_notes(self) -> tuple[str, ...]:
         """What a plan of any sizes says of the choice between ways."""
-        return self.target.choice_notes(self.planned, self.request, self.options)
+        return choice_notes(self.target, self.planned, self.request, self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return KernelCode, (self.request, self.options, self.target, self.kinds, self.notes)
@@ -118,7 +123,9 @@ class KernelCode:
             arrays = loaded.held(arrays)
         else:
             arrays = {name: settled(array) for name, array in arrays.items()}
-        call = gave(self.target, "load", loaded(arrays), Callable, "a function that is called")
+        call = check_type(
+            self.target, "load", loaded(arrays), Callable, "a function that is called"
+        )
         kind = type("Kernel", (Kernel,), {"__call__": call, "__doc__": Kernel.__doc__})
         made: Kernel = kind(self, arrays)
         return made
@@ -195,11 +202,11 @@ class Kernel:
         """
         target, planned, options = self.code.target, self.code.planned, self.code.options
         if not sizes:
-            return target.shown(planned, self.signature, options, form)
+            return shown(target, planned, self.signature, options, form)
         sizes = checked_sizes(self.signature, sizes, "source")
         names = dict(self.code.request.users.sizes)
         given = {names[user]: size for user, size in sizes.items()}
-        return target.shown(planned, self.signature, options, form, given)
+        return shown(target, planned, self.signature, options, form, given)
 
     @lazy_property
     def entry(self) -> Entry:

@@ -19,12 +19,14 @@ from itertools import pairwise
 from typing import Any
 
 from offcut.backends import registry
+from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.cpu import target as cpu
+from offcut.backends.decide import proved_plan, request_of
 from offcut.backends.interpret import target as interpret
 from offcut.backends.proving import keep_options, told_options
 from offcut.backends.registry import targets
 from offcut.backends.requested import Request, check_reassociate
-from offcut.backends.target import Options, Planned, Strategies, Target, answer, gave
+from offcut.backends.target import Options, Planned, Strategies, Target
 from offcut.backends.tuned import Asked, left_aside, tuned
 from offcut.core.analysis import analysis
 from offcut.core.integers import whole
@@ -131,7 +133,7 @@ def partition(
     """
     chosen = _chosen(target, "partition")
     asked = chosen.options("partition", microkernels=microkernels, threads=1)
-    options = answer(chosen, "options", asked)
+    options = check_result(chosen, "options", asked)
     own = chosen.microkernels(options)
     elsewhere = (kernel for kernel in options.microkernels if kernel.unit != "core")
     tiles = {} if tile is None else tile
@@ -328,8 +330,8 @@ def compile(
         threads,
         _checked_schedule(schedule, strategy, (*chosen.microkernels(), *microkernels)),
     )
-    options = answer(chosen, "options", asked)
-    request, said = chosen.request(output, inputs, constants, options, "compile")
+    options = check_result(chosen, "options", asked)
+    request, said = request_of(chosen, output, inputs, constants, options, "compile")
     notes = (*said, *told_options(request.program, "compile"))
     if price is not None:
         options = replace(options, schedule=_priced(price, request, options, chosen))
@@ -401,7 +403,7 @@ def _priced(price: object, request: Request, options: Options, target: Target) -
             because=because,
             help=("lambda loops: 2e-9 * n",),
         )
-    planned = target.policy(request, replace(options, every=True))
+    planned = proved_plan(target, request, replace(options, every=True))
     if planned.schedule is None or planned.applied is None:
         return None
     loops, sizes = planned.applied.partition.loops, dict(request.users.sizes)
@@ -492,8 +494,8 @@ def _chosen(asked: object, op: str) -> Target:
     """Return the target that an argument ``target=`` says."""
     if not isinstance(asked, Target):
         return registry.named(asked, None, op)
-    gave(asked, "name", asked.name, str, "a text")
-    gave(asked, "machine", asked.machine, Device, "the description of a machine")
+    check_type(asked, "name", asked.name, str, "a text")
+    check_type(asked, "machine", asked.machine, Device, "the description of a machine")
     return asked
 
 

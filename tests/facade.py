@@ -55,6 +55,7 @@ _NAMES = {
     "requested": "backends.requested",
     "stand_ins": "backends.requested",
     "Options": "backends.target",
+    "proved_plan": "backends.decide",
     # Partitions, proofs.
     "CUT": "partition",
     "dependences": "polyhedral",
@@ -408,7 +409,9 @@ def policy(target: Any, result: Any, inputs: Any) -> Any:
     Raises TargetError where it runs no such program.
     """
     request = _module("backends.requested").requested(result, inputs, {}, "test")
-    return target.policy(request, _module("backends.target").Options())
+    return _module("backends.decide").proved_plan(
+        target, request, _module("backends.target").Options()
+    )
 
 
 def called(target: Any, planned: Any, result: Any, inputs: Any) -> frozenset[str] | None:

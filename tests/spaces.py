@@ -9,7 +9,7 @@ from math import log2
 
 import offcut as oc
 from offcut import Schedule, Target
-from tests.facade import Options, Request, Space, requested, stand_ins
+from tests.facade import Options, Request, Space, proved_plan, requested, stand_ins
 
 n = oc.dim("n", min=1, max=4096)
 A = oc.placeholder((n, 96), name="A")
@@ -57,7 +57,8 @@ def problem(name: str, machine: str = "cascade-lake") -> tuple[Request, Options,
 
 def space_of(request: Request, options: Options, target: Target, alternatives: int) -> Space:
     """What can be decided of a program with nests."""
-    found = target.schedules(request, options, alternatives)
+    planned = proved_plan(target, request, options)
+    found = target.space(planned, request, options, alternatives)
     assert isinstance(found, Space)
     return found
 

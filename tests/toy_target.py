@@ -52,7 +52,7 @@ class Toy(Target):
     def microkernels(self, options: Options | None = None) -> tuple[Microkernel, ...]:
         return (self.outer,)
 
-    def space(self, program: Any, users: Any, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Any, users: Any, options: Options) -> Iterator[Planned]:
         match program.body:
             case (For(i, body=(For(j),)),):
                 try:

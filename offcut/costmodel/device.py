@@ -7,7 +7,6 @@ of the engines that it has several of. `source` says where a table's numbers are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 
@@ -143,13 +142,6 @@ class Device(ABC):
     def levels(self) -> tuple[Memory | MainMemory, ...]:
         """All memories, main memory last."""
         return (*self.memory, self.dram)
-
-    def peak_of(self, dtypes: Collection[str]) -> float:
-        """Return the operations per second of the fastest unit that multiplies elements of one of `dtypes`, or of any unit if
-        none does; a multiply-add is two.
-        """
-        units = [unit for unit in self.unit if {*unit.of} & {*dtypes}] or self.unit
-        return 2 * max((unit.multiply_adds for unit in units), default=0.0) * self.hertz
 
     @property
     @abstractmethod

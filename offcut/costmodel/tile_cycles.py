@@ -49,6 +49,16 @@ class TileCycles:
         widest, term, start = self.of(rows)
         return term / widest, start / widest
 
+    @property
+    def multiply_adds(self) -> float:
+        """In a cycle, of the tile and in the terms that take the fewest for each."""
+        columns = np.arange(self.term.shape[1])
+        rows = np.arange(self.term.shape[0])[:, None]
+        done = np.divide(
+            rows * columns, self.term, out=np.zeros_like(self.term), where=self.term > 0
+        )
+        return float(done.max())
+
 
 @lru_cache(64)
 def tile_cycles(kernel: Microkernel) -> TileCycles:

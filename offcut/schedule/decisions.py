@@ -259,7 +259,9 @@ def primitive_of(step: Primitive) -> str:
         case Bind(_, _, unit):
             return UNIT_PRIMITIVES.get(unit, "bind")
         case Staging(how):
-            return {"read": "cache_read", "write": "cache_write"}.get(how, "stage_value")
+            return {"read": "cache_read", "write": "cache_write", "prepack": "prepack"}.get(
+                how, "stage_value"
+            )
         case _:
             return _PRIMITIVES[type(step)]
 

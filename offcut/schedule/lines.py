@@ -140,4 +140,4 @@ def read_layout(line: Line, text: str) -> Layout:
     try:
         return layout_of(text)
     except ParseError as refused:
-        line.refuse(refused.because, *refused.help)
+        line.refuse(f"{refused.refused}: {refused.because}", *refused.help)

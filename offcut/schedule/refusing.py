@@ -52,6 +52,7 @@ WORDS = {
     "cache_read": "stage read",
     "cache_write": "stage write",
     "stage_value": "stage value",
+    "prepack": "stage prepack",
     "compute_inline": "inline",
     "tensorize": "cover",
     **dict.fromkeys(UNIT_PRIMITIVES.values(), "bind"),
@@ -103,24 +104,30 @@ def at_decision(schedule: Schedule | None) -> Iterator[None]:
     """
     try:
         yield
-    except TargetError as refused:
+    except (TargetError, PartitionError) as refused:
         decision = None if schedule is None else _decision_of(schedule, refused)
-        if schedule is None or decision is None:
+        if schedule is None or decision is None or refused.at.startswith("line "):
             raise
         lines = enumerate(lines_of(schedule), 1)
         at = next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
-        raise TargetError(
+        raise type(refused)(
             refused.op, refused.refused, at=at, because=refused.because, help=refused.help
         ) from refused
 
 
-def _decision_of(schedule: Schedule, refused: TargetError) -> Primitive | None:
+def _decision_of(schedule: Schedule, refused: TargetError | PartitionError) -> Primitive | None:
     """Return the last decision about what is refused: its tiles, its memory, or what runs it."""
     steps = list(each_decision(schedule.steps))
     if refused.refused.endswith("without a standstill"):
         return next((step for step in steps if isinstance(step, At) and step.depth > 1), None)
     about = re.match(r"(?:alloc |buffer )?(\w+)", refused.at)
     if about is None:
+        return None
+    if refused.at.startswith("tile "):
+        name = refused.refused.partition("cannot cover a tile by ")[2]
+        alike = [step for step in steps if isinstance(step, Cover) and step.microkernel == name]
+        return alike[0] if len(alike) == 1 else None
+    if isinstance(refused, PartitionError):
         return None
     name = about[1]
     words = {*re.findall(r"\w+", refused.because)}
@@ -137,6 +144,8 @@ def _decision_of(schedule: Schedule, refused: TargetError) -> Primitive | None:
         if (isinstance(step, At) and step.stage == name and (step.memory or step.depth > 1))
         or (isinstance(step, Staging) and step.name == name)
     ]
+    if refused.refused.startswith("cannot lay"):
+        return next((s for s in places if isinstance(s, Staging) and s.layout is not None), None)
     if refused.refused.startswith("cannot keep"):
         return places[-1] if places else None
     return covers[-1] if covers else None

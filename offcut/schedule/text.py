@@ -258,6 +258,9 @@ def _read_at(line: Line) -> At:
     return At(found[1], found[2], found[3], found[4], depth, found[6])
 
 
+_PLACE = r"(?: in (\S+))?(?: layout (.+))?"
+
+
 def _read_staging(line: Line) -> Staging:
     shown = (
         "stage read A for C as A_in in inputs",
@@ -287,9 +290,6 @@ def _read_staging(line: Line) -> Staging:
     axes = tuple(_read_axes(line, found[4]))
     place = _read_place(line, found[5], found[6])
     return Staging("value", found[1], found[3], tuple(found[2].split()), axes, *place)
-
-
-_PLACE = r"(?: in (\S+))?(?: layout (.+))?"
 
 
 def _read_place(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from offcut.backends.requested import stand_ins
+from offcut.backends.decide import request_by_names
 from offcut.backends.target import Options, Target
 from offcut.core.program import Program
 from offcut.describe.tensor import Tensor
@@ -29,9 +29,6 @@ def posed(
 
     Raises DescribeError for an argument that means nothing.
     """
-    known = constants
-    if not isinstance(constants, Mapping):
-        known = stand_ins(constants, output, inputs, op)
-    request, _ = target.request(output, inputs, known, options, op)
+    request, _ = request_by_names(target, output, inputs, constants, options, op)
     weights = distribution(request.program, request.users, sizes)
     return Problem(request, options, target, weights, seed)

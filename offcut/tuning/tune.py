@@ -11,8 +11,10 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
+from offcut.backends.checked_results import check_result
+from offcut.backends.decide import proved_plan
 from offcut.backends.requested import check_reassociate
-from offcut.backends.target import Target, answer
+from offcut.backends.target import Target
 from offcut.core.integers import whole
 from offcut.core.program import Program
 from offcut.costmodel.learned import Feature
@@ -105,10 +107,11 @@ def tune(
     asked = chosen.options(
         "tune", reassociate=reassociate, microkernels=microkernels, threads=threads
     )
-    options = answer(chosen, "options", asked)
+    options = check_result(chosen, "options", asked)
     drawn_by = operator.index(seed)
     problem = posed("tune", output, inputs, constants, sizes, chosen, options, drawn_by)
-    space = chosen.schedules(problem.request, options, alternatives)
+    default = proved_plan(chosen, problem.request, options)
+    space = chosen.space(default, problem.request, options, alternatives)
     foreseen = price_named(problem, space.computation, space.first, price, features)
     quick = has_nests(space.first) and not chosen.simulates
     expected = Expected(

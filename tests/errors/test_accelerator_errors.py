@@ -227,7 +227,7 @@ cover: cannot run S from j inwards by gemm_1x16x16
 split: cannot split by 0
   at       line 7: split Y.i guard 0 as i_tile i_in
   because  a factor is an int from 1 to 2**31 - 1: isl decides no symbolic tile size
-  help     split("i", 8)""",
+  help     split Y.i 8 as io ii""",
     ),
     "a part of a word": (
         ("split Y.j guard 16", "split Y.j guard 8"),

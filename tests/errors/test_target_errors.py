@@ -25,7 +25,7 @@ class Mine(Target):
         for name, value in over.items():
             setattr(self, name, value)
 
-    def space(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
+    def policy(self, program: Any, users: Any, options: Any) -> Iterator[Planned]:
         yield Planned(program)
 
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
@@ -59,13 +59,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: kernel(Mine(options=nothing)),
         "options\n  because  it gives None, not Options",
     ),
-    "space": (
-        lambda: kernel(Mine(space=nothing)),
-        "space\n  because  it gives None, not an iterator over plans",
+    "policy": (
+        lambda: kernel(Mine(policy=nothing)),
+        "policy\n  because  it gives None, not an iterator over plans",
     ),
     "a plan": (
-        lambda: kernel(Mine(space=lambda *_: iter([PROGRAM]))),
-        f"space\n  because  it gives {PROGRAM!r}, not Planned(program)",
+        lambda: kernel(Mine(policy=lambda *_: iter([PROGRAM]))),
+        f"policy\n  because  it gives {PROGRAM!r}, not Planned(program)",
     ),
     "facts": (
         lambda: kernel(Mine(facts=lambda _: 3)),

@@ -100,7 +100,7 @@ class Layer:
 
 def planned(target: Accelerator, request: Request, schedule: Schedule | None = None) -> Layer:
     options = replace(DEFAULT, schedule=schedule)
-    return Layer(target, request, next(target.space(request.program, request.users, options)))
+    return Layer(target, request, next(target.policy(request.program, request.users, options)))
 
 
 @cache

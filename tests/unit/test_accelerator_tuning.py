@@ -9,7 +9,7 @@ import offcut as oc
 from offcut import Outcome, Records, ops
 from offcut.backends.target import DEFAULT
 from offcut.search import Choices
-from tests.facade import requested
+from tests.facade import proved_plan, requested
 
 n = oc.dim("n", min=1, max=64)
 X = oc.placeholder((n, 64), "int8", name="X")
@@ -20,7 +20,9 @@ WEIGHTS = np.random.default_rng(0).integers(-20, 20, (64, 96), "int8")
 
 def space() -> Choices:
     request = requested(Y, [X, W], {"W": WEIGHTS}, "test")
-    found = oc.target("vta").schedules(request, DEFAULT, 1)
+    target = oc.target("vta")
+    planned = proved_plan(target, request, DEFAULT)
+    found = target.space(planned, request, DEFAULT, 1)
     assert isinstance(found, Choices)
     return found
 

@@ -485,7 +485,7 @@ split: cannot take j as an axis
         "bind * lane",
         """\
 schedule: cannot apply a decision here
-  at       line 6: stage read A for C as AL in far
+  at       line 3: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
   help     decisions by hand come first
   help     split C.i cut 8, behind separate""",
@@ -755,7 +755,7 @@ def test_a_microkernel_that_does_not_run_the_tile_is_refused_with_the_reason() -
         str(refused.value)
         == """\
 compile: cannot cover a tile by fma_float32_avx512
-  at       tile i, j
+  at       line 7: cover C at ii fma_float32_avx512(i=jj, j=ii)
   because  moves: A[i, k] does not move as A[i, p] with i=j, j=i
   help     without @cover(…) it runs as vectors"""
     )

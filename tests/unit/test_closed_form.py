@@ -43,7 +43,7 @@ from offcut.ir import (
 )
 from offcut.ir import walk as nodes
 from tests.agree import nearly
-from tests.facade import evaluate, load_machine, requested, stand_ins
+from tests.facade import evaluate, load_machine, proved_plan, requested, stand_ins
 
 WAYS = 8
 i, n, m = Var("i"), Var("n"), Var("m")
@@ -541,7 +541,7 @@ def test_a_cost_says_what_it_holds_and_what_its_code_takes() -> None:
     )
     request = requested(wide, None, stand_ins(["Y"], wide, None, "cost"), "cost")
     options = target.options("cost")
-    planned = target.policy(request, options)
+    planned = proved_plan(target, request, options)
     found = target.cost_of(planned, request, options, {"rows": 140})
     formula = target.cost_of(planned, request, options)
     assert isinstance(found, Cost)

@@ -23,7 +23,7 @@ from offcut.costmodel.closed.operations import operations
 from offcut.ir import Form, Store, Tile, walk
 from offcut.partition.strategies.catalog import strategy_named
 from tests.agree import nearly
-from tests.facade import STRATEGIES, evaluate, processor, requested, stand_ins
+from tests.facade import STRATEGIES, evaluate, processor, proved_plan, requested, stand_ins
 
 MACHINES = ("zen5", "cascade-lake", "avx2", "neoverse-n1", "zen4", "sapphire-rapids")
 
@@ -110,7 +110,7 @@ def planned(operator: str, machine: str, cut: str) -> tuple[Any, ...]:
     if operator == "softmax" and isinstance(asked, dict):
         asked = {"j": next(iter(asked.values()))}
     options = target.options("compile", strategy=strategies(asked))
-    return target, target.policy(request, options), request, options
+    return target, proved_plan(target, request, options), request, options
 
 
 def strategies(asked: Any) -> Any:

@@ -19,7 +19,7 @@ class Integers(Interpret):
 
     name = "integers"
 
-    def space(self, program: Any, *rest: Any) -> Iterator[Planned]:
+    def policy(self, program: Any, *rest: Any) -> Iterator[Planned]:
         """The program as it stands.
 
         Raises TargetError where an array of it holds floats.
@@ -28,7 +28,7 @@ class Integers(Interpret):
             if one.dtype.startswith("float"):
                 because = f"{one.name} is of {one.dtype}"
                 raise TargetError("compile", f"cannot plan {program.name}", because=because)
-        yield from super().space(program, *rest)
+        yield from super().policy(program, *rest)
 
 
 def layers() -> Bound:

@@ -32,6 +32,7 @@ from tests.facade import (
     nests_in,
     parts_of,
     processor,
+    proved_plan,
     requested,
     stand_ins,
     with_parts,
@@ -103,7 +104,7 @@ def cost_at(made: Program, target: Target, size: int) -> Cost:
     inputs, output, constants = made
     request = requested(output, inputs, stand_ins(constants, output, inputs, "tune"), "tune")
     options = replace(target.options("tune"), padded=True)
-    found = target.cost_of(target.policy(request, options), request, options, {"n": size})
+    found = target.cost_of(proved_plan(target, request, options), request, options, {"n": size})
     assert isinstance(found, Cost)
     return found
 

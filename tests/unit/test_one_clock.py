@@ -21,7 +21,7 @@ from offcut.schedule import ANY_LANES, ANY_THREADS
 from offcut.tuning.pricing.predicting import nest_prices, price_of
 from tests import spaces
 from tests.agree import nearly
-from tests.facade import Problem, evaluate, requested, stand_ins, strategies
+from tests.facade import Problem, evaluate, proved_plan, requested, stand_ins, strategies
 
 n = oc.dim("n", min=1, max=1024)
 SIZES = (1, 2, 13, 14, 15, 43, 100, 300)
@@ -49,7 +49,7 @@ def agree(program: str, machine: str, strategy: Any) -> None:
     target = oc.target("cpu", machine=machine)
     request = requested(output, inputs, stand_ins(constants, output, inputs, "plan"), "plan")
     options = target.options("compile", strategy=strategy)
-    planned = target.policy(request, options)
+    planned = proved_plan(target, request, options)
     formulas = target.cost_of(planned, request, options)
     assert isinstance(formulas, Formulas)
     formula = formulas.seconds
@@ -139,7 +139,7 @@ def test_a_search_is_told_what_the_schedule_costs_once_it_is_cut(program: str, o
         try:
             told = price(schedule).values()
             asked = replace(options, schedule=schedule)
-            planned = target.policy(request, asked)
+            planned = proved_plan(target, request, asked)
         except PartitionError:
             continue
         compared += 1
@@ -178,7 +178,7 @@ def test_the_number_of_threads_goes_by_the_cycles_that_are_counted(text: str) ->
     target = oc.target("cpu", machine="zen4")
     request = requested(oc.parse(text), None, {}, "plan")
     options = target.options("compile", threads=2)
-    planned: Any = target.policy(request, options)
+    planned: Any = proved_plan(target, request, options)
     for size in (2, 10, 65, 300, 1000):
         cost = target.cost_of(planned, request, options, {"n": size})
         assert isinstance(cost, Cost)

@@ -61,7 +61,7 @@ def test_a_target_may_hold_a_machine_of_its_own(
         "from offcut.backends.target import Target\n"
         "class Held(Target):\n"
         "    name = 'held'\n"
-        "    space, lower, load = Interpret.space, Interpret.lower, Interpret.load\n"
+        "    policy, lower, load = Interpret.policy, Interpret.lower, Interpret.load\n"
         "    def __init__(self, machine):\n"
         "        self.machine = machine\n"
         "target = Held\n"
@@ -206,7 +206,7 @@ class Adding(oc.Target):
     def __init__(self, term: float) -> None:
         self.term = term
 
-    def space(self, program: Any, users: Any, options: Any) -> Any:
+    def policy(self, program: Any, users: Any, options: Any) -> Any:
         yield Planned(program)
 
     def lower(self, planned: Any, signature: Any, options: Any) -> bytes:
@@ -234,15 +234,15 @@ def test_targets_of_one_name_share_no_code() -> None:
 class Short(Adding):
     """A target that leaves the last element out."""
 
-    def space(self, program: Any, users: Any, options: Any) -> Any:
+    def policy(self, program: Any, users: Any, options: Any) -> Any:
         yield Planned(oc.parse(str(program).replace("in 0:n", "in 0:n - 1")))
 
 
 class Claiming(Short):
     """The same, said to be what primitives made, which nobody asked for."""
 
-    def space(self, program: Any, users: Any, options: Any) -> Any:
-        for planned in super().space(program, users, options):
+    def policy(self, program: Any, users: Any, options: Any) -> Any:
+        for planned in super().policy(program, users, options):
             yield replace(planned, by_hand=planned.program)
 
 

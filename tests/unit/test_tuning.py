@@ -45,6 +45,7 @@ from tests.facade import (
     nests_in,
     parse_expr,
     parts_of,
+    proved_plan,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -445,7 +446,7 @@ def test_ways_that_are_best_at_other_sizes_compete_by_what_was_measured() -> Non
     assert evaluate(ladder, {"n": 64}) == nearly(9e-6)
     assert Schedule.parse(str(made.schedule)) == made.schedule
     request, options, target = spaces.problem("dense")
-    planned = target.policy(request, replace(options, schedule=made.schedule))
+    planned = proved_plan(target, request, replace(options, schedule=made.schedule))
     considered = target.plan_of(planned, request, options, {"n": 1}).considered
     assert [one.label for one in considered if one.chosen] == ["ladder"]
 

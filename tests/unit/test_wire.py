@@ -13,7 +13,7 @@ from offcut import Target
 from offcut.errors import OffcutError
 from offcut.tuning.pooling import wire
 from tests import spaces
-from tests.facade import Cpu, Limits, Problem, requested, stand_ins
+from tests.facade import Cpu, Limits, Problem, proved_plan, requested, stand_ins
 
 LIMITS = Limits(budget=0.5)
 SIZES = (({"n": 1}, 0.5), ({"n": 64}, 0.5))
@@ -34,8 +34,8 @@ def test_a_problem_comes_back_as_it_was(name: str) -> None:
     assert there.request.program == asked.request.program
     assert (there.program, there.machine) == (asked.program, asked.machine)
     assert (there.sizes, there.seed, there.options) == (asked.sizes, asked.seed, asked.options)
-    assert there.target.policy(there.request, there.options).schedule == (
-        asked.target.policy(asked.request, asked.options).schedule
+    assert proved_plan(there.target, there.request, there.options).schedule == (
+        proved_plan(asked.target, asked.request, asked.options).schedule
     )
 
 

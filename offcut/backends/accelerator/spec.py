@@ -17,6 +17,7 @@ from offcut.backends.accelerator.isa import (
     Unit,
 )
 from offcut.costmodel import Accelerator, Device, Energy
+from offcut.costmodel.resources import BUS, Resources, resources_of
 from offcut.costmodel.words import depth, held, matrix_unit, word_bytes
 from offcut.errors import TargetError
 
@@ -60,6 +61,7 @@ class AcceleratorSpec:
     bus_bytes          per cycle; all units share one bus
     beat               bytes of the bus that move together
     row_cycles         of each row of a load or store, before its words
+    resources          what the clock counts: these units, and the bus
     """
 
     name: str
@@ -83,6 +85,7 @@ class AcceleratorSpec:
     beat: int
     row_cycles: float
     energy: Energy | None
+    resources: Resources
 
     @classmethod
     def of(cls, machine: Device) -> AcceleratorSpec:
@@ -111,6 +114,7 @@ class AcceleratorSpec:
                 help=('oc.target("vta")',),
             )
         queues = {Unit(queue.name): queue for queue in machine.queue}
+        resources = resources_of(machine)
         return cls(
             name=machine.name,
             hertz=machine.hertz,
@@ -127,12 +131,13 @@ class AcceleratorSpec:
             token_depth=machine.control.token_depth,
             fetch_cycles=machine.control.fetch_cycles,
             queue_depth={one: queue.depth for one, queue in queues.items()},
-            instruction_cycles={one: queue.instruction_cycles for one, queue in queues.items()},
+            instruction_cycles={one: resources[one.value].startup for one in queues},
             loads={MemorySpace(name): one for one, queue in queues.items() for name in queue.loads},
-            bus_bytes=machine.dram.bytes_per_cycle,
+            bus_bytes=resources[BUS].rate,
             beat=machine.dram.line,
-            row_cycles=machine.dram.latency_cycles,
+            row_cycles=resources[BUS].startup,
             energy=machine.energy,
+            resources=resources,
         )
 
     def unit(self, instruction: Instruction) -> Unit:

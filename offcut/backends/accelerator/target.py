@@ -59,7 +59,6 @@ from offcut.schedule import (
     RFactor,
     Schedule,
     Staging,
-    at_decision,
     each_decision,
     replay,
     stages_in,
@@ -131,27 +130,26 @@ class Accelerator(Target):
         """Return the machine, and what is asked of the plan."""
         return type(self).__qualname__, self.called_as, repr(self.machine), repr(options)
 
-    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Yield a program that says what lies on the chip, as it stands; any other by the schedule, or the policy."""
         schedule, program = options.schedule, with_memories(program)
         check_windows(program)
         if any(buffer.scope is not None for buffer in program.buffers):
             yield self.annotated(Planned(split_statements(program, self.spec)))
             return
-        with at_decision(schedule):
-            if schedule is not None and not self.applies(program, schedule):
-                check_units(schedule, self.spec)
-                _, by_hand = replay(program, schedule, of_target=self.microkernels())
-                made = Planned(
-                    split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
-                )
-                yield self.annotated(made)
-                return
-            computation = labelled(self.arrays(program), users)
-            request = plan_request(computation, options.strategy)
-            for one in (request, *request.in_smaller_tiles()):
-                made = plan_without_deadlock(program, computation, self.spec, schedule, one)
-                yield self.annotated(made)
+        if schedule is not None and not self.applies(program, schedule):
+            check_units(schedule, self.spec)
+            _, by_hand = replay(program, schedule, of_target=self.microkernels())
+            made = Planned(
+                split_statements(with_memories(by_hand), self.spec), schedule, by_hand=by_hand
+            )
+            yield self.annotated(made)
+            return
+        computation = labelled(self.arrays(program), users)
+        request = plan_request(computation, options.strategy)
+        for one in (request, *request.in_smaller_tiles()):
+            made = plan_without_deadlock(program, computation, self.spec, schedule, one)
+            yield self.annotated(made)
 
     def annotated(self, planned: Planned) -> Planned:
         """Return a plan with the words of its program about the machine; what does not run is refused."""
@@ -328,11 +326,11 @@ class Accelerator(Target):
         streams = taken(planned.program, self.spec, given)
         return cost_of(request.program, streams, self.machine, sizes, given)
 
-    def schedules(self, request: Request, options: Options, most: int) -> Points:
-        """Tiles, orders of loops and depths of each nest."""
-        first = self.policy(request, options).schedule
+    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+        """Return tiles, orders of loops and depths of each nest."""
+        first = planned.schedule
         if first is None or not all(isinstance(step, Primitive) for step in first.steps):
-            return super().schedules(request, options, most)
+            return super().space(planned, request, options, most)
         return Nests.of(request.program, self.arrays(request.program), self.spec, first).space
 
     def prices(

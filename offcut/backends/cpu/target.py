@@ -21,12 +21,13 @@ from offcut.backends.cpu.planning.policy import pricing
 from offcut.backends.cpu.planning.seconds import threads_note
 from offcut.backends.cpu.planning.words import machine_words
 from offcut.backends.cpu.threads import pool
+from offcut.backends.predict import hardware_of
 from offcut.backends.requested import Request
 from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.program import THREAD, Program, Tile
-from offcut.costmodel import Device, Machine, processor
+from offcut.costmodel import Device, Hardware, Machine, processor
 from offcut.describe.computation import Computation
 from offcut.describe.external import unverified_notes
 from offcut.describe.microkernel import Microkernel
@@ -34,7 +35,8 @@ from offcut.describe.request import Array
 from offcut.errors import TargetError
 from offcut.partition import Users
 from offcut.polyhedral.sync import Agents, Unit
-from offcut.schedule import Resolving, Schedule
+from offcut.schedule import Resolving, Schedule, parts_of
+from offcut.search import Points, Space
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,9 +108,16 @@ class Cpu(Target):
         tiles = "tiles" if _has_tiles(host) else "no tiles"
         return (*host.facts, tiles, repr(replace(options, microkernels=())))
 
-    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """Yield the cut of a computation by its microkernels, or the loops of a program as vectors."""
         yield planner.plan(program, users, self.host(options), options)
+
+    def space(self, planned: Planned, request: Request, options: Options, most: int) -> Points:
+        """Return the ways of nests, or the cuts of loops as they stand."""
+        first = _own(planned).schedule
+        computation = self.computation(request, options) if parts_of(first) else None
+        kernels, machine = self.microkernels(options), self.machine
+        return Space(first, request.program, computation, kernels, machine, most=most)
 
     def computation(self, request: Request, options: Options) -> Computation | None:
         """Return the program raised to whole arrays, each from those before."""
@@ -185,10 +194,10 @@ class Cpu(Target):
         entry = jit.assembly(low.text, host, passes=True, **own)
         return "\n\n".join([entry, *(jit.assembly(text, host, passes=False) for text in modules)])
 
-    def vectors(self, options: Options) -> tuple[int, int]:
-        """Those of the instruction set."""
+    def hardware(self, options: Options) -> Hardware:
+        """Return what the closed form counts by, with the vector registers of the instruction set."""
         isa = self.host(options).isa
-        return isa.register_bytes, isa.registers
+        return hardware_of(self, options, isa.register_bytes, isa.registers)
 
     def code_bytes(self, program: Program) -> int:
         """Bytes of the instructions of a cut program, microkernels not counted."""

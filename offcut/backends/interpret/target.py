@@ -34,7 +34,7 @@ class Interpret(Target):
         """What cuts are priced by; nothing that runs depends on it."""
         return _described()
 
-    def space(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
+    def policy(self, program: Program, users: Users, options: Options) -> Iterator[Planned]:
         """The program as it stands."""
         yield Planned(program, notes=("statement by statement, in the order of the text",))
 

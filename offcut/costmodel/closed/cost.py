@@ -12,12 +12,15 @@ from offcut.core.interpret.values import evaluate
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
 from offcut.core.text.tables import quantity, table
+from offcut.costmodel.clock import stage_number
 from offcut.costmodel.closed.code import code_bytes, compile_seconds, held, registers
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.exactness import HowExact, worst
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.closed.predicted import Predicted, predicted, stage_number
+from offcut.costmodel.closed.predicted import Predicted, predicted
+from offcut.costmodel.resources import resources_of
+from offcut.costmodel.tile_cycles import tile_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Cost:
     sizes    of the call
     flop     operations of what is described; what a cut computes besides stands with its pieces
     hertz    cycles per second
-    peak     operations per second of the fastest unit that multiplies elements of the kernel's types
+    peak     operations per second of the fastest unit that runs one of its pieces
     memories by name, the nearest first
     exactness  of these
     kept     bytes of the largest part of the call that fits each cache, and stays there
@@ -229,7 +232,7 @@ def cost(
         flop=flop,
         pieces=_ran(pieces),
         hertz=machine.hertz,
-        peak=machine.peak_of({buffer.dtype for buffer in described.buffers}),
+        peak=_peak(_ran(pieces), program, hardware),
         memories=memories,
         exactness=replace(made.exactness, flop=worst(made.exactness.flop, whole.exactness)),
         kept=kept,
@@ -239,6 +242,19 @@ def cost(
         call=made.call,
         loss=made.loss,
     )
+
+
+def _peak(pieces: Sequence[PieceCost], program: Program, hardware: Hardware) -> float:
+    """Return the operations per second of the fastest unit that runs one of the pieces."""
+    resources, rates = resources_of(hardware.machine), list[float]()
+    for piece in pieces:
+        kernel = hardware.microkernels.get(piece.microkernel)
+        if kernel is not None:
+            rates.append(resources.unit_of(tile_cycles(kernel).multiply_adds))
+        else:
+            stored = program.buffer(piece.stage).dtype
+            rates.append(resources.rate_of(stored if stored == "float64" else "float32"))
+    return 2 * resources.hertz * max(rates, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)

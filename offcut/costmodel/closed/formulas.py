@@ -13,6 +13,7 @@ from offcut.core.expr import Binary, Compare, Expr, Select, Var, real, substitut
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.core.text.printer import format_expr
+from offcut.costmodel.clock import stage_formula
 from offcut.costmodel.closed.code import code_bytes, compile_seconds
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.exactness import HowExact, worst
@@ -23,7 +24,6 @@ from offcut.costmodel.closed.predicted import (
     Prediction,
     by_stage,
     predicted,
-    stage_formula,
 )
 from offcut.costmodel.closed.shown.curves import along, curve, draw
 from offcut.costmodel.closed.shown.page import Page

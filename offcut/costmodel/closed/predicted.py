@@ -1,6 +1,6 @@
 """Counts of a program and a machine -> what each piece costs, as expressions over the sizes that are left open.
 
-A stage takes as long as the resource that takes longest for all of its pieces, where all of them work at once:
+A stage takes as long as the resource that takes longest for all of its pieces (`offcut.costmodel.clock`):
 
     cycles = max(busy, moving) + loss * min(busy, moving from behind the second memory)
     busy   = max(compute, issue);    moving = max(bytes from a memory / what that gives per cycle)
@@ -11,25 +11,20 @@ of the operations and of the bytes from each memory, by one published table: an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TypeVar
-
-import numpy as np
 
 from offcut.core.expr import Binary, Expr, real
 from offcut.core.program import Program
-from offcut.costmodel.arrays import Array
 from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.counts import ZERO, Counts, Piece, Way
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.exactness import Exactness, HowExact
 from offcut.costmodel.closed.hardware import Hardware
 from offcut.costmodel.machine import Machine
+from offcut.costmodel.resources import COMPUTE, ISSUE, resources_of
 from offcut.costmodel.shortened import shortened
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,54 +78,6 @@ def by_stage(pieces: Sequence[Predicted]) -> dict[Stage, dict[str, Expr]]:
     return found
 
 
-def stage_cycles(
-    resources: Sequence[T],
-    loss: float,
-    most: Callable[[T, T], T],
-    unhidden: Callable[[T, T, T], T],
-) -> T:
-    """Cycles of a stage: those of the resource that takes longest, and what others hide of each other badly.
-
-    resources  cycles of each: computing, issuing, memories from the nearest on; of another machine, any
-    unhidden   of three numbers a, b, c, ``a + loss * min(b, c)``
-    """
-    total = reduce(most, resources)
-    far = resources[_NEAR:]
-    if not loss or not far:
-        return total
-    return unhidden(total, reduce(most, resources[:_BUSY]), reduce(most, far))
-
-
-_BUSY, _NEAR = 2, 4  # computing and issuing; these, and the two nearest memories
-
-
-def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
-    """Cycles of a stage, as an expression."""
-
-    def most(a: Expr, b: Expr) -> Expr:
-        return Binary("max", a, b)
-
-    def unhidden(total: Expr, busy: Expr, far: Expr) -> Expr:
-        return Binary("+", total, Binary("*", real(loss), Binary("min", busy, far)))
-
-    return stage_cycles(tuple(resources.values()), loss, most, unhidden)
-
-
-def stage_arrays(resources: Sequence[Array] | Array, loss: float) -> Array:
-    """Cycles of a stage, by call."""
-
-    def unhidden(total: Array, busy: Array, far: Array) -> Array:
-        return total + loss * np.minimum(busy, far)
-
-    return stage_cycles(tuple(resources), loss, np.maximum, unhidden)
-
-
-def stage_number(resources: Mapping[str, float], loss: float) -> float:
-    """Cycles of a stage, in numbers."""
-    found = tuple(resources.values())
-    return stage_cycles(found, loss, max, lambda total, a, b: total + loss * min(a, b))
-
-
 def predicted(
     program: Program,
     hardware: Hardware,
@@ -161,13 +108,12 @@ def predicted(
 
 
 def _of(piece: Piece, counts: Counts, moved: Sequence[Expr], machine: Machine) -> Predicted:
-    rates = {memory.name: memory.bytes_per_cycle for memory in machine.memory}
-    rates[machine.dram.name] = machine.dram.bytes_per_cycle
-    taken = dict(zip(rates, moved, strict=True))
+    of = resources_of(machine)
+    taken = dict(zip((memory.name for memory in of.memories), moved, strict=True))
     resources = {
-        "compute": _scaled(counts.cycles, 1 / THOUSANDTHS),
-        "issue": _scaled(counts.instructions, 1 / THOUSANDTHS / machine.core.issue),
-        **{name: _scaled(size, 1 / rates[name]) for name, size in taken.items()},
+        COMPUTE: _scaled(counts.cycles, 1 / THOUSANDTHS / of[COMPUTE].rate),
+        ISSUE: _scaled(counts.instructions, 1 / THOUSANDTHS / of[ISSUE].rate),
+        **{name: _scaled(size, 1 / of[name].rate) for name, size in taken.items()},
     }
     joules = _joules(counts, taken, machine)
     return Predicted(piece, counts, resources, taken, joules)

@@ -20,10 +20,11 @@ from offcut.core.dtypes import ITEM_BYTES
 from offcut.core.memo import lazy_property
 from offcut.core.program import Form, Kind, Program
 from offcut.costmodel.arrays import Array, Calls, Formulas
-from offcut.costmodel.closed.counted import BytesOf, counted
+from offcut.costmodel.clock import stage_arrays
+from offcut.costmodel.closed.count_state import BytesOf
+from offcut.costmodel.closed.counted import counted
 from offcut.costmodel.closed.covered import THOUSANDTHS
 from offcut.costmodel.closed.hardware import Hardware
-from offcut.costmodel.closed.predicted import stage_arrays
 from offcut.costmodel.nests.parametric import (
     GROUPS,
     Parametric,
@@ -34,6 +35,7 @@ from offcut.costmodel.nests.parametric import (
 )
 from offcut.costmodel.nests.reuse import Earlier, Loops, Reuse
 from offcut.costmodel.nests.runs import Shape, tiles_of, tiles_of_nest
+from offcut.costmodel.resources import ISSUE, resources_of
 from offcut.describe.computation import Computation
 from offcut.partition import GroupCut
 
@@ -87,9 +89,8 @@ class Nests:
     filled: dict[int, Array] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        machine = self.hardware.machine
-        rates = (*(one.bytes_per_cycle for one in machine.memory), machine.dram.bytes_per_cycle)
-        self.rates = np.array([[rate] for rate in rates])
+        self.resources = resources_of(self.hardware.machine)
+        self.rates = np.array([[one.rate] for one in self.resources.memories])
 
     def cost(
         self,
@@ -128,11 +129,11 @@ class Nests:
         return NestCost(
             cycles / THOUSANDTHS + self.waits(cut, behind),
             tails / THOUSANDTHS,
-            issued / THOUSANDTHS / self.hardware.machine.core.issue,
+            issued / THOUSANDTHS / self.resources[ISSUE].rate,
             self.bytes(computation, cut, rows, earlier),
             self.rates,
             flop,
-            self.hardware.machine.traffic.overlap_loss,
+            self.resources.unhidden,
         )
 
     def computed(

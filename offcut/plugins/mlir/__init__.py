@@ -3,9 +3,10 @@
 from offcut.core.extras import imports
 
 with imports("offcut.plugins.mlir", "xdsl"):
-    from offcut.plugins.mlir.guarding import Made, guarded
+    from offcut.plugins.mlir.guarding import guarded
     from offcut.plugins.mlir.nest import Extent, Nest
     from offcut.plugins.mlir.partition import UNIVERSE, OffcutPartition
     from offcut.plugins.mlir.reading import read
+    from offcut.plugins.mlir.writing import Made
 
 __all__ = ["UNIVERSE", "Extent", "Made", "Nest", "OffcutPartition", "guarded", "read"]

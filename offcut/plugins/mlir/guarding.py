@@ -8,27 +8,20 @@ cut program stands in an ``scf.if`` beside the loops as they were.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from offcut.ir import Const, For, Program, Stmt, Var, blocks, expressions, free
+from offcut.plugins.hosts import Said
 from offcut.plugins.mlir.emitting import constant
 from offcut.plugins.mlir.nest import Nest
-from offcut.plugins.mlir.writing import written
+from offcut.plugins.mlir.writing import Made, written
 
 
-@dataclass(frozen=True)
-class Made:
-    """Operations, and the values that take the place of a loop's results."""
-
-    operations: tuple[Operation, ...]
-    results: tuple[SSAValue, ...]
-
-
-def guarded(nest: Nest, program: Program) -> Made:
-    """`program`, which `nest.program` was cut to, as operations that compute what `nest.op` does."""
+def guarded(nest: Nest, program: Program | Said) -> Made:
+    """`program`, which `nest.program` was cut to, or a schedule made of it, as operations that compute what `nest.op` does."""
     ends = {name for name in nest.signed if _only_ends(nest.program.body, name)}
     open_ = [name for name in nest.signed if name not in ends]
     head: list[Operation] = []
@@ -44,9 +37,9 @@ def guarded(nest: Nest, program: Program) -> Made:
             clamped = arith.SelectOp(positive, value, zero)
             head += [positive, clamped]
             sizes[name] = clamped.result
-    operations, results = written(replace(nest, sizes=sizes), program)
+    made = written(replace(nest, sizes=sizes), program)
     if not open_:
-        return Made((*head, *operations), results)
+        return replace(made, operations=(*head, *made.operations))
     holds: SSAValue | None = None
     for name in open_:
         value = sizes[name]
@@ -61,9 +54,12 @@ def guarded(nest: Nest, program: Program) -> Made:
             holds = both.result
     assert holds is not None
     other = nest.op.clone()
-    regions = [_yielding(operations, results), _yielding((other,), tuple(other.results))]
-    choice = scf.IfOp(holds, [value.type for value in results], *regions)
-    return Made((*head, choice), tuple(choice.output))
+    regions = [
+        _yielding(made.operations, made.results),
+        _yielding((other,), tuple(other.results)),
+    ]
+    choice = scf.IfOp(holds, [value.type for value in made.results], *regions)
+    return Made((*head, choice), tuple(choice.output), made.functions)
 
 
 def _yielding(operations: Sequence[Operation], results: Sequence[SSAValue]) -> Region:

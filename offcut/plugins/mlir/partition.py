@@ -9,21 +9,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import SymbolTable
 from xdsl.universe import Universe
 from xdsl.utils.exceptions import PassFailedException
 
 from offcut.errors import DescribeError, OffcutError, PartitionError
 from offcut.ir import For, Program, Store, blocks, walk
 from offcut.pipeline import partition
-from offcut.plugins.mlir.guarding import Made, guarded
+from offcut.plugins.hosts import Words, is_about, microkernels_of, scheduled
+from offcut.plugins.mlir.guarding import guarded
 from offcut.plugins.mlir.nest import Nest
-from offcut.plugins.mlir.reading import read
+from offcut.plugins.mlir.reading import NEST, read
+from offcut.plugins.mlir.writing import Made
+from offcut.schedule import Schedule, each_decision, stages_in
 
 OP = "offcut-partition"
+ATTRIBUTE = "offcut.schedule"
+WORDS = Words(OP, ("thread", "lane", "unroll"), partial=True)
 
 _TILES = ('tile="i=8,j=32"', "tile=8,32 by depth")
 _TAILS = ("tail=mask", 'tail="i=balance,j=mask"')
@@ -113,6 +119,12 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
     tail    a strategy for all, ``cut``, or by loop, ``"i=balance,j=mask"``
     copies  stores of the result per store, at most: what conditions may cost in code
 
+    or, in place of these,
+
+    schedule  decisions, as the text of `offcut.Schedule`, for the nest that writes the stages that it names; the attribute
+              ``offcut.schedule`` of an outermost loop says it for that loop
+    target    whose microkernels `cover` may name, beside declared instructions
+
     A nest that has none of the loops is left as it is.
 
     Raises PassFailedException, with offcut's refusal at the loop; the module is unchanged then.
@@ -123,6 +135,8 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
     tile: str | int | tuple[int, ...] = ()
     tail: str = "cut"
     copies: int | None = None
+    schedule: str = ""
+    target: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Cut the nests of a module in place, all or none."""
@@ -130,13 +144,27 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
         depths = () if isinstance(self.tile, str) else tiles_by_depth(self.tile)
         tails = tails_of(self.tail)
         check_copies(self.copies)
+        if self.schedule and (self.tile or self.tail != "cut" or self.copies is not None):
+            because = "a schedule says all of a nest, and tile, tail and copies are beside it"
+            raise _refused(
+                "schedule", self.schedule.split()[0], because, ("split C.i mask 8 as io ii",)
+            )
+        texts = _Texts(self.schedule)
         made: list[tuple[scf.ForOp, Made]] = []
         tiled: dict[str, None] = {}
         loops: dict[str, None] = {}
         for loop in _outermost(op):
+            own = texts.of(loop)
             try:
                 nest = read(loop)
+                if own is not None or self.schedule:
+                    schedule = texts.own(own) if own is not None else texts.for_nest(nest)
+                    if schedule is not None:
+                        made.append((loop, self.scheduled(nest, schedule)))
+                    continue
             except OffcutError as refused:
+                if own is not None or (self.schedule and texts.is_about(loop)):
+                    loop.emit_error(str(refused), PassFailedException(str(refused)))
                 if not wanted or _hints(loop) & {name.rpartition(".")[2] for name in wanted}:
                     loop.emit_error(str(refused), PassFailedException(str(refused)))
                 continue
@@ -152,15 +180,33 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
                 made.append((loop, self.cut(nest, tiles, tails)))
             except OffcutError as refused:
                 loop.emit_error(str(refused), PassFailedException(str(refused)))
+        texts.check_used()
         missing = [name for name in wanted if name not in loops]
         if missing:
             raise PassFailedException(str(_no_loop(missing[0], tuple(loops))))
         check_read(self.tail, tails, tiled)
+        functions = {f.sym_name.data: f for _, one in made for f in one.functions}
+        for name, function in functions.items():
+            known = SymbolTable.lookup_symbol(op, name)
+            if known is None:
+                op.body.block.add_op(function)
+            elif getattr(known, "function_type", None) != function.function_type:
+                because = (
+                    f"the module has another {name}, and the call needs {function.function_type}"
+                )
+                raise PassFailedException(
+                    str(PartitionError(OP, f"cannot declare {name}", because=because))
+                )
         for loop, one in made:
             Rewriter.insert_op(one.operations, InsertPoint.before(loop))
             for old, new in zip(loop.results, one.results, strict=True):
                 old.replace_all_uses_with(new)
             Rewriter.erase_op(loop)
+
+    def scheduled(self, nest: Nest, schedule: Schedule) -> Made:
+        """What takes the place of a nest by a schedule."""
+        kernels = microkernels_of(self.target) if self.target else ()
+        return guarded(nest, scheduled(nest.program, schedule, WORDS, kernels))
 
     def cut(self, nest: Nest, tiles: dict[str, int], tails: str | dict[str, str]) -> Made:
         """What takes the place of a nest."""
@@ -172,6 +218,61 @@ class OffcutPartition(ModulePass):  # type: ignore[misc]
         found = partition(nest.program, tiles, mine, target="interpret", copies=self.copies)
         found.prove()
         return guarded(nest, found.loops)
+
+
+class _Texts:
+    """The schedule of a pass, and those of single loops."""
+
+    def __init__(self, text: str) -> None:
+        self.given = self.own(text) if text else None
+        self.used = self.given is None
+        self.stages: dict[str, None] = {}
+
+    def own(self, text: str) -> Schedule:
+        """Return the schedule of a text; raises PassFailedException for what is none."""
+        try:
+            return Schedule.parse(text)
+        except OffcutError as refused:
+            raise PassFailedException(str(refused)) from None
+
+    def of(self, loop: scf.ForOp) -> str | None:
+        """Return the text that a loop has as its attribute."""
+        found = loop.attributes.get(ATTRIBUTE)
+        return found.data if isinstance(found, StringAttr) else None
+
+    def for_nest(self, nest: Nest) -> Schedule | None:
+        """Return the schedule of the pass where it is about a nest: one that writes a stage that it names."""
+        assert self.given is not None
+        function = nest.op.parent_op()
+        symbol = function.sym_name.data if isinstance(function, func.FuncOp) else NEST
+        self.stages |= _stored(nest.program)
+        if not is_about(self.given, nest.program, symbol):
+            return None
+        self.used = True
+        return self.given
+
+    def is_about(self, loop: scf.ForOp) -> bool:
+        """Return whether a loop that cannot be read may be the one that is meant."""
+        assert self.given is not None
+        names = {v.name_hint for one in loop.walk() for v in (*one.operands, *one.results)}
+        named = [stage for step in each_decision(self.given.steps) for stage in stages_in(step)]
+        return bool(names & set(named))
+
+    def check_used(self) -> None:
+        """Refuse a schedule that no nest is meant by."""
+        if self.used:
+            return
+        assert self.given is not None
+        raise PassFailedException(
+            str(
+                PartitionError(
+                    OP,
+                    f"cannot find the nest of schedule {self.given.name}",
+                    because="no nest of a function of that name that can be read writes a stage that it names",
+                    help=(", ".join(self.stages) or "the module has none",),
+                )
+            )
+        )
 
 
 def _by_depth(given: tuple[int, ...], program: Program) -> dict[str, int]:
@@ -224,7 +325,7 @@ def _name_of(loop: For, program: Program) -> str:
     return loop.iter if len(alike) == 1 else f"{next(iter(_stored(loop)), '')}.{loop.iter}"
 
 
-def _stored(loop: For) -> dict[str, None]:
+def _stored(loop: For | Program) -> dict[str, None]:
     return dict.fromkeys(stmt.buffer for stmt in walk(loop) if isinstance(stmt, Store))
 
 

@@ -44,6 +44,8 @@ from offcut.plugins.mlir.outside import UNKNOWN, Outside, literal_of, names_in
 from offcut.plugins.mlir.scalars import expression
 from offcut.polyhedral import in_bounds_sizes, try_isl
 
+NEST = "nest"
+"""What the program of a nest is called."""
 _REDUCED = {op: reducer for reducer, op in COMBINED.items()}
 
 
@@ -81,7 +83,7 @@ class _Reader(Outside):
         ]
         sizes = tuple(Size(name) for name in self.sizes)
         buffers = (*inputs, *arrays, *self.locals)
-        program = Program(self.called("nest"), sizes, (), buffers, body)
+        program = Program(self.called(NEST), sizes, (), buffers, body)
         self.check_apart(op, stored)
         program = self.opened(
             replace(program, assumptions=try_isl(lambda: in_bounds_sizes(program), ()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any
@@ -13,30 +13,37 @@ from tvm.s_tir.pipeline import default_s_tir_pipeline
 from tvm.tirx.compilation_pipeline import finalize_device_passes, finalize_host_passes
 
 import offcut.ir as ir
+from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, OffcutError
 from offcut.partition import Partition
 from offcut.pipeline import partition
-from offcut.plugins.tvm.reading import Reading, read
+from offcut.plugins.hosts import Said, Words, is_about, microkernels_of, scheduled
+from offcut.plugins.tvm.reading import Reading, read, stages
 from offcut.plugins.tvm.writing import write
+from offcut.schedule import Schedule
 
-TILE, TAIL = "offcut.tile", "offcut.tail"
+TILE, TAIL, SCHEDULE = "offcut.tile", "offcut.tail", "offcut.schedule"
 """Attributes of a function that say how its own loops are cut."""
+
+WORDS = Words("tvm", ("thread", "lane", "unroll"), numbers=True)
 
 
 @dataclass
 class Report:
     """What became of the functions that a pass has seen, by name; of two of one name, the last.
 
-    cut    the partition of each that was cut, with its certificate
+    cut    the partition of each that was cut, with its certificate; of one with a schedule, what that made of it
     left   why each of the others is as TVM has it
     """
 
-    cut: dict[str, Partition] = field(default_factory=dict)
+    cut: dict[str, Partition | Said] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [
-            f"{name}: cut, {len(made.certificate.theorems)} theorems"
+            f"{name}: scheduled"
+            if isinstance(made, Said)
+            else f"{name}: cut, {len(made.certificate.theorems)} theorems"
             for name, made in self.cut.items()
         ]
         lines += [f"{name}: left; {why.splitlines()[0]}" for name, why in self.left.items()]
@@ -64,6 +71,8 @@ def partitioned(
     tile: Mapping[str, int] | None = None,
     tail: Mapping[str, str] | str = "cut",
     report: Report | None = None,
+    schedule: Schedule | str = "",
+    microkernels: Sequence[Microkernel] | str = (),
 ) -> Any:
     """A pass of TVM: conditions separated and loops cut, proved for all sizes; what it cannot read or prove stays.
 
@@ -71,8 +80,12 @@ def partitioned(
             ``offcut.tile`` and ``offcut.tail``, say it for that function
     tail    a strategy of `offcut.partition`, or one by loop
     report  is told what became of each function
+    schedule      in place of tiles, for the functions of which it names a stage: decisions, or their text; the attribute
+                  ``offcut.schedule`` of a function says it for that function
+    microkernels  that a schedule may name, beside declared instructions; or the name of a target that has them
 
-    Raises DescribeError where `tile` or `tail` is something else.
+    Raises DescribeError where `tile` or `tail` is something else, and where tiles stand beside a schedule; ParseError for a text that
+    is no schedule.
 
     >>> from offcut.plugins.tvm import partitioned
     >>> partitioned(tile={"i": 8}, tail="shift").info.name
@@ -80,6 +93,12 @@ def partitioned(
     """
     _checked("tile", tile, (Mapping, NoneType), 'tile={"i": 8}')
     _checked("tail", tail, (Mapping, str), 'tail="mask"', 'tail={"i": "mask"}')
+    if schedule and (tile or tail != "cut"):
+        because = "a schedule says all of a function, and tiles are beside it"
+        raise DescribeError("tvm", "cannot take tile= and schedule=", because=because)
+    given = schedule or None
+    given = Schedule.parse(given) if isinstance(given, str) else given
+    kernels = microkernels_of(microkernels) if isinstance(microkernels, str) else microkernels
     told = Report() if report is None else report
     settings = dict(tile or {}), tail
 
@@ -91,8 +110,14 @@ def partitioned(
         )
         try:
             reading = read(function)
-            made = _partitioned(reading, *_settings(function, *settings))
-            written = write(reading, made.loops)
+            made: Partition | Said
+            decided = _schedule_of(function, given, reading)
+            if decided is not None:
+                made = scheduled(stages(reading), decided, WORDS, kernels)
+                written = write(reading, made)
+            else:
+                made = _partitioned(reading, *_settings(function, *settings))
+                written = write(reading, made.loops)
         except OffcutError as refused:
             told.cut.pop(name, None)
             told.left[name] = str(refused)
@@ -108,25 +133,48 @@ def pipeline(
     tile: Mapping[str, int] | None = None,
     tail: Mapping[str, str] | str = "cut",
     report: Report | None = None,
+    schedule: Schedule | str = "",
+    microkernels: Sequence[Microkernel] | str = (),
 ) -> Callable[[], tuple[Any, Any, Any]]:
     """What `register_tir_pipeline` takes: TVM's default pipeline with `partitioned` before it flattens arrays."""
 
     def factory() -> tuple[Any, Any, Any]:
         rest, _, _ = default_s_tir_pipeline()
-        passes = [lowered(), partitioned(tile, tail, report), rest]
+        cut = partitioned(tile, tail, report, schedule, microkernels)
+        passes = [lowered(), cut, _without(rest, "s_tir.CompactBufferAllocation")]
         return tvm.ir.transform.Sequential(passes), finalize_host_passes, finalize_device_passes
 
     return factory
+
+
+def _without(passes: Any, name: str) -> Any:
+    """Return `passes` without one that has run already: what it found small then, it would make of a changing size now."""
+
+    def run(module: Any, context: Any) -> Any:
+        disabled = [*map(str, context.disabled_pass), name]
+        with tvm.transform.PassContext(
+            opt_level=context.opt_level,
+            required_pass=list(context.required_pass),
+            disabled_pass=disabled,
+            instruments=context.instruments,
+            config=context.config,
+        ):
+            return passes(module)
+
+    return tvm.transform.module_pass(run, opt_level=0, name="offcut.rest")
 
 
 def register(
     name: str = "offcut",
     tile: Mapping[str, int] | None = None,
     tail: Mapping[str, str] | str = "cut",
+    schedule: Schedule | str = "",
+    microkernels: Sequence[Microkernel] | str = (),
 ) -> Report:
     """Let ``tvm.compile(…, tir_pipeline=name)`` cut loops so; what becomes of each function."""
     report = Report()
-    tirx.compilation_pipeline.register_tir_pipeline(name, pipeline(tile, tail, report))
+    made = pipeline(tile, tail, report, schedule, microkernels)
+    tirx.compilation_pipeline.register_tir_pipeline(name, made)
     return report
 
 
@@ -149,6 +197,14 @@ def _settings(
         each = said.items() if hasattr(said, "items") else None
         tail = str(said) if each is None else {str(loop): str(one) for loop, one in each}
     return tile, tail
+
+
+def _schedule_of(function: Any, given: Schedule | None, reading: Reading) -> Schedule | None:
+    """Return the schedule of a function: its own, or that of the pass, if it names a stage that the function writes."""
+    own = (function.attrs or {}).get(SCHEDULE)
+    if own is not None:
+        return Schedule.parse(str(own))
+    return given if given and is_about(given, reading.program) else None
 
 
 def _partitioned(

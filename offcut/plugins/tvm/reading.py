@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tvm
@@ -12,11 +12,14 @@ from tvm import tirx
 
 import offcut.ir as ir
 from offcut.core import index as ix
+from offcut.core.conditions import conjunction, conjuncts
 from offcut.core.dtypes import DTYPES, FLOATS
 from offcut.core.function_table import FUNCTIONS
+from offcut.core.program import map_blocks, substitute_coordinates
 from offcut.core.text.printer import format_expr
 from offcut.describe.computation import RESERVED
-from offcut.errors import DescribeError
+from offcut.errors import DescribeError, OffcutError
+from offcut.pipeline import prove_equal
 
 MOST = 2**40
 """Elements along an axis, at most: more do not fit into the memory of a machine."""
@@ -50,12 +53,14 @@ class Reading:
 
     sizes    the variables of the function by the names that the program has for them
     buffers  its buffers likewise: parameters, and what it allocates
+    hints    what TVM calls the loops that the program has other names for
     """
 
     function: Any
     program: ir.Program
     sizes: Mapping[str, Any]
     buffers: Mapping[str, Any]
+    hints: Mapping[str, str]
 
 
 def read(function: Any) -> Reading:
@@ -83,6 +88,7 @@ class _Reader:
     buffers: dict[str, Any] = field(default_factory=dict)
     kinds: dict[str, ir.Kind] = field(default_factory=dict)
     shapes: dict[str, tuple[ir.Expr, ...]] = field(default_factory=dict)
+    hints: dict[str, str] = field(default_factory=dict)
     alone: bool = True
 
     def reading(self) -> Reading:
@@ -108,7 +114,7 @@ class _Reader:
             ),
             body,
         )
-        return Reading(self.function, program, self.sizes, self.buffers)
+        return Reading(self.function, program, self.sizes, self.buffers, self.hints)
 
     def kind(self, buffer: str, stored: set[str]) -> ir.Kind:
         if self.kinds[buffer] is ir.Kind.INPUT and buffer in stored:
@@ -172,6 +178,7 @@ class _Reader:
         lo = self.index(stmt.min)
         hi = ix.add(lo, self.index(stmt.extent))
         self.bound[stmt.loop_var] = ir.Var(name := self.named(stmt.loop_var))
+        self.hints[name] = _word(stmt.loop_var.name)
         before = self.alone
         self.alone = before and kind is not tirx.ForKind.PARALLEL
         body = tuple(self.block(stmt.body))
@@ -288,6 +295,54 @@ class _Reader:
         if op == "likely":
             return self.expr(arguments[0])
         raise refusal(_text(value), f"offcut has no function {op} of {dtype or 'no type'}")
+
+
+def stages(reading: Reading) -> ir.Program:
+    """Return the program of a reading as a schedule has it: loops are called as TVM calls them, and a sum starts before its loop.
+
+    TVM starts it in the first iteration: ``if k == 0``. That it is the same is proved; what cannot be is left as it is.
+    """
+    taken = {*reading.sizes, *reading.buffers}
+
+    def called(body: tuple[ir.Stmt, ...], around: frozenset[str]) -> tuple[ir.Stmt, ...]:
+        return tuple(
+            loop(one, around)
+            if isinstance(one, ir.For)
+            else map_blocks(one, lambda inside: called(inside, around))
+            for one in body
+        )
+
+    def loop(stmt: ir.For, around: frozenset[str]) -> ir.For:
+        name = reading.hints.get(stmt.iter, stmt.iter)
+        if name in around or name in taken:
+            name = stmt.iter
+        body = substitute_coordinates(stmt.body, {stmt.iter: ir.Var(name)})
+        return replace(stmt, iter=name, body=called(body, around | {name}))
+
+    program = reading.program
+    program = replace(program, body=called(program.body, frozenset()))
+
+    def rule(stmt: ir.Stmt) -> ir.Stmt | tuple[ir.Stmt, ...] | None:
+        match stmt:
+            case ir.For(name, lo, hi, (ir.If(condition, then, ()), *rest)) if rest:
+                first = ir.Compare("==", ir.Var(name), lo)
+                parts = conjuncts(condition)
+                extent = ix.literal_value(ix.sub(hi, lo))
+                others = [part for part in parts if part != first]
+                if first not in parts or not extent or any(name in ir.free(p) for p in others):
+                    return None
+                inside = substitute_coordinates(then, {name: lo})
+                start = (ir.If(conjunction(others), inside),) if others else inside
+                return (*start, replace(stmt, body=tuple(rest)))
+        return None
+
+    apart = ir.rewrite(program, rule)
+    try:
+        if apart != program:
+            prove_equal(apart, program)  # equality has no direction, and plain loops come first
+    except OffcutError:
+        return program
+    return apart
 
 
 def refusal(what: str, because: str) -> DescribeError:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import tvm
 from tvm import tirx
+from tvm.script import tirx as T
 
 import offcut.ir as ir
 from offcut.core import index as ix
 from offcut.core.expr import BITWISE, COMBINED
 from offcut.core.text.printer import format_expr
 from offcut.errors import DescribeError
+from offcut.plugins.hosts import HARDWARE, Call, Said, call_of
 from offcut.plugins.tvm.reading import ARITHMETIC, CALLS, COMPARISONS, UNITS, Reading
 
 _KINDS = {unit: kind for kind, unit in UNITS.items()}
 _CONSTANT = ("lane", "unroll")
+_MOST_STEPS = 64
+"""Values that a quotient may have, at most, which is counted: by comparisons, of which no divisor is 0."""
+_SCOPES = {name: name for name in ("global", "shared", "local", "warp")}
 _PAIRS = {sign: getattr(tirx, kind) for kind, sign in (ARITHMETIC | COMPARISONS).items()}
 _CALLS = {
     row.name: getattr(tirx, "abs" if name == "fabs" else name, None) for name, row in CALLS.items()
@@ -23,22 +30,26 @@ _CALLS = {
 """Of the functions that TVM has, the calls; those that this TVM lacks are None."""
 
 
-def write(reading: Reading, program: ir.Program) -> Any:
+def write(reading: Reading, program: ir.Program | Said) -> Any:
     """The function of `reading` with the loops of `program`: the same parameters and attributes.
 
     program   has the sizes and the buffers of ``reading.program``; tiles are loops, a choice is its first option, as
-              `ir.plain` says. A loop keeps how TVM runs it; one that is vectorized or unrolled has a constant extent
+              `ir.plain` says. A loop keeps how TVM runs it; one that is vectorized or unrolled has a constant extent.
+              Of what a schedule made windows are allocated where they live, covered tiles are calls of external functions
 
     Every loop starts at 0: of a nest of loops whose first iterations depend on each other TVM's CanonicalizeLoop (0.27)
     makes another one, which leaves arrays.
 
     Raises DescribeError for an expression that TVM has not, and for what TVM's later passes would break.
     """
-    _check_shifted(program)
-    if any(isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(program)):
-        program = ir.plain(program)
-    writer = _Writer(reading, program)
-    return reading.function.with_body(writer.body())
+    said = program if isinstance(program, Said) else None
+    loops = program.program if isinstance(program, Said) else program
+    _check_shifted(loops)
+    if said is None and any(
+        isinstance(one, ir.Alloc | ir.Choose | ir.Let) for one in ir.walk(loops)
+    ):
+        loops = ir.plain(loops)
+    return reading.function.with_body(_Writer(reading, loops, said).body())
 
 
 def _check_shifted(program: ir.Program) -> None:
@@ -66,23 +77,48 @@ def _check_shifted(program: ir.Program) -> None:
 class _Writer:
     """One program; names are variables from the outside in."""
 
-    def __init__(self, reading: Reading, program: ir.Program) -> None:
-        self.program = program
+    def __init__(self, reading: Reading, program: ir.Program, said: Said | None) -> None:
+        self.program, self.said = program, said
         sizes = {name: _int64(size) for name, size in reading.sizes.items()}
         self.buffers = dict(reading.buffers)
+        windows = {stmt.buffer for stmt in ir.walk(program) if isinstance(stmt, ir.Alloc)}
         own = [b for b in program.buffers if b.kind in (ir.Kind.LOCAL, ir.Kind.PRIVATE)]
+        own = [buffer for buffer in own if buffer.name not in windows]
         for buffer in own:
             if buffer.name not in self.buffers:
-                shape = [self.expr(extent, sizes) for extent in buffer.shape]
-                self.buffers[buffer.name] = tirx.decl_buffer(shape, buffer.dtype, buffer.name)
+                self.declare(buffer, sizes)
         self.allocated = [tirx.AllocBuffer(self.buffers[buffer.name]) for buffer in own]
         self.sizes = sizes
+
+    def declare(self, buffer: ir.Buffer, names: Mapping[str, Any]) -> None:
+        shape = [self.expr(extent, names) for extent in buffer.shape]
+        scope = _SCOPES.get(str(buffer.scope), f"global.{buffer.scope}") if buffer.scope else ""
+        made = tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=scope)
+        self.buffers[buffer.name] = made
 
     def body(self) -> Any:
         return _joined([*self.allocated, *self.several(self.program.body, self.sizes)])
 
     def several(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> list[Any]:
-        return [self.stmt(stmt, names) for stmt in body]
+        made: list[Any] = []
+        for stmt in body:
+            match stmt:
+                case ir.Alloc(buffer, _, inner, memory):
+                    self.declare(replace(self.program.buffer(buffer), scope=memory), names)
+                    made += [tirx.AllocBuffer(self.buffers[buffer]), *self.several(inner, names)]
+                case ir.Let(name, lo, hi, ir.Binary("//", a, b), inner) if (
+                    not isinstance(b, ir.Const) and hi - lo <= _MOST_STEPS
+                ):  # TVM computes a quotient before the loop in which its divisor is positive
+                    whole, by = self.expr(a, names), self.expr(b, names)
+                    counted = tirx.const(lo, "int64")
+                    for step in range(lo + 1, hi):
+                        counted = counted + tirx.Cast("int64", whole >= by * step)
+                    made += self.several(inner, {**names, name: counted})
+                case ir.Let(name, _, _, value, inner):
+                    made += self.several(inner, {**names, name: self.expr(value, names)})
+                case _:
+                    made.append(self.stmt(stmt, names))
+        return made
 
     def block(self, body: Sequence[ir.Stmt], names: Mapping[str, Any]) -> Any:
         return _joined(self.several(body, names))
@@ -91,6 +127,8 @@ class _Writer:
         match stmt:
             case ir.For(name, lo, hi, body, _, unit):
                 return self.loop(name, lo, ix.sub(hi, lo), body, unit, names)
+            case ir.Tile(cover=ir.Cover(name)) if self.said is not None:
+                return self.call(stmt, call_of(stmt, self.said.kernel(name)), names)
             case ir.Tile((), body, where):
                 return self.block(body if where is None else (ir.If(where, body),), names)
             case ir.Tile((first, *rest), body, where):
@@ -106,8 +144,28 @@ class _Writer:
                     value = ir.Binary(COMBINED[reduce], ir.Load(buffer, index, dtype), value)
                 at = [self.expr(part, names) for part in index]
                 return tirx.BufferStore(self.buffers[buffer], self.expr(value, names), at)
+            case ir.Sync():
+                return tirx.Evaluate(T.tvm_storage_sync("shared"))
             case _:
                 raise _not_written(type(stmt).__name__)
+
+    def call(self, tile: ir.Tile, call: Call, names: Mapping[str, Any]) -> Any:
+        """A call of an external function: of each operand its first element and its strides, then all extents."""
+        given: list[Any] = []
+        for view in call.views:
+            buffer = self.buffers[view.buffer]
+            first = [self.expr(part, names) for part in view.first]
+            given.append(tirx.address_of(tirx.BufferLoad(buffer, first)))
+            steps = list(buffer.ty.strides)
+            if not steps:
+                steps = [tirx.const(1, "int64")]
+                for extent in reversed(list(buffer.ty.shape)[1:]):
+                    steps.insert(0, steps[0] * _int64(extent))
+            for factors in view.strides:
+                parts = [_int64(s) * f for s, f in zip(steps, factors, strict=True) if f]
+                given.append(sum(parts[1:], parts[0]) if parts else tirx.const(0, "int64"))
+        given += [self.expr(extent, names) for extent in call.extents]
+        return tirx.Evaluate(tirx.call_extern("int32", call.name, *given))
 
     def loop(
         self,
@@ -125,6 +183,12 @@ class _Writer:
         zero = lo == ix.const(0)
         inside = self.block(body, {**names, name: variable if zero else variable + first})
         steps = self.expr(extent, names)
+        if unit in HARDWARE:
+            domain = tvm.ir.Range(tirx.const(0, "int64"), steps)
+            index = tirx.IterVar(domain, tirx.Var(str(unit), "int64"), 1, str(unit))
+            return tirx.For(
+                variable, tirx.const(0, "int64"), steps, tirx.ForKind.THREAD_BINDING, inside, index
+            )
         return tirx.For(variable, tirx.const(0, "int64"), steps, _KINDS[unit], inside)
 
     def expr(self, expr: ir.Expr, names: Mapping[str, Any]) -> Any:
@@ -140,7 +204,7 @@ class _Writer:
                 return names[name]
             case ir.Load(buffer, index):
                 return tirx.BufferLoad(self.buffers[buffer], [of(part) for part in index])
-            case ir.Binary("//" | "%" as op, a, b) if not isinstance(b, ir.Const):
+            case ir.Binary("//" | "%", _, b) if not _is_positive(b):
                 raise DescribeError(
                     "tvm",
                     f"cannot write a quotient by {format_expr(b)}",
@@ -178,6 +242,13 @@ class _Writer:
                 raise _not_written(op)
             case _:
                 raise _not_written(type(expr).__name__)
+
+
+def _is_positive(divisor: ir.Expr) -> bool:
+    match divisor:
+        case ir.Binary("max", _, ir.Const(least)) | ir.Binary("max", ir.Const(least), _):
+            return least > 0
+    return isinstance(divisor, ir.Const)
 
 
 def _joined(stmts: Sequence[Any]) -> Any:

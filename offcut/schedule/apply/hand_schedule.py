@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from offcut.core.expr import real
 from offcut.core.interpret import interpreter
+from offcut.core.layout import Layout
 from offcut.core.memo import forget
 from offcut.core.plain_loops import unsynchronized
 from offcut.core.program import LANE, THREAD, UNROLL, Alloc, Kind, Program, walk
@@ -164,6 +165,8 @@ def _applied(nests: Nests, step: Primitive) -> Nests:
     match step:
         case Staging("read"):
             return staging.cache_read(nests, step)
+        case Staging("prepack"):
+            return staging.prepack(nests, step)
         case Staging("write", stage):
             return staging.cache_write(find_stage(nests, stage), step)
         case Staging():
@@ -321,26 +324,35 @@ class HandSchedule:
         self._nests, self._steps = applied(self._nests, step), (*self._steps, step)
 
     def cache_read(
-        self, tensor: Tensor | str | Stage, scope: str, readers: Sequence[Tensor | str | Stage]
+        self,
+        tensor: Tensor | str | Stage,
+        scope: str | None,
+        readers: Sequence[Tensor | str | Stage],
+        layout: Layout | None = None,
     ) -> Stage:
         """Return a copy of `tensor` in the memory `scope`, which the stages `readers` read instead.
+
+        scope   None: main memory
+        layout  in which its elements lie there; None: row by row, or as what runs the readers says
 
         Raises PartitionError where a reader does not read it, or it is written between them.
         """
         buffer = tensor.buffer if isinstance(tensor, Stage) else self._buffer(tensor)
         named = tuple(self[reader]._target().stage for reader in readers)
         name = self._nests.names().fresh(f"{buffer}L")
-        self._do(Staging("read", buffer, name, named, (), scope))
+        self._do(Staging("read", buffer, name, named, (), scope, layout))
         return self[name]
 
-    def cache_write(self, tensor: Tensor | str | Stage, scope: str) -> Stage:
-        """Return the stage that computes `tensor` in the memory `scope`; `tensor` is copied out of it.
+    def cache_write(
+        self, tensor: Tensor | str | Stage, scope: str | None, layout: Layout | None = None
+    ) -> Stage:
+        """Return the stage that computes `tensor` in the memory `scope`, in `layout`; `tensor` is copied out of it.
 
         Raises PartitionError where it is updated in place, or its loops are scheduled already.
         """
         target = self[tensor]._target()
         name = self._nests.names().fresh(f"{target.buffer}L")
-        self._do(Staging("write", target.stage, name, memory=scope))
+        self._do(Staging("write", target.stage, name, memory=scope, layout=layout))
         return self[name]
 
     @property

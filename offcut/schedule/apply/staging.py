@@ -11,7 +11,7 @@ from functools import partial
 
 from offcut.core import index as ix
 from offcut.core.conditions import conjuncts
-from offcut.core.dtypes import identity, reduction_start
+from offcut.core.dtypes import ITEM_BYTES, identity, reduction_start
 from offcut.core.expr import (
     Compare,
     Const,
@@ -30,14 +30,15 @@ from offcut.core.expr import (
 from offcut.core.intervals import ends
 from offcut.core.program import Buffer, For, If, Kind, Stmt, Store, map_expressions
 from offcut.core.text.expressions import parse_expr
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_expr, format_stmt
 from offcut.describe.computation import Names
-from offcut.errors import ParseError, PartitionError
+from offcut.errors import DescribeError, ParseError, PartitionError
 from offcut.schedule.apply.axes import Target, check_new, find_stage
 from offcut.schedule.apply.placing import reads
 from offcut.schedule.apply.reading import loads_of, read_nest
 from offcut.schedule.apply.staged_form import Nest, Nests, Rewrite, Root, point_of
-from offcut.schedule.decisions import RFactor, SplitPair, Staging
+from offcut.schedule.decisions import RFactor, SplitPair, Staging, primitive_of
 
 
 def cache_read(nests: Nests, step: Staging) -> Nests:
@@ -63,6 +64,56 @@ def check_scope(op: str, buffer: str, scope: object) -> None:
             because="a memory is known by its name, an identifier",
             help=('"acc_buffer"', '"shared"'),
         )
+
+
+def local_buffer(step: Staging, dtype: str, shape: tuple[Expr, ...]) -> Buffer:
+    """Return the array that a staging makes.
+
+    Raises PartitionError where its layout has no place for each element.
+    """
+    buffer = Buffer(step.name, dtype, shape, Kind.LOCAL, step.layout, step.memory)
+    check_layout(primitive_of(step), buffer)
+    return buffer
+
+
+def check_layout(op: str, buffer: Buffer) -> None:
+    """Theorem: each element of an array has a place of its own in its layout."""
+    if buffer.layout is None:
+        return
+    try:
+        extents = [ix.literal_value(extent) for extent in buffer.shape]
+        buffer.layout.check(extents, ITEM_BYTES[buffer.dtype])
+    except DescribeError as refused:
+        raise PartitionError(
+            op,
+            f"cannot lay {buffer.name} out in {format_layout(buffer.layout)}",
+            at=f"buffer {buffer.name}",
+            because=f"{refused.at}: {refused.because}",
+            help=(f"{buffer.name} has {len(buffer.shape)} axes",),
+        ) from None
+
+
+def prepack(nests: Nests, step: Staging) -> Nests:
+    """Return the schedule in which a constant lies in the layout of `step` before any call.
+
+    Theorem: the layout is a bijection, and nothing writes a constant.
+    """
+    constants = {b.name: b for b in nests.buffers if b.kind is Kind.CONSTANT}
+    buffer = constants.get(step.what)
+    if buffer is None or buffer.layout is not None:
+        known = ", ".join(constants) or "none"
+        raise PartitionError(
+            "prepack",
+            f"cannot pack {step.what} before a call",
+            at=f"buffer {step.what}",
+            because=f"the constants are {known}" if buffer is None else "it has a layout already",
+            help=("a constant is an array that compile gets as constants={…}",)
+            if buffer is None
+            else (),
+        )
+    packed = replace(buffer, layout=step.layout)
+    check_layout("prepack", packed)
+    return replace(nests, buffers=tuple(packed if b is buffer else b for b in nests.buffers))
 
 
 def check_cache_read(nests: Nests, buffer: str, readers: Sequence[str]) -> None:
@@ -114,7 +165,7 @@ def build_cache_read(nests: Nests, step: Staging, readers: Sequence[str]) -> Nes
         with_expressions(n, lambda e: rewrite(e, moved)) if n.name in readers else n
         for n in nests.nests
     )
-    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, step.memory)
+    local = local_buffer(step, original.dtype, original.shape)
     listed = (*changed[:first], copy, *changed[first:])
     made = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = None if _is_gathered(nests, buffer) else (nests.source, made.source)
@@ -231,7 +282,7 @@ def build_stage_value(nests: Nests, step: Staging, value: Expr, shape: tuple[Exp
     for name, extent in reversed(tuple(zip(names, shape, strict=True))):
         body = (For(name, ix.const(0), extent, body),)
     made = read_nest(body, step.name, copies=True)
-    local = Buffer(step.name, dtype, shape, Kind.LOCAL, None, step.memory)
+    local = local_buffer(step, dtype, shape)
     listed = (*changed[:first], made, *changed[first:])
     done = replace(nests, buffers=(*nests.buffers, local), nests=listed)
     alike = nests.source, done.source
@@ -345,7 +396,7 @@ def build_cache_write(target: Target, step: Staging) -> Nests:
     assert point is not None
     computes = replace(_stored_in(nest, buffer, name), name=name)
     copy = read_nest(_copy(buffer, original, name, point), nest.name, copies=True)
-    local = Buffer(name, original.dtype, original.shape, Kind.LOCAL, None, step.memory)
+    local = local_buffer(step, original.dtype, original.shape)
     listed = tuple(
         new for n in nests.nests for new in ((computes, copy) if n.name == nest.name else (n,))
     )

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from offcut.backends.checked_results import check_result
 from offcut.backends.requested import Request
-from offcut.backends.target import answer
 from offcut.core.text.parser import parse
 from offcut.costmodel import of_plain
 from offcut.costmodel.learned import Feature, Rows, check_names, described
@@ -128,7 +128,7 @@ def _cases(
     try:
         target = target_named(place.target, of_plain(place.machine))
         asked = target.options("learn", reassociate=place.reassociate)
-        options = replace(answer(target, "options", asked), threads=place.threads)
+        options = replace(check_result(target, "options", asked), threads=place.threads)
         parsed = parse(program.text)
         users = Users(tuple(program.sizes.items()), Users.of(parsed).buffers)
         problem = Problem(

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from offcut.backends.decide import proved_plan
 from offcut.errors import OffcutError
 from offcut.schedule import Schedule
 from offcut.search import Outcome
@@ -44,7 +45,7 @@ class Simulated:
         request, target, options = problem.request, problem.target, problem.scheduled(schedule)
         times: list[Time] = []
         try:
-            planned = target.policy(request, options)
+            planned = proved_plan(target, request, options)
             for sizes, _ in problem.sizes:
                 seconds = target.simulated(planned, request, options, sizes)
                 times.append(Time(dict(sizes), seconds, 0.0))

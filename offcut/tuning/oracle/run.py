@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from offcut.backends.target import Target, answer
+from offcut.backends.checked_results import check_result
+from offcut.backends.decide import proved_plan
+from offcut.backends.target import Target
 from offcut.core.program import Program
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.pipeline import target as target_named
@@ -107,10 +109,11 @@ def oracle(
                 "sweep", f"cannot take {name}={given}", because=f"{name} is at least 1"
             )
     chosen = target if isinstance(target, Target) else target_named(target)
-    options = answer(chosen, "options", chosen.options("sweep", threads=threads))
+    options = check_result(chosen, "options", chosen.options("sweep", threads=threads))
     problem = posed("sweep", program, None, constants, sizes, chosen, options, seed)
     weights = problem.sizes
-    whole = chosen.schedules(problem.request, options, ways)
+    default = proved_plan(chosen, problem.request, options)
+    whole = chosen.space(default, problem.request, options, ways)
     space = narrowed(whole, ways)
     prices = makers_of(problem, space)
     price = next(iter(prices.values()))(problem)

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from offcut.backends.decide import proved_plan
 from offcut.costmodel import Cost, Machine
 from offcut.costmodel.arrays import Calls
 from offcut.costmodel.nests import LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
-from offcut.errors import DescribeError, blamed_on_another
+from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule, parts_of
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
@@ -66,6 +67,12 @@ def nest_prices(problem: Problem, computation: Computation) -> SchedulePrices:
     """Return the closed form of schedules with nests, at the sizes of a problem in their order."""
     target, options = problem.target, problem.options
     resolving = target.resolving(computation, options)
+    if resolving is None:
+        raise TargetError(
+            "tune",
+            f"cannot price schedules for target={target.name!r}",
+            because="it has no cost model",
+        )
     return SchedulePrices(target.hardware(options), _calls(problem), resolving, options.threads)
 
 
@@ -85,7 +92,7 @@ def seconds_of_loops(problem: Problem, schedule: Schedule) -> list[float]:
     """
     target, request = problem.target, problem.request
     options = replace(problem.options, schedule=schedule)
-    planned = target.policy(request, options)
+    planned = proved_plan(target, request, options)
     found = (target.cost_of(planned, request, options, dict(sizes)) for sizes, _ in problem.sizes)
     return [one.seconds if isinstance(one, Cost) else 0.0 for one in found]
 

@@ -120,7 +120,7 @@ def test_windows_in_turn_are_hardly_ever_slower_than_the_same_tiles_in_one(seed:
 
         def plan(schedule: Schedule | None, request: Request = request) -> Planned:
             options = replace(DEFAULT, schedule=schedule)
-            return next(target.space(request.program, request.users, options))
+            return next(target.policy(request.program, request.users, options))
 
         try:
             hidden = plan(None)

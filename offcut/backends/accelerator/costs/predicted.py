@@ -75,7 +75,7 @@ def cost_of(
         flop=int(evaluate(operations.value, {})),
         pieces=tuple(piece for piece in pieces if piece.runs),
         hertz=machine.hertz,
-        peak=machine.peak_of({buffer.dtype for buffer in described.buffers}),
+        peak=_peak(pieces, streams),
         memories=memories,
         exactness=HowExact(
             flop=operations.exactness,
@@ -88,6 +88,19 @@ def cost_of(
         code_bytes=INSTRUCTION * int(sum(piece.instructions for piece in pieces)),
         compile_seconds=0.0,
     )
+
+
+def _peak(pieces: Sequence[PieceCost], streams: Sequence[Ran]) -> float:
+    """Return the operations per second of the matrix unit where a stream multiplies, else of the vector unit."""
+    rates = [0.0]
+    for piece, stream in zip(pieces, streams, strict=True):
+        spec = stream.nest.spec
+        word = spec.rows * spec.columns
+        if piece.flop:
+            rates.append(2 * word * spec.terms / spec.gemm_cycles * spec.hertz)
+        elif piece.runs:
+            rates.append(word / spec.immediate_cycles * spec.hertz)
+    return max(rates)
 
 
 def formulas_of(

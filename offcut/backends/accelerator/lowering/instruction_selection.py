@@ -15,7 +15,7 @@ from offcut.backends.accelerator.lowering.arithmetic import Recipe, literal, rec
 from offcut.backends.accelerator.lowering.division import exact_range
 from offcut.backends.accelerator.lowering.issue_tree import Leaf
 from offcut.backends.accelerator.lowering.value_ranges import ValueRanges
-from offcut.backends.accelerator.lowering.word_layout import LaneLayout
+from offcut.backends.accelerator.lowering.word_layout import LaneLayout, layout_of, word_order
 from offcut.backends.accelerator.microkernels import (
     instructions_of,
     load_of,
@@ -39,6 +39,7 @@ from offcut.core.expr import (
     variables,
 )
 from offcut.core.program import Buffer, Cover, For, Program, Stmt, Store, Tile, TileAxis
+from offcut.core.text.layouts import format_layout
 from offcut.core.text.printer import format_stmt
 from offcut.describe.intrinsic import declared
 from offcut.describe.microkernel import Microkernel
@@ -120,6 +121,11 @@ class InstructionSelection:
                     help=(", ".join(self.memories),),
                 )
             self.scoped[buffer.name] = buffer
+        # the judge looks at one word, `put` at the whole array
+        plain = tuple(
+            replace(b, layout=None) if b.name in self.scoped else b for b in self.program.buffers
+        )
+        self.program = replace(self.program, buffers=plain)
 
     def unit(self, leaf: Leaf) -> Unit:
         """Return the unit that runs a leaf."""
@@ -323,8 +329,18 @@ class InstructionSelection:
             next((at for at, part in enumerate(index) if name in variables(part)), None)
             for name in lanes
         )
-        order = _order(leaf, self.scoped[buffer])
-        known = self.lanes.setdefault(buffer, LaneLayout(axes, shape, order))
+        wanted, rank = self.scoped[buffer].layout, len(index)
+        order = _order(leaf, self.scoped[buffer]) if wanted is None else word_order(wanted, rank)
+        laid = LaneLayout(axes, shape, order)
+        if wanted is not None and layout_of(laid).canonical() != wanted.canonical():
+            raise TargetError(
+                "compile",
+                f"cannot lay {buffer} out in {format_layout(wanted)}",
+                at=f"buffer {buffer}",
+                because=f"what computes with it has words of {format_layout(layout_of(laid))}",
+                help=("without a layout", "another axis along the lanes, in the cover"),
+            )
+        known = self.lanes.setdefault(buffer, laid)
         if known.axes != axes or self.places.setdefault(buffer, place) is not place:
             raise self.refuse(
                 leaf, f"it has other elements of {buffer} in a word than another statement"

@@ -459,8 +459,8 @@ def _key(work: LoweredLeaf, buffer: str) -> _Key:
 def _dying_operand(work: LoweredLeaf) -> str | None:
     """Return the operand that the result of an operation may lie over if nothing reads it later; None if there is none.
 
-    It is read element by element as the result is stored, and both are in windows alike, one for each iteration of the
-    loops around the leaf.
+    It is read element by element as the result is stored, and both are in windows alike, in the same words, one for each
+    iteration of the loops around the leaf.
     """
     if not isinstance(work.does, Operation):
         return None
@@ -474,4 +474,6 @@ def _dying_operand(work: LoweredLeaf) -> str | None:
     if under is None or over is None:
         return None
     alike = under.axes == over.axes and under.level == over.level == len(work.leaf.around)
+    lanes = {side_.buffer: side_.lanes for side_, _ in work.chip}
+    alike = alike and lanes[base.buffer] == lanes[store.buffer]
     return base.buffer if alike and over.slots in (1, under.slots) else None

@@ -62,6 +62,13 @@ def layout_of(lanes: LaneLayout) -> Layout:
     return Layout((*blocks, ("lane", inside)), tuple(multiple.get(axis, 1) for axis in whole))
 
 
+def word_order(layout: Layout, rank: int) -> tuple[int, ...]:
+    """Return the axes of an array of `rank` axes in the order in which a layout has its words follow one another."""
+    last = [of[-1] for of in layout.digits(rank) if of]
+    order = list(dict.fromkeys(digit.axis for digit in last if digit.extent is None))
+    return (*(axis for axis in range(rank) if axis not in order), *order)
+
+
 def lane_axes(names: Sequence[str], rows: int, columns: int) -> tuple[str | None, str | None]:
     """The axes along the rows and the columns of words of accumulators, of those that may run there, in their order.
 

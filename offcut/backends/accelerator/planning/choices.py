@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
-from offcut.backends.accelerator.planning.elementary import Operations
-from offcut.backends.accelerator.planning.grid import MOST_ORDERS, sizes
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.planner import (
     GroupDecisions,
     prepare_computation,
@@ -15,7 +14,7 @@ from offcut.backends.accelerator.planning.planner import (
 )
 from offcut.backends.accelerator.planning.policy import DEPTH, nest_extents
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.window_usage import lanes
+from offcut.backends.accelerator.planning.tilings import MAX_ORDERS, sizes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.memo import lazy_property
@@ -119,7 +118,7 @@ class _Way:
         every = {a.name: ix.literal_value(a.extent) for a in (*self.made.axes, *self.made.terms)}
         words, likely = lanes(self.made, self.spec), nest_extents(self.deciding.program, self.made)
         tiles = [sizes(likely[a], words.get(a, 1), every[a] is not None) for a in self.axes]
-        orders = tuple(permutations(self.outer))[:MOST_ORDERS]
+        orders = tuple(permutations(self.outer))[:MAX_ORDERS]
         return (*tiles, orders, (None, *self.outer))
 
     def tiling(self, part: Sequence[object]) -> Tiling:

@@ -1,4 +1,4 @@
-"""What a copy of a tile moves, or a store of results: words, rows and instructions, by the parts of its window.
+"""What a copy of a tile moves, or a store of results: words, by the axes of its window.
 
 Words follow one another along the axes that tiles cut, then along those that they have all of, in both memories.
 """
@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
 from offcut.backends.accelerator.isa import MemorySpace, Unit
-from offcut.backends.accelerator.planning.elementary import Operations
+from offcut.backends.accelerator.planning.elementary import Operations, lanes
 from offcut.backends.accelerator.planning.staging import Staged
 from offcut.backends.accelerator.planning.typical_sizes import TYPICAL, typical_extents
-from offcut.backends.accelerator.planning.window_usage import lanes
-from offcut.backends.accelerator.simulator.cycles import bus_cycles
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.core import index as ix
 from offcut.core.expr import Compare, Expr, Var, substitute, variables
-from offcut.core.memo import lazy_property, memoize_method
+from offcut.core.memo import lazy_property
 
 Tile = tuple[int, int]
 """First iteration, and how many."""
@@ -76,47 +73,6 @@ class Transfer:
     def unit(self) -> Unit:
         """Which moves it."""
         return Unit.STORE if self.place is MemorySpace.OUTPUTS else self.spec.loads[self.place]
-
-    def words(self, tiles: Mapping[str, Tile]) -> int:
-        """Words of its window."""
-        return prod(part.counts(tiles)[0] for part in self.parts)
-
-    def cycles(self, tiles: Mapping[str, Tile], cut: frozenset[str]) -> tuple[float, float, int]:
-        """Of a tile: without the bus, and with it, and its instructions.
-
-        cut  the loops that tiles have a part of
-        """
-        return self._cycles(tuple((*part.counts(tiles), part.whole) for part in self._ordered(cut)))
-
-    @memoize_method
-    def _ordered(self, cut: frozenset[str]) -> list[Part]:
-        """The axes, those first that tiles have a part of."""
-        return sorted(self.parts, key=lambda part: not any(loop in cut for loop, _ in part.loops))
-
-    @memoize_method
-    def _cycles(self, counts: tuple[tuple[int, int, int], ...]) -> tuple[float, float, int]:
-        """The same of any tile of so many words: most tiles are of a few shapes."""
-        words = prod(there for _, there, _ in counts)
-        zeros = prod(count for count, _, _ in counts) - words
-        rows, calls = rows_of(counts)
-        of = self.spec.words[self.place]
-        own = calls * self.spec.instruction_cycles[self.unit] + zeros * of.fill_cycles
-        return own, bus_cycles(self.spec, self.place, rows, words), calls
-
-
-def rows_of(counts: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
-    """Rows and instructions that move a box of words: (words, those that are moved, those that there are) by axis,
-    slowest first. A row goes on as long as faster axes are moved whole.
-    """
-    rest = list(counts)
-    on = True
-    while rest and on:
-        count, there, whole = rest.pop()
-        on = count == there == whole
-    rows = prod(there for _, there, _ in rest)
-    while rest and rest[-1][0] == 1:
-        rest.pop()
-    return rows, prod(count for count, _, _ in rest[:-1])
 
 
 def load_volume(

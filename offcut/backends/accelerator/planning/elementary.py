@@ -71,6 +71,13 @@ class Operations:
     buffers: tuple[Buffer, ...]
 
 
+def lanes(made: Operations, spec: AcceleratorSpec) -> dict[str, int]:
+    """Return the elements of a word along each axis that runs in lanes."""
+    roles = made.roles
+    pairs = (roles.rows, spec.rows), (roles.columns, spec.columns), (roles.depth, spec.terms)
+    return {axis: count for axis, count in pairs if axis is not None}
+
+
 def operations(
     computation: Computation,
     group: Sequence[Stage],

@@ -15,6 +15,7 @@ from offcut.backends.accelerator.microkernels import microkernels
 from offcut.backends.accelerator.planning.decide import decisions, tiling_of
 from offcut.backends.accelerator.planning.elementary import (
     Operations,
+    lanes,
     layouts_of,
     narrowed,
     operations,
@@ -23,7 +24,6 @@ from offcut.backends.accelerator.planning.grouped_products import is_regrouping,
 from offcut.backends.accelerator.planning.policy import choose_tiling
 from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
-from offcut.backends.accelerator.planning.window_usage import lanes
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix

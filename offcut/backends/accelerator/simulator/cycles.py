@@ -63,9 +63,3 @@ def moving_cycles(place: MemorySpace, y: int, x: int, spec: AcceleratorSpec) -> 
     if not y or not x:
         return 0.0
     return y * spec.row_cycles + moved_bytes(place, y, x, spec) / spec.bus_bytes
-
-
-def bus_cycles(spec: AcceleratorSpec, place: MemorySpace, rows: float, words: float) -> float:
-    """Cycles of the bus for words that each take whole beats."""
-    of = spec.words[place]
-    return rows * spec.row_cycles + words * (-(-of.bytes // spec.beat) * spec.beat) / spec.bus_bytes

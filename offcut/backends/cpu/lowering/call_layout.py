@@ -32,6 +32,7 @@ from offcut.core.program import (
     blocks,
     walk,
 )
+from offcut.partition import is_multiple
 from offcut.polyhedral.units.private import written_first
 
 STACK_BYTES = 32768  # of tile scratch, at most, on the caller's stack
@@ -256,7 +257,10 @@ def runs_as_loops(tile: Tile) -> bool:
 
 
 def windows_of(program: Program) -> set[str]:
-    """Return the buffers that lie in windows, of sizes known before the call, outside of all tiles."""
+    """Return the buffers that lie in windows, of sizes known before the call, outside of all tiles.
+
+    A window of an array in panels begins where a panel does: columns are counted from the first one of the array.
+    """
     sizes = {size.name for size in program.sizes}
     inside = [
         stmt
@@ -269,7 +273,12 @@ def windows_of(program: Program) -> set[str]:
     found: set[str] = set()
     for stmt in walk(program.body):
         if isinstance(stmt, Alloc):
-            fixed = all(variables(extent) <= sizes for _, extent in stmt.axes)
+            layout = stmt.layout or program.buffer(stmt.buffer).layout
+            fixed = all(
+                variables(extent) <= sizes
+                and (layout is None or is_multiple(start, layout.multiple_of(axis)))
+                for axis, (start, extent) in enumerate(stmt.axes)
+            )
             (found if fixed else kept).add(stmt.buffer)
     return found - kept
 

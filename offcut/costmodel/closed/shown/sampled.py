@@ -11,7 +11,8 @@ import numpy.typing as npt
 from offcut.core.expr import Expr, real
 from offcut.core.memo import lazy_property
 from offcut.costmodel.arrays import Formulas
-from offcut.costmodel.closed.predicted import Prediction, stage_arrays
+from offcut.costmodel.clock import stage_arrays
+from offcut.costmodel.closed.predicted import Prediction
 
 Numbers = npt.NDArray[np.float64]
 """One for each point."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from offcut import pipeline
-from offcut.backends.target import Target, answer
+from offcut.backends.checked_results import check_result
+from offcut.backends.target import Target
 from offcut.errors import DescribeError, OffcutError
 from offcut.graph.sizes.typical import typical_sizes
 from offcut.kernel import Kernel
@@ -102,5 +103,5 @@ def texts_of(targets: Sequence[Target], threads: int | None) -> tuple[tuple[str,
 
 
 def _text(target: Target, threads: int | None) -> tuple[str, ...]:
-    options = answer(target, "options", target.options("compile", threads=threads))
-    return tuple(answer(target, "facts", target.facts(options)))
+    options = check_result(target, "options", target.options("compile", threads=threads))
+    return tuple(check_result(target, "facts", target.facts(options)))

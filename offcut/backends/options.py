@@ -1,0 +1,65 @@
+"""What targets are asked for, and what they plan: records that every part of a target gives to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from offcut.core.program import Program
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.request import Array
+from offcut.partition import Made, Strategy
+from offcut.schedule import Applied, Schedule
+
+# For all axes of results, or by axis.
+Strategies = Literal["auto"] | Strategy | tuple[tuple[str, Strategy], ...]
+Loaded = Callable[[Mapping[str, Array]], Callable[..., Any]]
+"""From the constants, by the program's names, to what a user calls."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a kernel is asked for; `offcut.compile` says what the fields mean.
+
+    schedule  what is decided already; None: the policy decides
+    every     whether ways stay that the target's own prices leave out: others will price them
+    padded    whether products that padding makes zero stay
+    """
+
+    strategy: Strategies = "auto"
+    reassociate: bool = True
+    microkernels: tuple[Microkernel, ...] = ()
+    threads: int = 1
+    schedule: Schedule | None = None
+    every: bool = False
+    padded: bool = False
+
+
+DEFAULT = Options()
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A program as a target runs it.
+
+    program   what is lowered, proved equal to what was asked for
+    schedule  every decision that made it; None where the target decides by other means
+    applied   its pieces, and the ways that compete at run time; None where it runs in its own loops
+    notes     what became of its loops and tiles, and why
+    through   programs on the way to it: a proof by small steps reaches further
+    by_hand   what primitives of the schedule that was asked for made, each by a theorem of its own: the proof goes on
+              from there; None: there are none
+    tiles     its tiles by the loops that were cut around them, in the order of the text; none where `applied` has them
+    """
+
+    program: Program
+    schedule: Schedule | None = None
+    applied: Applied | None = None
+    notes: tuple[str, ...] = ()
+    through: tuple[Program, ...] = ()
+    by_hand: Program | None = None
+    tiles: tuple[Made, ...] = ()
+
+
+__all__ = ["DEFAULT", "Loaded", "Options", "Planned", "Strategies"]

@@ -1,0 +1,142 @@
+"""What calls of a plan are predicted to take, for any target: by the closed form over its resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from offcut.backends.checked_results import check_result
+from offcut.backends.options import Options, Planned
+from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
+from offcut.backends.requested import Request
+from offcut.backends.signature import signature_of
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.costmodel import (
+    Cost,
+    Formulas,
+    Hardware,
+    Level,
+    Machine,
+    StageSeconds,
+    cost,
+    formulas,
+    processor,
+    sampled,
+    stage_seconds,
+)
+from offcut.costmodel.nests import SchedulePrices
+from offcut.costmodel.regret import choice_errors
+
+if TYPE_CHECKING:
+    from offcut.backends.target import Resources, Target
+
+ELEMENT = ITEM_BYTES["float64"]
+"""Bytes of what a machine computes at once that says nothing of vectors."""
+
+
+def hardware_of(
+    resources: Resources, options: Options, vector_bytes: int = ELEMENT, vectors: int = 1
+) -> Hardware:
+    """Return what the closed form counts by: the description, its levels of memory, the microkernels.
+
+    vector_bytes, vectors  of what holds values while they are computed with
+
+    Raises TargetError where the description says nothing of loops.
+    """
+    machine = processor(resources.machine)
+    levels = (
+        Level(vectors * vector_bytes, 1),
+        *(Level(m.bytes, m.line, m.ways) for m in machine.memory),
+    )
+    kernels = {kernel.name: kernel for kernel in resources.microkernels(options)}  # type: ignore[attr-defined]
+    return Hardware(machine, kernels, vector_bytes, levels)
+
+
+def pricing(
+    resources: Resources, planned: Planned, request: Request, options: Options
+) -> Pricing | None:
+    """Return what predicts the calls of a plan; None where the machine's description says nothing of loops."""
+    if not isinstance(resources.machine, Machine):
+        return None
+    hardware, users = resources.hardware(options), dict(request.users.sizes)
+
+    def priced(sizes: Mapping[str, int], taken: Mapping[int, int]) -> StageSeconds:
+        given = {users[user]: size for user, size in sizes.items()}
+        return stage_seconds(planned.program, hardware, given, taken)
+
+    return priced
+
+
+def plan_of(
+    target: Resources,
+    planned: Planned,
+    request: Request,
+    options: Options,
+    sizes: Mapping[str, int],
+) -> Plan:
+    """Return what is to be said of a plan at these sizes, by the users' names."""
+    predicted = pricing(target, planned, request, options)
+    made = plan_at(planned.applied, signature_of(*request.named), sizes, predicted)
+    names = dict(request.users.sizes)
+    given = {names[user]: n for user, n in made.sizes.items()}
+    notes = check_result(target, "notes", target.notes(planned, given, options))  # type: ignore[attr-defined]
+    return replace(made, notes=(*made.notes, *planned.notes, *notes))
+
+
+def explained(
+    target: Target,
+    planned: Planned,
+    request: Request,
+    options: Options,
+    sizes: Mapping[str, int],
+    notes: tuple[str, ...],
+) -> Plan:
+    """Return the plan of a call, with `notes` before what it says, and behind it how far its choices are off."""
+    made = target.plan_of(planned, request, options, sizes)
+    return replace(
+        made, notes=(*notes, *made.notes, *choice_notes(target, planned, request, options))
+    )
+
+
+def cost_of(
+    resources: Resources,
+    planned: Planned,
+    request: Request,
+    options: Options,
+    sizes: Mapping[str, int] | None = None,
+) -> Cost | Formulas:
+    """Return what a call of a plan costs by the closed form, on one engine: at `sizes`, or as formulas in them.
+
+    Raises CallError for a size that is missing or not allowed, TargetError where the machine's description says
+    nothing of loops.
+    """
+    hardware = resources.hardware(options)
+    users = dict(request.users.sizes)
+    if sizes is None:
+        own = {name: user for user, name in users.items()}
+        return formulas(request.program, planned.program, hardware, own)
+    sizes = checked_sizes(signature_of(*request.named), sizes, "cost")
+    given = {users[user]: size for user, size in sizes.items()}
+    return cost(request.program, planned.program, hardware, sizes, given)
+
+
+def choice_notes(
+    target: Target, planned: Planned, request: Request, options: Options
+) -> tuple[str, ...]:
+    """Return how far prices are off by which a call of a plan chooses, and what it takes longer for it; none where nothing competes."""
+    competes = planned.applied is not None and any(
+        len(ways) > 1 for ways in planned.applied.choices
+    )
+    if not competes or planned.schedule is None or not isinstance(target.machine, Machine):
+        return ()
+    computation = target.computation(request, options)
+    resolving = None if computation is None else target.resolving(computation, options)
+    if resolving is None:
+        return ()
+    calls = sampled(request.program.sizes, request.program.assumptions)
+    prices = SchedulePrices(target.hardware(options), calls, resolving)
+    return tuple(map(str, choice_errors(planned.schedule, prices)))
+
+
+__all__ = ["choice_notes", "cost_of", "explained", "hardware_of", "plan_of", "pricing"]

@@ -1,0 +1,255 @@
+"""The clock: how long a program takes, from what it takes of each resource and from what waits for what.
+
+A *run* takes cycles of one unit, and some of them of a bus that units share. Of a block and of a loop of N turns::
+
+    block   what it takes of each resource adds up; a run begins when its unit is free, when what it reads is written,
+            and when what it writes over has been read
+    loop    L = L(first turns) + (N - first - 1) * rate + L(last turn)
+            rate = max(what a turn takes of each resource, what the last of the first turns came later than the one before)
+
+so a loop whose windows take turns (depth 2 and more) goes on at the rate of its busiest resource, and one with a single
+window waits for all of a turn. The last turn is counted apart, as tails of tiles take less. Units that look far
+ahead, those of a processor, wait for nothing: L is what the busiest of them takes (`stage_formula`).
+
+Numbers are arrays: one value for each of many programs of the same loops, as search compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from offcut.core.expr import Binary, Expr, real
+from offcut.costmodel.arrays import Array
+from offcut.costmodel.resources import Resources
+
+T = TypeVar("T")
+
+FIRST_TURNS = 2
+"""Turns of a loop that are followed before its rate is taken."""
+BUSY_UNITS, NEAR_RESOURCES = 2, 4
+"""Of the resources of a processor: those that compute and issue; these, and the two nearest memories."""
+
+Cycles: TypeAlias = Callable[[frozenset[str]], tuple[Array, Array]]
+"""Of the loops that are in their last turn: cycles without the bus, and with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Work of one unit.
+
+    cycles  by the loops that are in their last turn
+    reads, writes  windows
+    fills   whether it begins to use the next slot of the windows that it writes
+    """
+
+    unit: str
+    cycles: Cycles
+    reads: tuple[Hashable, ...] = ()
+    writes: tuple[Hashable, ...] = ()
+    fills: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Turns, one after the other.
+
+    turns  how many, by program: at least 1
+    """
+
+    name: str
+    turns: Array
+    body: tuple[Node, ...]
+
+
+Node: TypeAlias = Run | Loop
+
+
+def stage_formula(resources: Mapping[str, Expr], loss: float) -> Expr:
+    """Return the cycles of a stage of a processor, as an expression."""
+
+    def most(a: Expr, b: Expr) -> Expr:
+        return Binary("max", a, b)
+
+    def unhidden(total: Expr, busy: Expr, far: Expr) -> Expr:
+        return Binary("+", total, Binary("*", real(loss), Binary("min", busy, far)))
+
+    return _busiest(tuple(resources.values()), loss, most, unhidden)
+
+
+def stage_arrays(resources: Sequence[Array] | Array, loss: float) -> Array:
+    """Return the same by call, in arrays."""
+
+    def unhidden(total: Array, busy: Array, far: Array) -> Array:
+        return total + loss * np.minimum(busy, far)
+
+    return _busiest(tuple(resources), loss, np.maximum, unhidden)
+
+
+def stage_number(resources: Mapping[str, float], loss: float) -> float:
+    """Return the same of one call."""
+    numbers = tuple(resources.values())
+    return _busiest(numbers, loss, max, lambda total, a, b: total + loss * min(a, b))
+
+
+def _busiest(
+    resources: Sequence[T], loss: float, most: Callable[[T, T], T], unhidden: Callable[[T, T, T], T]
+) -> T:
+    """Return the cycles of the resource that takes longest, and what it does not hide of the others.
+
+    resources  cycles of each: computing, issuing, memories from the nearest on; of another machine, any
+    loss       of the shorter of computing and of moving from far memories, the share that is not hidden
+    unhidden   of three numbers a, b, c, ``a + loss * min(b, c)``
+    """
+    total = reduce(most, resources)
+    far = resources[NEAR_RESOURCES:]
+    if not loss or not far:
+        return total
+    return unhidden(total, reduce(most, resources[:BUSY_UNITS]), reduce(most, far))
+
+
+def busy(body: Sequence[Node], resources: Resources) -> Array:
+    """Return the cycles of the busiest resource, whatever waits for what: no less than the clock says of the program."""
+    units = {name: at for at, name in enumerate(_units(resources))}
+    total = [np.zeros(1) for _ in range(len(units) + 1)]
+    for run, loops in _runs(body):
+        names = [loop.name for loop in loops]
+        for last in product((False, True), repeat=len(loops)):
+            often = np.ones(1)
+            for loop, is_last in zip(loops, last, strict=True):
+                often = often if is_last else often * (loop.turns - 1)
+            own, bus = run.cycles(
+                frozenset(n for n, is_last in zip(names, last, strict=True) if is_last)
+            )
+            at = units[run.unit]
+            total[at] = total[at] + often * (own + bus)
+            total[-1] = total[-1] + often * bus
+    return reduce(np.maximum, total)
+
+
+def _runs(
+    body: Sequence[Node], loops: tuple[Loop, ...] = ()
+) -> Iterator[tuple[Run, tuple[Loop, ...]]]:
+    for node in body:
+        if isinstance(node, Run):
+            yield node, loops
+        else:
+            yield from _runs(node.body, (*loops, node))
+
+
+def _units(resources: Resources) -> list[str]:
+    return [one.name for one in resources.every.values() if one.ordered]
+
+
+def cycles(
+    body: Sequence[Node],
+    depths: Mapping[Hashable, int],
+    resources: Resources,
+    which: npt.NDArray[np.int64],
+) -> Array:
+    """Return the cycles of some programs of the same loops.
+
+    depths  slots of each window, which its fills take in turn
+    which   the numbers of these programs in the arrays
+    """
+    clock = _Clock(depths, resources, which)
+    clock.block(body, frozenset())
+    return clock.end()
+
+
+class _Clock:
+    """Times of units and windows, and what has been taken of each resource: a row of an array each.
+
+    place  of each window, and by slot when it was last written and last read: the oldest slot first
+    """
+
+    def __init__(
+        self,
+        depths: Mapping[Hashable, int],
+        resources: Resources,
+        which: npt.NDArray[np.int64],
+    ) -> None:
+        self.which = which
+        self.unit = {name: at for at, name in enumerate(_units(resources))}
+        self.units = len(self.unit)
+        self.place: dict[Hashable, int] = {}
+        rows = self.units
+        for name, depth in depths.items():
+            self.place[name], rows = rows, rows + 2 * depth
+        self.depth = depths
+        self.times = np.zeros((rows, which.size))
+        self.taken = np.zeros((self.units + 1, which.size))  # by units, then the bus
+
+    def end(self) -> Array:
+        """Return when all units are done, and the bus with what was asked of it."""
+        ends: Array = np.maximum(self.times[: self.units].max(axis=0), self.taken[-1])
+        return ends
+
+    def block(self, body: Sequence[Node], last: frozenset[str]) -> None:
+        """Go through a body.
+
+        last  the loops around that are in their last turn
+        """
+        for node in body:
+            if isinstance(node, Run):
+                self.run(node, *map(self.some, node.cycles(last)))
+            else:
+                self.loop(node, last)
+
+    def some(self, numbers: Array) -> Array:
+        """Return those of the programs; one number is that of all."""
+        return numbers[self.which] if numbers.size > 1 else numbers
+
+    def run(self, run: Run, own: Array, bus: Array) -> None:
+        """Go through a run."""
+        times, unit = self.times, self.unit[run.unit]
+        begin = times[unit]
+        for name in run.writes:
+            at, depth = self.place[name], self.depth[name]
+            if run.fills and depth > 1:
+                oldest = times[at : at + 2].copy()
+                times[at : at + 2 * depth - 2] = times[at + 2 : at + 2 * depth]
+                times[at + 2 * depth - 2 : at + 2 * depth] = oldest
+            newest = at + 2 * (depth - 1)
+            begin = np.maximum(begin, np.maximum(times[newest], times[newest + 1]))
+        for name in run.reads:
+            begin = np.maximum(begin, times[self.place[name] + 2 * (self.depth[name] - 1)])
+        end = begin + own + bus
+        times[unit] = end
+        for name in run.writes:
+            times[self.place[name] + 2 * (self.depth[name] - 1)] = end
+        for name in run.reads:
+            newest = self.place[name] + 2 * self.depth[name] - 1
+            times[newest] = np.maximum(times[newest], end)
+        self.taken[unit] += own + bus
+        self.taken[-1] += bus
+
+    def loop(self, loop: Loop, last: frozenset[str]) -> None:
+        """Go through the first turns and the last one; those between go on at the rate of the loop."""
+        came, each = np.zeros(1), np.zeros(1)
+        rate = np.zeros(1)
+        turns = self.some(loop.turns)
+        most = float(turns.max())
+        for turn in range(1, FIRST_TURNS + 1):
+            if most <= turn:
+                break
+            before, taken, ended = self.times, self.taken, self.end()
+            self.times, self.taken = before.copy(), taken.copy()
+            self.block(loop.body, last)
+            runs = turns > turn
+            self.times = np.where(runs, self.times, before)
+            self.taken = np.where(runs, self.taken, taken)
+            each = np.where(runs, self.taken - taken, 0.0)
+            came = self.end() - ended
+            rate = np.maximum(each.max(axis=0), came if turn > 1 else 0.0)
+        more = np.maximum(turns - FIRST_TURNS - 1, 0)
+        if most > FIRST_TURNS + 1:
+            self.times = self.times + more * rate
+            self.taken = self.taken + more * each
+        self.block(loop.body, last | {loop.name})

@@ -1,0 +1,226 @@
+"""What a tile of a microkernel counts: rows that run, calls of its functions, copies of what is padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from offcut.core import index as ix
+from offcut.core.dtypes import ITEM_BYTES
+from offcut.core.expr import Binary, Const, Expr, substitute, variables
+from offcut.core.program import For, Form, Kind, Stmt, Store, Tile, TileAxis
+from offcut.core.program import walk as statements
+from offcut.core.scan import ScanContext
+from offcut.core.tile_limits import begun, limits
+from offcut.costmodel.closed.count_state import Scope, StagedRows, Tally, extent_of
+from offcut.costmodel.closed.count_statements import StatementCounts
+from offcut.costmodel.closed.counts import ZERO, Counts
+from offcut.costmodel.closed.covered import (
+    THOUSANDTHS,
+    copy_counts,
+    cycles,
+    operations_issued,
+    staging_counts,
+)
+from offcut.costmodel.closed.summation import chosen, folded
+from offcut.costmodel.closed.traffic import Touched
+from offcut.describe.microkernel import Microkernel
+from offcut.partition import Match, matches
+from offcut.polyhedral.units.private import begins_with_store
+from offcut.schedule import beside
+
+
+class MicrokernelCounts(StatementCounts):
+    """Counts of tiles that microkernels cover, and of the copies around padded ones."""
+
+    def covered(self, tile: Tile, kernel: Microkernel, scope: Scope) -> Tally:
+        """One run of a tile of a microkernel, which touches each element once: rows that are masked do not run, rows that
+        are padded do.
+        """
+        assert scope.piece is not None
+        tile = begun(tile)
+        inside = replace(scope, lane=None, run=None, across=None)
+        lengths = {axis.iter: self.length(tile, axis, scope.known) for axis in tile.axes}
+        rows, columns, found = _along(tile, kernel)
+        padded = tile.form is Form.PAD and any(limits(tile, rows))
+        full = {}
+        if padded:
+            full[rows] = next(extent_of(axis) for axis in tile.axes if axis.iter == rows)
+        sums, others = _sums_of(tile)
+        done = self.instances(tile, sums, {**lengths, **full}, inside)
+        after = self.instances(tile, others, lengths, inside)
+        counts = done[0].plus(after[0])
+        boxes = self.traffic.block([done[1], after[1]]).boxes
+        for axis in reversed(tile.axes):
+            last = ix.sub(ix.add(axis.start, lengths[axis.iter]), 1)
+            boxes = {name: one.over({axis.iter: (axis.start, last)}) for name, one in boxes.items()}
+        depth: Expr = ix.const(1)
+        again: Expr = ix.const(1)
+        turns = 0 if tile.form is Form.PAD else kernel.turns
+        extents = [ix.sub(s.hi, s.lo) for s in statements(tile.body) if isinstance(s, For)]
+        for place, extent in enumerate(reversed(extents)):
+            turned = place <= turns and ix.literal_value(again) == 1
+            if turned and (place == 0 or ix.literal_value(extent)):
+                depth = ix.mul(depth, extent)
+            else:
+                again = ix.mul(again, extent)
+        for name in lengths.keys() - {rows, columns}:
+            again = ix.mul(again, lengths[name])
+        height = {**lengths, **full}.get(rows, ix.const(1))
+        width = lengths.get(columns, ix.const(1))
+        widest = self.widest(tile, kernel, rows, width)
+        near, far = (1.0, 1.0) if found is None else self.laid(found)
+        taken = cycles(kernel, height, width, depth, widest, near)
+        if near != far and found is not None:
+            fits = ix.compare(
+                "<=", self.operand_bytes(tile, found), self.hardware.machine.nearest.bytes
+            )
+            taken = chosen(fits, taken, cycles(kernel, height, width, depth, widest, far))
+        taken = ix.mul(taken, again)
+        issued = taken  # of another unit: one in a cycle, at most
+        if self.hardware.on_core(kernel):
+            lanes = self.hardware.lanes
+            once = operations_issued(kernel, height, width, depth, lanes)
+            issued = ix.mul(THOUSANDTHS, ix.mul(once, again))
+        counts = replace(counts, runs=ix.const(1), cycles=taken, instructions=issued)
+        if any(any(limits(tile, name)) for name in (rows, columns)):
+            some = ix.compare(">", ix.mul(lengths.get(rows, ix.const(1)), width), 0)
+            counts = counts.mapped(lambda count: chosen(some, count, ZERO))
+        staged: dict[int, StagedRows] = {}
+        if tile.form is Form.PAD and found is not None:
+            counts = counts.plus(self.copied(tile, lengths, columns))
+            if padded:
+                one = self.staged(tile, found, lengths[rows], height, depth)
+                repeated = ix.literal_value(again) != 1
+                kind = self.program.buffer(found.by_rows.buffer).kind
+                if repeated or kind not in (Kind.INPUT, Kind.CONSTANT):
+                    counts = counts.plus(one.counts.mapped(lambda count: ix.mul(again, count)))
+                else:
+                    staged[scope.piece] = one
+        return Tally(self.traffic.access(boxes, scope.piece), {scope.piece: counts}, staged)
+
+    def operand_bytes(self, tile: Tile, found: Match) -> Expr:
+        """Bytes of the columns' operand that one sum reads."""
+        load, inner = found.by_columns, {found.columns or ""}
+        inner |= {stmt.iter for stmt in statements(tile.body) if isinstance(stmt, For)}
+        size: Expr = ix.const(ITEM_BYTES[load.dtype])
+        for part, extent in zip(load.index, self.program.buffer(load.buffer).shape, strict=True):
+            size = ix.mul(size, extent) if variables(part) & inner else size
+        return folded(substitute(size, self.fixed))
+
+    def laid(self, found: Match) -> tuple[float, float]:
+        """How much longer a microkernel takes on operands that lie otherwise than it likes: in the nearest caches, and beyond them."""
+        traffic, load = self.hardware.machine.traffic, found.by_columns
+        times = 1.0 if beside(found.by_rows, found.depth) else traffic.strided
+        buffer = self.program.buffer(load.buffer)
+        if not found.microkernel.packed or buffer.layout is not None or not buffer.shape:
+            return times, times
+        row = ix.literal_value(folded(substitute(buffer.shape[-1], self.fixed)))
+        narrow = row is not None and row * ITEM_BYTES[buffer.dtype] <= traffic.narrow_bytes
+        if narrow:
+            return times, times
+        return times * traffic.unpacked_near, times * traffic.unpacked_far
+
+    def instances(
+        self, tile: Tile, body: Sequence[Stmt], lengths: Mapping[str, Expr], scope: Scope
+    ) -> tuple[Counts, Touched]:
+        """Of statements of a tile: all instances along its axes, and what one of them touches."""
+        assert scope.piece is not None
+        seen = self.block(body, scope)
+        counts = seen.counts.get(scope.piece, Counts())
+        for axis in reversed(tile.axes):
+            end = ix.add(axis.start, lengths[axis.iter])
+            counts = self.over(axis.iter, axis.start, end, counts, scope.known, scope.piece)
+        return counts, seen.touched
+
+    def length(self, tile: Tile, axis: TileAxis, known: ScanContext) -> Expr:
+        """How many instances along an axis of a tile are in the domain."""
+        length, limited = extent_of(axis), False
+        for limit in limits(tile, axis.iter):
+            length, limited = _least(length, _left(folded(limit), folded(axis.start)), known), True
+        if limited and not known.at_least_zero(length):
+            return ix.maximum(length, 0)
+        return length
+
+    def widest(self, tile: Tile, kernel: Microkernel, rows: str, width: Expr) -> int | None:
+        """The columns that one call of a function takes, where that is less than its height allows: one vector where the
+        text does not say how many there are, else as many as tiles of all heights have that the rows may have; None: any.
+        """
+        if kernel.lowering is not None or kernel.any_columns:
+            return None
+        if ix.literal_value(width) is None:
+            return kernel.panel
+        if not any(limits(tile, rows)) or tile.form is Form.PAD:
+            return None
+        known = next(ix.literal_value(extent_of(axis)) for axis in tile.axes if axis.iter == rows)
+        most = min(known or kernel.max_rows, kernel.max_rows)
+        return min(kernel.columns_for(height) for height in range(1, most + 1))
+
+    def copied(self, tile: Tile, lengths: Mapping[str, Expr], columns: str) -> Counts:
+        """Of the copies of a padded tile's result between its array and the scratch that it is computed in."""
+        store = next(s for s in statements(tile.body) if isinstance(s, Store))
+        if store.buffer not in self.held:
+            return Counts()
+        dtype = self.program.buffer(store.buffer).dtype
+        vectors = ix.ceildiv(lengths.get(columns, ix.const(1)), self.hardware.lanes_of(dtype))
+        for name in lengths.keys() - {columns}:
+            vectors = ix.mul(vectors, lengths[name])
+        times = 1 if begins_with_store(store.buffer, tile.body) else 2
+        return copy_counts(ix.mul(times, vectors), self.hardware.machine)
+
+    def staged(
+        self, tile: Tile, found: Match, active: Expr, height: Expr, depth: Expr
+    ) -> StagedRows:
+        """The copy of the rows that a padded tile reads, with zeros past the last one."""
+        load = found.by_rows
+        inner = {s.iter for s in statements(tile.body) if isinstance(s, For)}
+        axes = {axis.iter: axis for axis in tile.axes}
+        moves = set[str]().union(*map(variables, load.index))
+        for name in moves & axes.keys():
+            moves |= variables(axes[name].start)
+        lanes = self.hardware.register_bytes // ITEM_BYTES[load.dtype]
+        each = ix.ceildiv(depth, lanes)
+        counts = staging_counts(active, height, each, self.hardware.machine)
+        return StagedRows(frozenset(moves - inner - axes.keys()), counts)
+
+
+def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
+    """The axes of a tile that are the rows and the columns of its microkernel, "" for none, and how it is laid over the sum."""
+    names = [axis.iter for axis in tile.axes]
+    for loop in statements(tile.body):
+        match loop:
+            case For(depth, body=(Store() as store,)) if store.reduce is not None:
+                found = list(matches(kernel, store.value, store.reduce, tuple(names), (depth,)))
+                found.sort(key=lambda one: one.columns != names[-1])
+                if found:
+                    return found[0].rows or "", found[0].columns or "", found[0]
+    return "".join(names[-2:-1]), names[-1], None
+
+
+def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:
+    """The sums of a tile with the zeros that they start from, which its microkernel computes; the other statements."""
+
+    def is_sum(stmt: Stmt) -> bool:
+        zero = isinstance(stmt, Store) and isinstance(stmt.value, Const) and stmt.reduce is None
+        return zero or isinstance(stmt, For)
+
+    return [s for s in tile.body if is_sum(s)], [s for s in tile.body if not is_sum(s)]
+
+
+def _left(limit: Expr, start: Expr) -> Expr:
+    """``limit - start``, as a remainder where it is one."""
+    match ix.sub(limit, start):
+        case Binary("-", a, Binary("*", Const(by), Binary("//", b, Const(of)))) if (a, by) == (
+            b,
+            of,
+        ):
+            return ix.mod(a, int(of))
+        case other:
+            return other
+
+
+def _least(a: Expr, b: Expr, known: ScanContext) -> Expr:
+    """The lesser of two, as far as it is known which that is."""
+    if known.at_least_zero(ix.sub(b, a)):
+        return a
+    return b if known.at_least_zero(ix.sub(a, b)) else ix.minimum(a, b)

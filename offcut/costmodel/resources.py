@@ -1,0 +1,115 @@
+"""The resources of a machine that programs take cycles of: one record for processors and for machines of queues.
+
+A resource does `rate` units of work in a cycle, after `startup` cycles for each piece of work::
+
+    cycles = startup * pieces + work / rate
+
+Units that are `ordered` run the program's pieces one after the other, each beside the other units: the queues of an
+accelerator. The units of a processor's core look far ahead: they do their work in any order, side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offcut.costmodel.accelerator import Accelerator
+from offcut.costmodel.arrays import Array
+from offcut.costmodel.device import Device, Unit
+from offcut.costmodel.machine import Machine
+from offcut.errors import InternalError
+
+BUS = "bus"
+"""What all units of a machine of queues reach main memory by."""
+ISSUE = "issue"
+"""The front end of a core."""
+COMPUTE = "compute"
+"""What computes: the units of a core, or the queue of the matrix unit and the vector unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What takes cycles.
+
+    work     what its rate counts: ``bytes``, ``instructions``, ``cycles`` where microkernels and operations say their own
+    rate     of work in a cycle
+    startup  cycles before each piece of work: an instruction of a queue, a row that the bus moves
+    ordered  whether it runs the program's pieces one after the other
+    bytes    capacity of a memory that keeps what passes; None: of anything else
+    """
+
+    name: str
+    work: str
+    rate: float
+    startup: float = 0.0
+    ordered: bool = False
+    bytes: int | None = None
+
+    def cycles(self, pieces: Array, work: Array) -> Array:
+        """Return the cycles of some work in so many pieces."""
+        return self.startup * pieces + work / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """All of one engine, or of one core.
+
+    every     by name: units first, then memories from the nearest on
+    engines   how many such engines, or cores, there are
+    launch    cycles of a call itself, whatever it does
+    unhidden  of the shorter of computing and moving from far memories, the share that is not hidden
+    units     what multiplies, by the types of elements
+    """
+
+    every: Mapping[str, Resource]
+    hertz: float
+    engines: int
+    launch: float
+    unhidden: float
+    units: tuple[Unit, ...]
+
+    def __getitem__(self, name: str) -> Resource:
+        return self.every[name]
+
+    @property
+    def memories(self) -> tuple[Resource, ...]:
+        """What moves bytes, the nearest first."""
+        return tuple(one for one in self.every.values() if one.work == "bytes")
+
+    def rate_of(self, dtype: str) -> float:
+        """Return the multiply-adds in a cycle of the fastest unit that multiplies elements of a type; 0 if there is none."""
+        return max((unit.multiply_adds for unit in self.units if dtype in unit.of), default=0.0)
+
+    def unit_of(self, multiply_adds: float) -> float:
+        """Return the rate of the slowest unit that does so many multiply-adds in a cycle; these if none does."""
+        fast = (unit.multiply_adds for unit in self.units if unit.multiply_adds >= multiply_adds)
+        return min(fast, default=multiply_adds)
+
+
+def resources_of(machine: Device) -> Resources:
+    """Return the resources of a machine, from its description.
+
+    Raises InternalError for a machine that is neither a processor nor an accelerator.
+    """
+    match machine:
+        case Machine(core=core, memory=memory, dram=dram, call=call, traffic=traffic):
+            units = [
+                Resource(COMPUTE, "cycles", 1.0),
+                Resource(ISSUE, "instructions", core.issue),
+                *(Resource(m.name, "bytes", m.bytes_per_cycle, bytes=m.bytes) for m in memory),
+                Resource(dram.name, "bytes", dram.bytes_per_cycle),
+            ]
+            launch, unhidden = call.of(()) * machine.hertz, traffic.overlap_loss
+        case Accelerator(queue=queues, dram=dram):
+            units = [
+                *(
+                    Resource(one.name, "cycles", 1.0, one.instruction_cycles, ordered=True)
+                    for one in queues
+                ),
+                Resource(BUS, "bytes", dram.bytes_per_cycle, dram.latency_cycles),
+            ]
+            launch = unhidden = 0.0
+        case _:
+            raise InternalError(f"{machine.name} is a machine of no known kind")
+    every = {one.name: one for one in units}
+    return Resources(every, machine.hertz, machine.cores, launch, unhidden, machine.unit)

@@ -1,0 +1,274 @@
+"""Covered tiles as calls: which views of arrays a microkernel is given, and how many elements it computes along each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from offcut.core import index as ix
+from offcut.core.conditions import conjunction, conjuncts
+from offcut.core.dtypes import FLOATS
+from offcut.core.expr import Const, Expr, Load, Select, Var, loads, substitute, variables
+from offcut.core.expr import rewrite as rewrite_expr
+from offcut.core.expr import walk as nodes
+from offcut.core.program import (
+    Alloc,
+    Buffer,
+    Cover,
+    For,
+    Form,
+    If,
+    Kind,
+    Program,
+    Stmt,
+    Store,
+    Tile,
+    TileAxis,
+    expressions,
+    map_expressions,
+    walk,
+)
+from offcut.core.traversal import rewrite, rewrite_body
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import PartitionError
+
+Refuse = Callable[..., PartitionError]
+
+
+@dataclass(frozen=True)
+class View:
+    """Elements of an array as an operand has them.
+
+    first    the index of the first one
+    sizes    along each axis of the operand
+    strides  for each axis of the operand, how far one step goes along each axis of the array, in its elements
+    """
+
+    buffer: str
+    first: tuple[Expr, ...]
+    sizes: tuple[Expr, ...]
+    strides: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """``name(views…, extents…)``: the operands in the order in which the microkernel reads them, its result last.
+
+    name     of the instruction: the microkernel's, its reset's where it starts a sum alone, its update's where it adds to one
+    extents  along each axis of the microkernel, those of its reduction last
+    """
+
+    name: str
+    views: tuple[View, ...]
+    extents: tuple[Expr, ...]
+
+
+def call_of(tile: Tile, kernel: Microkernel) -> Call:
+    """Return the call of a tile whose cover names all axes and operands, without a condition."""
+    definition = kernel.definition
+    axes = [axis.name for axis in (*definition.axes, *definition.reduce_axes)]
+    starts, counts = _bounds(tile)
+    iterators = dict(_cover(tile).axes)
+    extents = {axis: counts[iterators[axis]] if axis in iterators else ix.const(1) for axis in axes}
+    views = []
+    for name, index in _declared(kernel, tile).items():
+        buffer, given = _access(tile, name, index, iterators)
+        strides, sizes = [], []
+        for part in index:
+            form = ix.to_linear(part)
+            lead = min(form.terms, key=lambda term: (term[1] != 1, repr(term[0])))[0]
+            iterator = iterators.get(lead.name) if isinstance(lead, Var) else None
+            strides.append(tuple(_factor(one, iterator) for one in given))
+            sizes.append(_span(part, extents))
+        first = tuple(substitute(part, starts) for part in given)
+        views.append(View(buffer, first, tuple(sizes), tuple(strides)))
+    return Call(_name(tile, kernel), tuple(views), tuple(extents.values()))
+
+
+def with_full_tiles(
+    program: Program, kernel_of: Callable[[str], Microkernel], refuse: Refuse
+) -> Program:
+    """Return `program` in which no covered tile has a condition: the microkernel runs on copies of full size.
+
+    What lies outside of an array, or of the condition, is 0 in the copies; of the result only instances in the condition go back.
+    """
+    added: list[Buffer] = []
+
+    def rule(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Tile) or stmt.cover is None:
+            return None
+        if not _conditions(stmt):
+            return stmt if stmt.form is Form.FULL else replace(stmt, form=Form.FULL)
+        full, buffers = _on_copies(stmt, kernel_of(stmt.cover.microkernel), program, refuse)
+        added.extend(b for b in buffers if b not in added)
+        return full
+
+    result = rewrite(program, rule)
+    return replace(result, buffers=(*result.buffers, *added)) if added else result
+
+
+def _on_copies(
+    tile: Tile, kernel: Microkernel, program: Program, refuse: Refuse
+) -> tuple[Stmt, list[Buffer]]:
+    """Return a tile with a condition as one without, on copies, and these.
+
+    A copy is the box of what the tile touches, if it were full: ``copy[u] = A[first + u]``.
+    """
+    starts, counts = _bounds(tile)
+    asked = _conditions(tile)
+    iterators, wanted = dict(_cover(tile).axes), _cover(tile)
+    copies, before, behind = list[Buffer](), list[Stmt](), list[Stmt]()
+    moved: dict[str, tuple[str, tuple[Expr, ...]]] = {}
+    for name, index in _declared(kernel, tile).items():
+        array, given = _access(tile, name, index, iterators)
+        whole = program.buffer(array)
+        if array in moved:
+            raise refuse(
+                tile, f"two of its operands are elements of {array}, and its tile is not full"
+            )
+        first = tuple(substitute(part, starts) for part in given)
+        sizes = tuple(_span(part, counts) for part in given)
+        copy = Buffer(f"{array}_{kernel.name}", whole.dtype, sizes, Kind.LOCAL, scope=whole.scope)
+        copies.append(copy)
+        moved[array] = copy.name, first
+        is_result = name == kernel.computes.name
+        if not is_result or not _starts(tile):
+            box = [Var(f"{copy.name}_{axis}") for axis in range(len(sizes))]
+            here = tuple(map(ix.add, first, box))
+            plain = {p.name: at for p, at in zip(given, here, strict=True) if isinstance(p, Var)}
+            inside = [
+                ix.compare(op, part, end)
+                for part, extent in zip(here, whole.shape, strict=True)
+                for op, end in ((">=", ix.const(0)), ("<", extent))
+            ]
+            inside += [
+                substitute(c, plain) for c in asked if variables(c) & set(counts) <= set(plain)
+            ]
+            zero = Const(0.0 if whole.dtype in FLOATS else 0, whole.dtype)
+            at = tuple(box)
+            element = Store(copy.name, at, Load(array, here, whole.dtype))
+            body: tuple[Stmt, ...] = (
+                If(conjunction(inside), (element,), (Store(copy.name, at, zero),)),
+            )
+            for variable, size in zip(reversed(box), reversed(sizes), strict=True):
+                body = (For(variable.name, ix.const(0), size, body),)
+            before += body
+        if is_result:
+            renamed = {axis.iter: Var(f"{axis.iter}_{copy.name}") for axis in tile.axes}
+            here = tuple(substitute(part, renamed) for part in given)
+            value = Load(copy.name, tuple(map(ix.sub, here, first)), whole.dtype)
+            body = (Store(array, here, value),)
+            kept = [c for c in asked if not variables(c) & set(counts) - set(renamed)]
+            if kept:
+                body = (If(conjunction([substitute(c, renamed) for c in kept]), body),)
+            for axis in reversed(tile.axes):
+                end = ix.add(axis.start, axis.extent)
+                body = (For(renamed[axis.iter].name, axis.start, end, body),)
+            behind += body
+
+    def in_copy(expr: Expr) -> Expr:
+        return rewrite_expr(expr, element_of_copy)
+
+    def element_of_copy(node: Expr) -> Expr | None:
+        if isinstance(node, Load) and node.buffer in moved:
+            name, first = moved[node.buffer]
+            return Load(name, tuple(map(ix.sub, node.index, first)), node.dtype)
+        return None
+
+    def stored(stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Store) and stmt.buffer in moved:
+            name, first = moved[stmt.buffer]
+            return replace(stmt, buffer=name, index=tuple(map(ix.sub, stmt.index, first)))
+        return None
+
+    body = rewrite_body(tuple(map_expressions(stmt, in_copy) for stmt in tile.body), stored)
+    operands = tuple((name, moved[array][0]) for name, array in wanted.operands)
+    full = replace(
+        tile, body=body, where=None, form=Form.FULL, cover=replace(wanted, operands=operands)
+    )
+    made: tuple[Stmt, ...] = (*before, full, *behind)
+    for copy in reversed(copies):
+        made = (Alloc(copy.name, tuple((ix.const(0), n) for n in copy.shape), made, copy.scope),)
+    return made[0], copies
+
+
+def _conditions(tile: Tile) -> tuple[Expr, ...]:
+    """Return when an instance of a tile is in it, and when a term is in its sum: ``where(p < n, term, -0.0)``."""
+    found = conjuncts(tile.where) if tile.where is not None else ()
+    for stmt in walk(tile.body):
+        match stmt:
+            case Store(value=Select(condition, _, Const()), reduce=str()):
+                found = (*found, *conjuncts(condition))
+    return found
+
+
+def _span(part: Expr, counts: Mapping[str, Expr]) -> Expr:
+    """Return how many neighbours an index passes over in a tile."""
+    steps = [
+        ix.mul(factor, ix.sub(counts[atom.name], 1))
+        for atom, factor in ix.to_linear(part).terms
+        if isinstance(atom, Var) and atom.name in counts
+    ]
+    return ix.add(1, *steps)
+
+
+def _cover(tile: Tile) -> Cover:
+    assert tile.cover is not None
+    return tile.cover
+
+
+def _declared(kernel: Microkernel, tile: Tile) -> dict[str, tuple[Expr, ...]]:
+    """Return the index of each operand of a tile as the microkernel is declared, in the order of its call: what starts a sum has the result alone."""
+    definition, named = kernel.definition, dict(_cover(tile).operands)
+    found = {load.buffer: load.index for load, _ in loads(definition.body) if load.buffer in named}
+    return {**found, kernel.computes.name: tuple(Var(axis.name) for axis in definition.axes)}
+
+
+def _access(
+    tile: Tile, operand: str, index: tuple[Expr, ...], iterators: Mapping[str, str]
+) -> tuple[str, tuple[Expr, ...]]:
+    """Return the array that is an operand of a tile, and its index there."""
+    buffer = dict(_cover(tile).operands)[operand]
+    moving = {iterators[n] for part in index for n in variables(part) if n in iterators}
+    known = set(iterators.values())
+    stmts = list(walk(tile.body))
+    stores = [stmt.index for stmt in stmts if isinstance(stmt, Store) and stmt.buffer == buffer]
+    read = [
+        node.index
+        for stmt in stmts
+        for expr in expressions(stmt)
+        for node in nodes(expr)
+        if isinstance(node, Load) and node.buffer == buffer
+    ]
+    found = [*stores, *read]
+    alike = (
+        one for one in found if set().union(*(variables(part) for part in one)) & known == moving
+    )
+    return buffer, next(alike, found[0])
+
+
+def _bounds(tile: Tile) -> tuple[dict[str, Expr], dict[str, Expr]]:
+    """Return where each loop of a tile starts, and how many iterations it has."""
+    loops = [
+        TileAxis(s.iter, s.lo, ix.sub(s.hi, s.lo)) for s in walk(tile.body) if isinstance(s, For)
+    ]
+    axes = (*tile.axes, *loops)
+    return {a.iter: a.start for a in axes}, {a.iter: a.extent for a in axes}
+
+
+def _factor(part: Expr, iterator: str | None) -> int:
+    return 0 if iterator is None else dict(ix.to_linear(part).terms).get(Var(iterator), 0)
+
+
+def _starts(tile: Tile) -> bool:
+    """Return whether a tile writes its result before it adds to it."""
+    first = tile.body[0]
+    return isinstance(first, Store) and first.reduce is None
+
+
+def _name(tile: Tile, kernel: Microkernel) -> str:
+    if not kernel.definition.reduce_axes:
+        return kernel.name
+    if not _starts(tile):
+        return kernel.update or f"{kernel.name}_update"
+    return kernel.name if len(tile.body) > 1 else kernel.reset or f"{kernel.name}_reset"

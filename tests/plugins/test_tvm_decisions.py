@@ -1,0 +1,98 @@
+"""Schedules told to TVM's pass: what comes back computes the product, compiled by TVM, or node by node where it is a grid or calls others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm", reason="needs apache-tvm: make test-hosts installs it")
+
+import tvm
+from tvm import te
+
+import offcut.plugins.tvm as plugin
+from tests.plugins.host_schedules import (
+    COVERS,
+    DECISIONS,
+    DEPTH,
+    INTRINSICS,
+    KERNELS,
+    SIZES,
+    SUMS,
+    TAILS,
+    arrays,
+    declare,
+)
+from tests.plugins.tvm_interpreter import run
+
+COMPILED = TAILS | SUMS | DECISIONS
+
+
+def product() -> Any:
+    n, m = te.var("n", "int64"), te.var("m", "int64")
+    A, B = te.placeholder((n, DEPTH), name="A"), te.placeholder((DEPTH, m), name="B")
+    p = te.reduce_axis((0, DEPTH), name="p")
+    acc = te.compute((n, m), lambda i, j: te.sum(A[i, p] * B[p, j], axis=p), name="acc")
+    C = te.compute((n, m), lambda i, j: acc[i, j] * 2.0, name="C")
+    return tvm.IRModule({"main": te.create_prim_func([A, B, C])})
+
+
+def scheduled(text: str, **options: Any) -> Any:
+    """The function that comes back."""
+    report = plugin.Report()
+    text = "schedule main\n" + text.replace("{n}", "n")
+    made = plugin.partitioned(schedule=text, report=report, **options)(plugin.lowered()(product()))
+    assert not report.left, report.left["main"]
+    return made["main"]
+
+
+def check(name: str, run_one: Any) -> None:
+    for n in SIZES:
+        a, b, c = arrays(n, n + 1)
+        np.testing.assert_array_equal(run_one(a, b, c, n), 2 * (a @ b), err_msg=f"{name}, n = {n}")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_what_tvm_compiles_computes_the_product(name: str) -> None:
+    text = "schedule main\n" + COMPILED[name].replace("{n}", "n")
+    report = plugin.register("offcut-test", schedule=text)
+    built = tvm.compile(product(), "llvm", tir_pipeline="offcut-test")
+    assert list(report.cut) == ["main"], report.left["main"]
+
+    def by_tvm(a: Any, b: Any, c: Any, _: int) -> Any:
+        given = [tvm.runtime.tensor(one) for one in (a, b, c)]
+        built(*given)
+        return given[-1].numpy()
+
+    check(name, by_tvm)
+
+
+def by_address(name: str) -> Any:
+    """An intrinsic that is called with addresses, strides and extents."""
+
+    def called(*given: Any) -> int:
+        operands = 1 if name.endswith("zero") else 3
+        rank = 2
+        views = [given[k * (1 + rank) : (k + 1) * (1 + rank)] for k in range(operands)]
+        extents = given[operands * (1 + rank) :]
+        rows, columns, depth = (*extents, None)[:3]
+        sizes = ((rows, depth), (depth, columns), (rows, columns))[-operands:]
+        INTRINSICS[name](*(v[0].view(s, v[1:]) for v, s in zip(views, sizes, strict=True)))
+        return 0
+
+    return called
+
+
+@pytest.mark.parametrize("name", COVERS | KERNELS)
+def test_grids_and_calls_compute_the_product(name: str) -> None:
+    declare()
+    function = scheduled((COVERS | KERNELS)[name])
+    calls = {one: by_address(one) for one in INTRINSICS}
+
+    def by_node(a: Any, b: Any, c: Any, n: int) -> Any:
+        run(function, (a, b, c), calls, seed=n)
+        return c
+
+    check(name, by_node)

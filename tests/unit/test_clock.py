@@ -1,0 +1,165 @@
+"""The clock of units that run in order, against a walk over all turns; the tilings that it ranks, against the simulator."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Mapping, Sequence
+from random import Random
+
+import numpy as np
+import pytest
+
+from offcut.costmodel import load, shipped
+from offcut.costmodel.clock import FIRST_TURNS, Loop, Node, Run, busy, cycles
+from offcut.costmodel.resources import BUS, COMPUTE, ISSUE, Resources, resources_of
+from tests.agree import nearly
+
+RESOURCES = resources_of(load("vta"))
+
+
+def run(
+    unit: str,
+    own: Sequence[float],
+    bus: Sequence[float] = (0.0,),
+    tail: float = 1.0,
+    reads: tuple[Hashable, ...] = (),
+    writes: tuple[Hashable, ...] = (),
+) -> Run:
+    """Return a run that takes `tail` of its cycles in the last turn of the loop "i"."""
+
+    def taken(last: frozenset[str]) -> tuple[np.ndarray, np.ndarray]:
+        part = tail if "i" in last else 1.0
+        return np.array(own) * part, np.array(bus) * part
+
+    return Run(unit, taken, reads, writes, fills=bool(writes))
+
+
+def walked(body: Sequence[Node], depths: Mapping[Hashable, int], at: int) -> float:
+    """Return the cycles of one program, turn by turn."""
+    free: dict[str, float] = defaultdict(float)
+    slots = {name: deque([[0.0, 0.0] for _ in range(depth)]) for name, depth in depths.items()}
+
+    def go(nodes: Sequence[Node], last: frozenset[str]) -> None:
+        for node in nodes:
+            if isinstance(node, Loop):
+                turns = int(node.turns[at % node.turns.size])
+                for turn in range(turns):
+                    go(node.body, last | {node.name} if turn == turns - 1 else last)
+                continue
+            for name in node.writes if node.fills else ():
+                slots[name].rotate(-1)
+            begin = free[node.unit]
+            begin = max([begin, *(t for name in node.writes for t in slots[name][-1])])
+            begin = max([begin, *(slots[name][-1][0] for name in node.reads)])
+            end = begin + sum(float(part[at % part.size]) for part in node.cycles(last))
+            free[node.unit] = end
+            for name in node.writes:
+                slots[name][-1][0] = end
+            for name in node.reads:
+                slots[name][-1][1] = max(slots[name][-1][1], end)
+
+    go(body, frozenset())
+    return max(free.values())
+
+
+def pipeline(draw: Random, turns: Sequence[int], inner: Sequence[int]) -> tuple[Node, ...]:
+    """Return loops over loads, a sum and a store, with cycles that are drawn."""
+
+    def some(low: int, high: int) -> list[float]:
+        return [float(draw.randint(low, high)) for _ in turns]
+
+    tail = draw.choice([1.0, 0.5])
+    terms = (
+        run("load", some(1, 40), tail=tail, writes=("a",)),
+        Run("compute", run("compute", some(1, 40), tail=tail).cycles, ("a",), ("s",)),
+    )
+    return (
+        Loop(
+            "i",
+            np.array(turns, float),
+            (
+                run("load", some(1, 60), tail=tail, writes=("w",)),
+                run("compute", some(1, 4), tail=tail, reads=("w",), writes=("s",)),
+                Loop("k", np.array(inner, float), terms),
+                run("store", some(1, 20), tail=tail, reads=("s",)),
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_loops_of_few_turns_take_what_a_walk_over_them_takes(depth: int) -> None:
+    draw = Random(depth)
+    few = list(range(1, FIRST_TURNS + 2))
+    turns, inner = [t for t in few for _ in few], [k for _ in few for k in few]
+    for _ in range(10):
+        body = pipeline(draw, turns, inner)
+        depths = dict.fromkeys(("a", "w", "s"), depth)
+        found = cycles(body, depths, RESOURCES, np.arange(len(turns)))
+        assert list(found) == nearly([walked(body, depths, at) for at in range(len(turns))])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_loops_of_many_turns_take_nearly_what_a_walk_over_them_takes(depth: int) -> None:
+    draw = Random(depth)
+    turns, inner = [5, 9, 30, 64], [1, 4, 7, 12]
+    off = []
+    for _ in range(25):
+        body = pipeline(draw, turns, inner)
+        depths = dict.fromkeys(("a", "w", "s"), depth)
+        found = cycles(body, depths, RESOURCES, np.arange(4))
+        every = np.array([walked(body, depths, at) for at in range(4)])
+        off += list(np.abs(found / every - 1))
+        assert np.all(np.broadcast_to(busy(body, RESOURCES), 4) <= every * (1 + 1e-9))
+    assert np.mean(off) < 0.01
+    assert max(off) < 0.06
+
+
+def test_a_loop_whose_windows_take_turns_goes_at_the_rate_of_its_busiest_resource() -> None:
+    """One window: a load, then what reads it, a hundred times. Two: the longer of them a hundred times, and one of the other."""
+    body = (
+        Loop(
+            "j",
+            np.array([100.0]),
+            (
+                run("load", [2.0], [5.0], writes=("a",)),
+                Run("compute", run("compute", [10.0]).cycles, ("a",)),
+            ),
+        ),
+    )
+    assert cycles(body, {"a": 1}, RESOURCES, np.arange(1)) == nearly(100 * (7 + 10))
+    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(100 * 10 + 7)
+
+
+def test_the_bus_is_taken_by_one_unit_at_a_time() -> None:
+    body = (
+        Loop(
+            "j",
+            np.array([50.0]),
+            (
+                run("load", [0.0], [6.0], writes=("a",)),
+                run("store", [0.0], [5.0], reads=("a",)),
+            ),
+        ),
+    )
+    assert cycles(body, {"a": 2}, RESOURCES, np.arange(1)) == nearly(50 * 11, rel=0.02)
+
+
+def test_resources_are_what_the_description_says() -> None:
+    vta, zen4 = RESOURCES, resources_of(load("zen4"))
+    assert [one.name for one in vta.every.values() if one.ordered] == ["load", "compute", "store"]
+    assert float(vta[BUS].cycles(np.array(3.0), np.array(64.0))) == 3 * 32 + 64 / 8
+    assert vta.launch == vta.unhidden == 0
+    assert not any(one.ordered for one in zen4.every.values())
+    assert [one.name for one in zen4.memories] == ["L1", "L2", "L3", "DRAM"]
+    assert zen4[ISSUE].rate == 12.0
+    assert zen4[COMPUTE].rate == 1.0
+    assert zen4.launch > 0
+    for name in shipped():
+        machine = load(name)
+        made: Resources = resources_of(machine)
+        assert made.engines == machine.cores
+        assert made.rate_of("no such type") == 0
+        for unit in machine.unit:
+            assert made.rate_of(unit.of[0]) >= unit.multiply_adds
+            assert made.unit_of(unit.multiply_adds) == unit.multiply_adds

@@ -1,0 +1,179 @@
+"""Staged arrays in layouts of their own: texts, values on processors and on machines of queues, refusals by the line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import offcut as oc
+
+SIZES = (0, 1, 5, 6, 7, 18, 23)
+PANELS = "stage read W for C as Wp layout panels(0, 1, 16)\n"
+SPLITS = "split C.i ladder 6 as io ii\nsplit C.j {tail} as jo jj\norder C jo io ii jj\n"
+COVER = "cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)\n"
+
+
+def product() -> tuple[oc.Tensor, list[oc.Tensor]]:
+    a, w = oc.placeholder((oc.dim("n", max=64), 20), name="A"), oc.placeholder((20, 40), name="W")
+    k = oc.reduce_axis(20, name="k")
+    c = oc.compute((a.shape[0], 40), lambda i, j: oc.sum(a[i, k] * w[k, j], axis=k), name="C")
+    return c, [a, w]
+
+
+def check_values(text: str, constant: bool = False) -> oc.Kernel:
+    """Check a schedule of the product against numpy in float64; return its kernel."""
+    schedule = oc.Schedule.parse("schedule C\n" + text)
+    assert oc.Schedule.parse(str(schedule)) == schedule
+    draw = np.random.default_rng(7)
+    w = draw.standard_normal((20, 40)).astype("float32")
+    c, inputs = product()
+    constants = {"W": w} if constant else {}
+    kernel = oc.compile(c, inputs=inputs, schedule=schedule, constants=constants)
+    assert oc.parse(str(kernel.loops)) == kernel.loops
+    for n in SIZES:
+        a = draw.standard_normal((n, 20)).astype("float32")
+        got = kernel(a) if constant else kernel(a, w)
+        np.testing.assert_allclose(got, a.astype("float64") @ w, rtol=1e-5, atol=1e-5)
+    return kernel
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PANELS,
+        "stage read W for C as Wp layout order(1, 0)\n",
+        "stage read A for C as Ap layout digits(u: 1//4, w: 0, v: 1%4)\n",
+        "stage write C as CL layout panels(0, 1, 8)\n",
+        "stage value A[i, k] for C as Av(k, i) layout panels(1, 0, 4, 2, 4)\n",
+    ],
+)
+def test_an_array_in_a_layout_has_the_values_of_one_in_rows(text: str) -> None:
+    assert " @" in str(check_values(text).loops).split("\nfor")[0]
+
+
+@pytest.mark.parametrize("tail", ["mask 32", "mask 12", "shift 32", "balance 32", "ladder 24"])
+def test_a_window_of_panels_lies_right_wherever_it_begins(tail: str) -> None:
+    check_values(PANELS + SPLITS.format(tail=tail) + "at Wp C.jo\n")
+
+
+@pytest.mark.isa("avx512f")
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("staged", [PANELS, PANELS + "{0}at Wp C.jo\n", "prepack"])
+def test_a_microkernel_reads_panels_that_a_line_stages(staged: str, constant: bool) -> None:
+    splits = SPLITS.format(tail="shift 32")
+    lines = staged.format(splits) if "{0}" in staged else staged + splits
+    if staged == "prepack":
+        if not constant:
+            return
+        lines = "stage prepack W layout panels(0, 1, 16)\n" + splits
+    kernel = check_values(lines + COVER, constant)
+    assert "@panels(0, 1, 16)" in str(kernel.loops)
+    assert "call void @oc_fma_float32_avx512" in kernel.source("llvm")
+
+
+def refusal(text: str) -> str:
+    c, inputs = product()
+    with pytest.raises(oc.OffcutError) as refused:
+        oc.compile(c, inputs=inputs, schedule=oc.Schedule.parse("schedule C\n" + text))
+    return str(refused.value)
+
+
+def test_a_layout_that_no_array_can_have_is_refused_by_its_line() -> None:
+    assert refusal("stage read W for C as Wp layout order(2, 1, 0)") == (
+        "stage: cannot lay Wp out in order(2, 1, 0)\n"
+        "  at       line 2: stage read W for C as Wp layout order(2, 1, 0)\n"
+        "  because  axis 2: the operand has 2 axes\n"
+        "  help     Wp has 2 axes"
+    )
+    assert refusal("stage prepack W layout panels(0, 1, 16)") == (
+        "stage: cannot pack W before a call\n"
+        "  at       line 2: stage prepack W layout panels(0, 1, 16)\n"
+        "  because  the constants are none\n"
+        "  help     a constant is an array that compile gets as constants={…}"
+    )
+    assert refusal("stage read W for C as Wp layout sideways(1)") == (
+        "parse: cannot read a schedule\n"
+        "  at       line 2: stage read W for C as Wp layout sideways(1)\n"
+        "  because  cannot read this line: found `sideways`\n"
+        "  help     a layout (panels, words, order, rows, digits) is expected here"
+    )
+
+
+@pytest.mark.isa("avx512f")
+def test_a_cover_of_an_operand_in_another_layout_is_refused_by_its_line() -> None:
+    lines = PANELS.replace("16", "8") + SPLITS.format(tail="ladder 32") + COVER
+    assert refusal(lines) == (
+        "compile: cannot cover a tile by fma_float32_avx512\n"
+        "  at       line 6: cover C at ii fma_float32_avx512(i=ii, j=jj, p=k)\n"
+        "  because  layout: Wp[k, j] is not packed as it reads it\n"
+        "  help     without @cover(…) it runs as vectors"
+    )
+
+
+WORDS = """\
+schedule Y
+stage read X for S as X_in in inputs{X}
+stage read V for S as V_in in weights{V}
+stage value min(S[i, j], 100) for Y as Y_1(i, j) in accumulators{Y}
+split Y.i balance 8 as i_tile i_in
+order Y i_tile i_in j
+at Y_1 Y.i_tile in accumulators depth 2
+at S Y.i_tile in accumulators depth 2
+at X_in Y.i_tile depth 2
+at V_in Y
+cover S at i gemm_1x16x16(j=j, p=p)
+cover Y_1 at i alu_min(j=j)
+cover Y at i_in store_outputs
+"""
+
+
+def on_words(**layouts: str) -> None:
+    x, v = oc.placeholder((oc.dim("m", min=1, max=64), 20), "int8", name="X"), None
+    v, p = oc.placeholder((20, 24), "int8", name="V"), oc.reduce_axis(20, name="p")
+    s = oc.compute(
+        (x.shape[0], 24),
+        lambda i, j: oc.sum(x[i, p].astype("int32") * v[p, j].astype("int32"), axis=p),
+        name="S",
+    )
+    y = oc.compute(s.shape, lambda i, j: oc.minimum(s[i, j], 100).astype("int8"), name="Y")
+    laid = {name: f" layout {layouts[name]}" if name in layouts else "" for name in "XVY"}
+    schedule = oc.Schedule.parse(WORDS.format(**laid))
+    assert oc.Schedule.parse(str(schedule)) == schedule
+    kernel = oc.compile(y, inputs=[x, v], target="vta", schedule=schedule)
+    draw = np.random.default_rng(3)
+    for m in (1, 7, 8, 9, 24, 29):
+        a, b = (draw.integers(-9, 9, shape).astype("int8") for shape in ((m, 20), (20, 24)))
+        np.testing.assert_array_equal(
+            kernel(a, b), np.minimum(a.astype("int32") @ b, 100).astype("int8")
+        )
+
+
+@pytest.mark.parametrize(
+    "layouts",
+    [
+        {"X": "words(0: 1, 1: 16)", "V": "words(1: 16, 0: 16)", "Y": "words(0: 1, 1: 16)"},
+        {"X": "digits(w: 1//16, v: 0, lane: 1%16)", "Y": "words(1: 16, 0: 1)"},
+    ],
+)
+def test_words_on_a_machine_of_queues_lie_as_a_line_says(layouts: dict[str, str]) -> None:
+    on_words(**layouts)
+
+
+def test_words_that_the_unit_does_not_have_are_refused_by_the_line_of_their_layout() -> None:
+    with pytest.raises(oc.TargetError) as refused:
+        on_words(V="words(0: 16, 1: 16)")
+    assert str(refused.value) == (
+        "compile: cannot lay V_in out in words(0: 16, 1: 16)\n"
+        "  at       line 3: stage read V for S as V_in in weights layout words(0: 16, 1: 16)\n"
+        "  because  what computes with it has words of digits(word0: 0//16, word1: 1//16, lane: 0%16 1%16)\n"
+        "  help     without a layout\n"
+        "  help     another axis along the lanes, in the cover"
+    )
+
+
+def test_methods_say_layouts_too() -> None:
+    c, _ = product()
+    s = oc.create_schedule(c)
+    s.cache_read("W", None, [c], layout=oc.ir.panels(16))
+    assert str(s.schedule) == "schedule C\nstage read W for C as WL layout panels(0, 1, 16)"
+    assert "local WL: float32[20, 40] @panels(0, 1, 16)" in str(s)
