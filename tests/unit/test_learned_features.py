@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -41,8 +42,7 @@ def numbers(case: Case) -> Mapping[str, Any]:
 
 
 def with_strategy(name: str) -> Schedule:
-    head, _, _ = (text := str(first())).partition("split i")
-    return Schedule.parse(f"{head}split i {name} 14\n    {text[text.index('split j') :]}")
+    return Schedule.parse(re.sub(r"(split \S+\.i) .* as", rf"\1 {name} 14 as", str(first())))
 
 
 def test_the_numbers_of_a_dense_layer_are_those_by_hand() -> None:
