@@ -67,7 +67,7 @@ class _Lanes:
 
     def first(self, expr: Expr) -> Expr:
         """Return what an expression is of the first lane."""
-        return substitute(expr, {self.loop.iter: self.loop.lo})
+        return ix.simplify(substitute(expr, {self.loop.iter: self.loop.lo}))
 
     def block(self, body: tuple[Stmt, ...], scope: _Scope, found: list[Operation]) -> None:
         for stmt in body:
