@@ -227,7 +227,7 @@ def test_tiles_of_a_known_extent_have_fixed_heights() -> None:
 def test_a_refused_schedule_is_refused_again() -> None:
     target = cascade_lake()
     priced, first = prices(dense(), target, every=True)
-    wrong = Schedule.parse(str(first).replace("C.i ladder", "C.z ladder"))
+    wrong = Schedule.parse(re.sub(r"\.i ladder", ".z ladder", str(first)))
     for _ in range(2):
         with pytest.raises(PartitionError, match="cannot cut z"):
             priced(wrong)

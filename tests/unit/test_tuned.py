@@ -188,7 +188,7 @@ def test_another_last_number_of_the_version_is_no_other_version(records: Records
 
 REFUSED = {
     "no schedule": ("nonsense", "it is not of this form"),
-    "an axis that is not there": (str(ELSE).replace("rows i", "rows q"), "q"),
+    "an axis that is not there": (str(ELSE).replace("C.i", "C.q"), "q"),
     "of another program": (str(ELSE).replace("C", "Q"), "another program"),
 }
 
