@@ -51,8 +51,8 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
                 rest = with_ways(one.schedule, nest.stage, lambda _: ())
                 alike[rest, nest.stage].setdefault(nest.ways[0], one)
     found: Composed | None = None
-    for (rest, stage), by_way in alike.items():
-        made = _covering(problem, rest, stage, by_way, most)
+    for (_, stage), by_way in alike.items():
+        made = _covering(problem, stage, by_way, most)
         if made is not None and (found is None or made.seconds < found.seconds):
             found = made
     best = min((one.seconds(problem) for one in measured), default=0.0)
@@ -60,7 +60,7 @@ def composed(problem: Problem, measured: Sequence[Measured], most: int) -> Compo
 
 
 def _covering(
-    problem: Problem, rest: Schedule, stage: str, by_way: Mapping[Way, Measured], most: int
+    problem: Problem, stage: str, by_way: Mapping[Way, Measured], most: int
 ) -> Composed | None:
     """The ways of one nest that cover the distribution; None where one is as good."""
     weights = [weight for _, weight in problem.sizes]
@@ -98,7 +98,8 @@ def _covering(
         for place, way in enumerate(chosen)
     )
     covered = _weighted(weights, [one for one, _ in least])
-    return Composed(with_ways(rest, stage, lambda _: ways), covered)
+    schedule = next(iter(by_way.values())).schedule
+    return Composed(with_ways(schedule, stage, lambda _: ways), covered)
 
 
 def lines(name: str, seconds: Mapping[int, float]) -> Expr:
