@@ -15,7 +15,7 @@ from offcut import ops
 from offcut.core import index as ix
 from offcut.core.expr import Load, Var, rewrite
 from offcut.core.extents import number_at
-from offcut.core.program import LANE, THREAD, UNROLL, map_body
+from offcut.core.program import LANE, THREAD, UNROLL, Store, map_body, walk
 from offcut.core.text.expressions import parse_expr
 from offcut.partition import LADDER, MASK, Strategy
 from offcut.schedule import (
@@ -211,6 +211,18 @@ def test_what_the_target_decides_stands_behind_the_primitives() -> None:
     a = np.random.default_rng(0).standard_normal((5, 11)).astype("float32")
     exact = computed(lambda a: np.where(np.arange(5) >= 1, (a * 2 + 1).sum(1), 0), a)
     agree(kernel(a), exact)
+
+
+def test_at_one_loop_what_is_read_of_memory_is_copied_before_anything_is_computed() -> None:
+    A, R = oc.placeholder((n, 12), name="A"), oc.placeholder((n, 12), name="R")
+    B = oc.compute((n, 12), lambda i, j: A[i, j] * 2.0, name="B")
+    D = oc.compute((n, 12), lambda i, j: B[i, j] + R[i, j], name="D")
+    s = oc.create_schedule(D)
+    RL, BL = (s.cache_read(what, "near", ["D"]) for what in ("R", "B"))
+    for stage in (RL, BL, "B"):
+        s[stage].compute_at("D", "i")
+    stores = [stmt.buffer for stmt in walk(s.lower()) if isinstance(stmt, Store)]
+    assert stores == ["RL", "B", "BL", "D"]
 
 
 def test_constants_may_be_bound_and_packed_behind_the_primitives() -> None:
