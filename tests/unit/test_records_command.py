@@ -13,7 +13,7 @@ from offcut.search import Trial
 from tests.facade import app
 
 OK = Record("abc1", "schedule C", "here", "1", {"n": 7}, Outcome.OK, 2e-6, 0.1, explorer="beam")
-OTHER = replace(OK, schedule="schedule C\nmark rows")
+OTHER = replace(OK, schedule="schedule C\nbind * lane tree")
 FAILED = replace(
     OK, schedule="x", outcome=Outcome.CRASHED, seconds=None, spread=None, because="[a\nb"
 )
@@ -47,9 +47,9 @@ def test_a_list_has_a_row_for_each_program(file: Path) -> None:
 
     assert done.exit_code == 0
     assert cells(done.stdout) == [
-        ["program", "machine", "version", "trials", "ok", "sizes", "best", "last"],
-        ["abc1", "here", "1", "3", "2", "2", ONE[:8], "2001-09-09 01:46"],
-        ["abd2", "here", "1", "1", "1", "1", ONE[:8], "1970-01-01 00:00"],
+        ["program", "machine", "version", "trials", "ok", "sizes", "times", "best", "last"],
+        ["abc1", "here", "1", "3", "2", "2", "measured", ONE[:8], "2001-09-09 01:46"],
+        ["abd2", "here", "1", "1", "1", "1", "measured", ONE[:8], "1970-01-01 00:00"],
     ]
 
 
@@ -58,18 +58,18 @@ def test_a_program_is_shown_with_all_its_records(file: Path) -> None:
     failed = Trial("x", "1", ()).digest[:8]
 
     assert cells(done.stdout)[1:] == [
-        [ONE[:8], "ok", "n=7", "2 µs", "10%", "beam", ""],
-        [ONE[:8], "ok", "n=99", "4 ms", "10%", "beam", ""],
-        [failed, "crashed", "n=7", "", "", "beam", "[a"],
-        [TWO[:8], "ok", "n=7", "1 µs", "10%", "beam", ""],
-        [TWO[:8], "ok", "n=99", "2 s", "10%", "beam", ""],
+        [ONE[:8], "ok", "n=7", "2 µs", "10%", "measured", "beam", ""],
+        [ONE[:8], "ok", "n=99", "4 ms", "10%", "measured", "beam", ""],
+        [failed, "crashed", "n=7", "", "", "", "beam", "[a"],
+        [TWO[:8], "ok", "n=7", "1 µs", "10%", "measured", "beam", ""],
+        [TWO[:8], "ok", "n=99", "2 s", "10%", "measured", "beam", ""],
     ]
 
 
 def test_a_schedule_is_shown_behind_its_text(file: Path) -> None:
     done = run(file, "show", TWO)
 
-    assert done.stdout.startswith("schedule C\nmark rows\nabc1 · here · 1 ")
+    assert done.stdout.startswith("schedule C\nbind * lane tree\nabc1 · here · 1 ")
     assert len(cells(done.stdout)) == 3
 
 

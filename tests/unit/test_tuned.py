@@ -121,7 +121,7 @@ def test_tuning_is_found_by_itself(records: Records) -> None:
     [
         {"records": False},
         {"strategy": "cut"},
-        {"schedule": oc.Schedule.parse("schedule C\nnest C\n  way loops\n    loops i\n")},
+        {"schedule": oc.Schedule.parse("schedule C\norder C i\ncover C vectors\n")},
         {"price": lambda loops: 1e-6},
         {"threads": 2},  # another place
         {"reassociate": False},
@@ -188,7 +188,7 @@ def test_another_last_number_of_the_version_is_no_other_version(records: Records
 
 REFUSED = {
     "no schedule": ("nonsense", "it is not of this form"),
-    "an axis that is not there": (str(ELSE).replace("rows i", "rows q"), "q"),
+    "an axis that is not there": (str(ELSE).replace("C.i", "C.q"), "q"),
     "of another program": (str(ELSE).replace("C", "Q"), "another program"),
 }
 
@@ -207,17 +207,17 @@ def test_a_schedule_that_is_refused_is_left_aside(records: Records, text: str, w
 def test_a_schedule_that_breaks_the_compiler_is_left_aside(
     records: Records, monkeypatch: pytest.MonkeyPatch, kind: Exception
 ) -> None:
-    from offcut import pipeline
+    from offcut import kernel
 
     records.add(verdict())
-    made = pipeline.kernel_of
+    made = kernel.kernel_of
 
     def broken(request: Any, options: Any, *rest: Any) -> Any:
         if options.schedule is not None:
             raise kind
         return made(request, options, *rest)
 
-    monkeypatch.setattr(pipeline, "kernel_of", broken)
+    monkeypatch.setattr(kernel, "kernel_of", broken)
     assert notes(oc.compile(C, **GIVEN))[0].endswith("odd")
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
 from offcut.backends.accelerator.lowering.annotations import annotate, with_memories
 from offcut.backends.accelerator.lowering.queues import agents
-from offcut.backends.accelerator.microkernels import microkernels
+from offcut.backends.accelerator.microkernels import instructions_of, microkernels
 from offcut.backends.accelerator.planning.choices import Nests
 from offcut.backends.accelerator.planning.deadlock_fallback import plan_without_deadlock
 from offcut.backends.accelerator.planning.operation_stores import split_statements
@@ -33,6 +33,7 @@ from offcut.backends.accelerator.planning.typical_sizes import typical_sizes
 from offcut.backends.accelerator.simulator import SimulationResult, simulate_timing
 from offcut.backends.accelerator.spec import AcceleratorSpec
 from offcut.backends.base import Signature
+from offcut.backends.covers import unstaged_covers
 from offcut.backends.host.call import python_callable
 from offcut.backends.plan import Considered, Plan, checked_sizes
 from offcut.backends.raising import raised
@@ -42,7 +43,7 @@ from offcut.backends.target import Loaded, Options, Planned, Strategies, Target
 from offcut.core.analysis import analysis
 from offcut.core.memo import lazy_property
 from offcut.core.plain_loops import is_synchronized
-from offcut.core.program import Program, Sync, Tile, walk
+from offcut.core.program import Program, Store, Sync, Tile, walk
 from offcut.core.text.parser import parse
 from offcut.core.text.printer import format_head
 from offcut.core.text.read_back import read_back
@@ -55,6 +56,7 @@ from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import (
+    ANY,
     Primitive,
     RFactor,
     Schedule,
@@ -188,6 +190,17 @@ class Accelerator(Target):
         request = replace(request, tiles=tiles)
         return self.annotated(plan_without_deadlock(program, computation, self.spec, None, request))
 
+    def refused(self, program: Program, options: Options) -> Mapping[int, str]:
+        """Return why tiles of a program with memories run without the microkernel that they name, by position."""
+        dtypes = {buffer.name: buffer.dtype for buffer in program.buffers}
+
+        def issued(tile: Tile) -> Sequence[Microkernel]:
+            store = [stmt for stmt in walk(tile.body) if isinstance(stmt, Store)][-1]
+            name = tile.microkernel or ""
+            return instructions_of(store, name, dtypes[store.buffer], self.spec)
+
+        return unstaged_covers(program, issued)
+
     def applies(self, program: Program, schedule: Schedule) -> bool:
         """Return whether a schedule is about the nests that are decided here, and not about those of the program as it stands."""
         computation = try_isl(lambda: raised(program, {}), None)
@@ -196,7 +209,7 @@ class Accelerator(Target):
             return False
         made = {step.name for step in steps if isinstance(step, Staging)}
         nests = prepare_computation(computation)[-1].groups
-        known = made | {stage.buffer for group in nests for stage in group}
+        known = {ANY} | made | {stage.buffer for group in nests for stage in group}
         return all(stages_in(step) <= known for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:
@@ -337,14 +350,26 @@ class Accelerator(Target):
         self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """By the closed form."""
+        costs = self.costs(request, options, vectors)
+        return lambda schedule: [one.seconds for one in costs(schedule)]
+
+    def costs(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[Cost]]:
+        """Return what `cost_of` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
         computation = self.arrays(program)
-        given = [{names[user]: size for user, size in at.items()} for at in vectors]
+        given = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
 
-        def seconds(schedule: Schedule) -> Sequence[float]:
+        def found(schedule: Schedule) -> Sequence[Cost]:
             try:
-                made = plan_program(program, computation, self.spec, schedule).program
-                found = [cycles_of(taken(made, self.spec, at)) for at in given]
+                made = with_memories(
+                    plan_program(program, computation, self.spec, schedule).program
+                )
+                return [
+                    cost_of(program, taken(made, self.spec, at), self.machine, user, at)
+                    for at, user in given
+                ]
             except TargetError as refused:
                 raise PartitionError(
                     "tune",
@@ -353,9 +378,8 @@ class Accelerator(Target):
                     because=refused.because,
                     help=refused.help,
                 ) from refused
-            return [one / self.spec.hertz for one in found]
 
-        return seconds
+        return found
 
     def simulated(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]
