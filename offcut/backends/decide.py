@@ -21,7 +21,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, PartitionError, TargetError
 from offcut.partition import check_layouts, check_windows
 from offcut.polyhedral.sync import Agents, check
-from offcut.schedule import Primitive, Schedule, at_decision, create_schedule, replay
+from offcut.schedule import Schedule, at_decision, create_schedule, hand_steps, replay
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner, Target
@@ -43,11 +43,10 @@ def checked_options(
     Raises TargetError for strategies that its policy does not take, for microkernels that are lent, and for
     decisions that are not those by hand.
     """
-    steps = () if schedule is None else schedule.steps
     refused = {
         "strategy": one_way and strategy != "auto",
         "microkernels": bool(microkernels),
-        "schedule": not all(isinstance(step, Primitive) for step in steps),
+        "schedule": schedule is not None and hand_steps(schedule) != schedule.steps,
     }
     for option, is_refused in refused.items():
         if is_refused:
@@ -140,7 +139,7 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
     if schedule is not None and not target.applies_schedules:
         by_hand = lowered_by_hand(target, program, options)
         program, left = by_hand, replace(options, schedule=None)
-    primitive = schedule is not None and any(isinstance(s, Primitive) for s in schedule.steps)
+    primitive = schedule is not None and bool(hand_steps(schedule))
     refused: PartitionError | None = None
     with at_decision(schedule):
         for plan in check_result(target, "policy", target.policy(program, request.users, left)):
