@@ -384,10 +384,10 @@ bind: cannot bind Y.i_tile to thread
   help     at … depth 2 lets windows take turns""",
     ),
     "what a processor decides": (
-        ("order S", "mark threads\norder S"),
+        ("order S", "bind * thread\norder S"),
         """\
 schedule: cannot apply this to vta
-  at       line 16: mark threads
+  at       line 16: bind * thread
   because  the policy of a processor alone decides it
   help     split, order, at, stage, cover, choose
   help     kernel.schedule has the decisions of its policy""",
@@ -559,10 +559,10 @@ def test_a_nest_of_an_older_text_that_is_none_of_the_program_is_refused_by_its_l
     assert (
         str(refused.value)
         == """\
-schedule: cannot apply this to vta
-  at       line 2: nest T
-  because  no stage of that name begins a nest on it: S
-  help     kernel.schedule has the decisions of its policy"""
+schedule: cannot tell the stage of T
+  at       line 2: split T.i ladder 8 as i_tile i_in
+  because  no stage writes it
+  help     stages: S, Y"""
     )
 
 

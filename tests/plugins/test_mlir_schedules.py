@@ -141,8 +141,8 @@ REFUSALS = {
         "line 6: bind C.ii threadIdx.y",
         "threads of it meet inside of its loop, where not all threads of a block come",
     ),
-    "mark lanes": (
-        "line 2: mark lanes",
+    "bind * lane": (
+        "line 2: bind * lane",
         "a target decides so, and offcut-partition has none",
     ),
     "bind acc.p thread": (

@@ -198,10 +198,13 @@ def test_a_kernel_of_it_has_the_loops_and_bits_of_the_lowered_program(name: str)
 
 
 def test_what_the_target_decides_stands_behind_the_primitives() -> None:
-    text = "schedule E\ninline B\ninline D\nmark rows"
+    text = "schedule E\ninline B\ninline D\nbind * lane tree"
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(text))
     assert str(kernel.schedule) == text
-    nest = "schedule E\ninline B\nnest D\n  way loops\n    split j mask 8\nnest E\n  way loops"
+    nest = (
+        "schedule E\ninline B\nsplit D.j mask 8 as j_tile j_in\norder D j_tile j_in\n"
+        "cover D at j_in vectors\ncover E vectors"
+    )
     kernel = oc.compile(chain(), schedule=oc.Schedule.parse(nest))
     assert str(kernel.schedule) == nest
     assert "mask" in kernel.source()
@@ -491,12 +494,13 @@ split: cannot take j as an axis
     ),
     "a primitive behind what the target decides": (
         "bind C.ji lane",
-        "mark lanes",
+        "bind * lane",
         """\
-schedule: cannot apply a primitive here
-  at       line 6: stage read A for C as AL in far
+schedule: cannot apply a decision here
+  at       line 3: stage read A for C as AL in far
   because  what a target decides stands before it, about loops that are made first
-  help     primitives by hand come first""",
+  help     decisions by hand come first
+  help     split C.i cut 8, behind separate""",
     ),
 }
 
@@ -576,7 +580,7 @@ def test_no_loop_in_another_order_has_a_line_too() -> None:
 
 
 def test_nests_are_for_what_is_still_a_computation() -> None:
-    text = "schedule D\nsplit C i 8 as io ii\nnest C\n  way loops"
+    text = "schedule D\nsplit C i 8 as io ii\ncover C vectors"
     with pytest.raises(oc.PartitionError) as refused:
         oc.compile(product(), schedule=oc.Schedule.parse(text))
     assert (
@@ -584,7 +588,7 @@ def test_nests_are_for_what_is_still_a_computation() -> None:
         == """\
 compile: cannot apply a schedule with nests to D
   because  it is not a sequence of whole arrays, each from those before
-  help     cut, separate and mark are for loops as they stand"""
+  help     separate, split and bind are for loops as they stand"""
     )
 
 

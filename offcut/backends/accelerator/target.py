@@ -56,6 +56,7 @@ from offcut.partition import LoopCut, Users, axis_named, check_windows, labelled
 from offcut.polyhedral.isl_budget import try_isl
 from offcut.polyhedral.sync import Agents
 from offcut.schedule import (
+    ANY,
     Primitive,
     RFactor,
     Schedule,
@@ -208,7 +209,7 @@ class Accelerator(Target):
             return False
         made = {step.name for step in steps if isinstance(step, Staging)}
         nests = prepare_computation(computation)[-1].groups
-        known = made | {stage.buffer for group in nests for stage in group}
+        known = {ANY} | made | {stage.buffer for group in nests for stage in group}
         return all(stages_in(step) <= known for step in steps)
 
     def unsynchronized(self, output: Any, op: str) -> Any:

@@ -45,6 +45,7 @@ from offcut.plugins.hosts.calls import with_full_tiles
 from offcut.plugins.hosts.kernels import with_kernels
 from offcut.plugins.hosts.windows import HARDWARE, with_arrays_for_windows
 from offcut.schedule import (
+    ANY,
     At,
     Bind,
     Primitive,
@@ -192,10 +193,11 @@ def _at_line_of(part: Schedule, refused: PartitionError) -> Step | None:
 def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
     """Return why a host cannot say a decision, and what it could; an empty text if it can."""
     known = (*words.units, *HARDWARE)
-    if isinstance(step, Bind) and step.unit is not None and step.unit not in known:
+    of_all = isinstance(step, Primitive) and ANY in stages_in(step)
+    if isinstance(step, Bind) and not of_all and step.unit is not None and step.unit not in known:
         help_ = (f"bind {step.stage}.{step.axis} {one}" for one in known[:4])
         return f"{words.host} has no {step.unit} that runs a loop: {', '.join(known)}", *help_
-    if isinstance(step, Separate | Primitive):
+    if isinstance(step, Separate | Primitive) and not of_all:
         return ("",)
     return (
         f"a target decides so, and {words.host} has none",
