@@ -13,8 +13,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -24,6 +25,7 @@ from offcut.errors import TargetError
 
 PASSES = {
     "describe": "what is compiled, as a loop program",
+    "choose": "takes what the user, or records, decided",
     "options": "compares the options of a choice that a user wrote",
     "primitives": "changes loops as a schedule by hand says",
     "raise": "reads a loop program as a computation, where it is one",
@@ -113,7 +115,34 @@ def timed(name: str) -> Iterator[None]:
     """Note, at level 1, how long the pass `name` took, in milliseconds."""
     start = time.perf_counter()
     yield
-    note(1, f"{name}: {(time.perf_counter() - start) * 1e3:.1f} ms", name)
+    seconds = time.perf_counter() - start
+    note(1, f"{name}: {seconds * 1e3:.1f} ms", name)
+    for listen in _LISTENERS.get():
+        listen(name, seconds, None)
+
+
+@contextmanager
+def step(name: str) -> Iterator[None]:
+    """Tell who listens how long the step `name` took; nothing is written."""
+    start = time.perf_counter()
+    yield
+    for listen in _LISTENERS.get():
+        listen(name, time.perf_counter() - start, None)
+
+
+Listen = Callable[[str, "float | None", object], None]
+"""Is told of a step: its name, its seconds, the program after it; None of what is not said."""
+_LISTENERS: ContextVar[tuple[Listen, ...]] = ContextVar("listeners", default=())
+
+
+@contextmanager
+def listener(listen: Listen | None) -> Iterator[None]:
+    """Inside, each step that is timed, or whose program is dumped, is told to `listen`; None: to nobody."""
+    token = _LISTENERS.set(() if listen is None else (listen,))
+    try:
+        yield
+    finally:
+        _LISTENERS.reset(token)
 
 
 def passed(name: str, program: object, before: object = None) -> None:
@@ -124,6 +153,8 @@ def passed(name: str, program: object, before: object = None) -> None:
 
     Raises TargetError where the folder cannot be written to.
     """
+    for listen in _LISTENERS.get():
+        listen(name, None, program)
     folder = os.environ.get("OFFCUT_DUMP", "")
     told = asked().tells(3, name)
     if not (told or folder):

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, overload
 
 import numpy as np
 
-from offcut import debug
+from offcut.backends.arguments import checked_schedule
 from offcut.backends.base import Entry, Exported, HasEntry, Holds, Signature
-from offcut.backends.checked_results import check_result, check_type
-from offcut.backends.decide import proved_plan
-from offcut.backends.host import cache
+from offcut.backends.checked_results import check_type
+from offcut.backends.coding import DECIDE, LOAD, LOWER
+from offcut.backends.compiling import Alternative
+from offcut.backends.correction import corrected_cost, corrected_plan
+from offcut.backends.passes import Log
 from offcut.backends.plan import Plan, checked_sizes
 from offcut.backends.predict import choice_notes
 from offcut.backends.requested import Request
 from offcut.backends.signature import signature_of
 from offcut.backends.target import Loaded, Options, Planned, Target, shown
+from offcut.backends.tuned import left_aside
 from offcut.core.memo import lazy_property
 from offcut.core.program import Program
 from offcut.costmodel import Cost, Device, Formulas
 from offcut.describe.recalled import Recalled
 from offcut.describe.request import Array, array_of, checked_constants, kept, settled
-from offcut.errors import DescribeError, PartitionError, TargetError, trim_tracebacks
+from offcut.errors import (
+    DescribeError,
+    InternalError,
+    OffcutError,
+    PartitionError,
+    TargetError,
+    trim_tracebacks,
+)
 from offcut.partition import Partition
 from offcut.schedule import Schedule
 
@@ -53,30 +63,27 @@ class KernelCode:
         return signature_of(*self.request.named)
 
     @lazy_property
+    def log(self) -> Log:
+        """Return the passes that ran for it, in this process."""
+        return Log()
+
+    @lazy_property
+    def planned(self) -> Planned:
+        """Return what the target decides, proved."""
+        return DECIDE(self, self.log)
+
+    @lazy_property
+    def lowered(self) -> bytes:
+        """Return its code, as the cache keeps it."""
+        return LOWER(self, self.log)
+
+    @lazy_property
     def loaded(self) -> Loaded:
         """Return the code in this process: from the cache where it has been made before.
 
         Raises PartitionError or TargetError where none can be made.
         """
-        request, options, target = self.request, self.options, self.target
-        content = (request.text, repr(self.signature), repr(request.users))
-        facts = check_result(target, "facts", target.facts(options))
-        name = cache.key(target.name, *content, *facts)
-        lowered = cache.read(name)
-        if lowered is None or debug.verifies():
-            planned = self.planned  # which proves it, again where it was kept
-            if lowered is None:
-                lowered = check_result(
-                    target, "lower", target.lower(planned, self.signature, options)
-                )
-                cache.write(name, lowered)
-        with debug.timed("load"):
-            return check_result(target, "load", target.load(lowered, self.signature, options))
-
-    @lazy_property
-    def planned(self) -> Planned:
-        """What the target decides."""
-        return proved_plan(self.target, self.request, self.options)
+        return LOAD(self, self.log)
 
     @lazy_property
     def choice_notes(self) -> tuple[str, ...]:
@@ -159,7 +166,9 @@ class Kernel:
         made = self.code.target.plan_of(
             self.code.planned, self.code.request, self.code.options, sizes
         )
-        return replace(made, notes=(*self.code.notes, *made.notes, *self.code.choice_notes))
+        code = self.code
+        made = corrected_plan(code.target, code.planned, code.request, code.options, made)
+        return replace(made, notes=(*code.notes, *made.notes, *code.choice_notes))
 
     @overload
     def cost(self, /) -> Cost | Formulas: ...
@@ -175,9 +184,10 @@ class Kernel:
         Raises CallError for a size that is missing or not allowed.
         """
         given = sizes if sizes or not self.signature.sizes else None
-        return self.code.target.cost_of(
+        found = self.code.target.cost_of(
             self.code.planned, self.code.request, self.code.options, given
         )
+        return corrected_cost(self.code.target, found) if isinstance(found, Cost) else found
 
     def timeline(self, **sizes: int) -> Any:
         """Return how a call of these sizes runs in time: of an accelerator cycles, events, stalls, bytes.
@@ -232,6 +242,15 @@ class Kernel:
     def address(self) -> int:
         """Of the C function that a call runs, in this process: `entry` says how it is called."""
         return self.entry.address
+
+    @property
+    def passes(self) -> Log:
+        """Return the passes that ran for it in this process, in order: their times, the program after each, what they prove.
+
+        A kernel whose code was kept on disk is planned for it.
+        """
+        _ = self.code.planned
+        return self.code.log
 
     @property
     def machine(self) -> Device:
@@ -327,15 +346,38 @@ class Kernel:
 
 
 def kernel_of(
-    request: Request, options: Options, target: Target, notes: tuple[str, ...] = ()
+    request: Request,
+    options: Options,
+    target: Target,
+    notes: tuple[str, ...] = (),
+    log: Log | None = None,
 ) -> Kernel:
     """Return the kernel of what was asked for, its code from the cache where it has been made before.
 
     notes  what its plan says first
+    log    the passes that ran before
     """
     kinds = {name: (array.dtype, array.shape) for name, array in request.arrays.items()}
     code = KernelCode(replace(request, arrays={}), options, target, kinds, notes)
+    if log is not None:
+        code.log.steps += log
     return code.bound(request.arrays)
+
+
+def first_kernel(request: Request, ways: Sequence[Alternative], target: Target, log: Log) -> Kernel:
+    """Return the kernel of the first way that can be compiled: a schedule of records that cannot be taken is left aside.
+
+    log  the passes that ran before
+    """
+    notes: tuple[str, ...] = ()
+    for way in ways[:-1]:
+        try:
+            checked_schedule(way.options.schedule, "auto", target.microkernels())
+            return kernel_of(request, way.options, target, way.notes, log)
+        except (OffcutError, InternalError) as refused:
+            notes = (*notes, left_aside(way.source, refused))
+    last = ways[-1]
+    return kernel_of(request, last.options, target, (*last.notes, *notes), log)
 
 
 def _alike(name: str, value: Any, kind: tuple[Any, tuple[int, ...]]) -> Array:

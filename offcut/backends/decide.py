@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from offcut import debug
 from offcut.backends.checked_results import check_result, check_type
 from offcut.backends.covers import complete_covers, unknown_covers, unknown_microkernel_error
 from offcut.backends.options import Options, Planned, Strategies
@@ -162,7 +163,8 @@ def proved_plan(target: Target, request: Request, options: Options) -> Planned:
 def refutation(steps: Sequence[Program], reassociate: bool) -> PartitionError | None:
     """Return the error that the last of `steps` is not proved to compute what the first does; None where it is proved."""
     try:
-        check_compiled(steps, reassociate)
+        with debug.step("prove"):
+            check_compiled(steps, reassociate)
     except PartitionError as error:
         return error
     return None

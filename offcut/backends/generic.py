@@ -1,40 +1,291 @@
-"""The policy of a target that says nothing of one: programs run as they stand."""
+"""The policy of a target that says nothing of one: what its microkernels compute is cut into their tiles, staged and covered.
+
+From declarations alone: a microkernel says how large its tiles are, and in which memory each operand lies. Of a sum of products
+on a unit of 4 by 4 whose operands lie in a scratchpad ``pad``, these are the decisions::
+
+    stage read A for C as A_in in pad
+    stage read W for C as W_in in pad
+    split C.i guard 4 as i_tile i_in
+    split C.j guard 4 as j_tile j_in
+    order C i_tile j_tile i_in j_in k
+    at A_in C.i_tile
+    at W_in C.j_tile
+    cover C at i_in unit
+
+A result that lies in a memory of its own is staged (``stage write``), and copied out tile by tile. Stages that no microkernel
+computes stay as they are. A strategy that the user asks for stands in the place of `guard`, and `space` holds other tiles and strategies.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from offcut.backends.options import Options, Planned
+from offcut.backends.options import Options, Planned, Strategies
+from offcut.backends.raising import raised, unfuse_stages
 from offcut.backends.requested import Request
-from offcut.core.program import Program
-from offcut.errors import TargetError
-from offcut.partition import LoopCut, Users
-from offcut.search import Points
+from offcut.core.analysis import analysis
+from offcut.core.expr import Load, variables, walk
+from offcut.core.program import Program, Tile
+from offcut.describe.computation import Computation, Stage
+from offcut.describe.microkernel import Microkernel
+from offcut.describe.tensor import Compute
+from offcut.errors import PartitionError, TargetError
+from offcut.partition import (
+    GUARD,
+    STRATEGIES,
+    LoopCut,
+    Match,
+    Strategy,
+    Users,
+    axis_named,
+    labelled,
+)
+from offcut.partition import matches as matches_of
+from offcut.polyhedral.isl_budget import try_isl
+from offcut.schedule import Primitive, Schedule, Staging, create_schedule
+from offcut.schedule.decisions import At, Cover, Level, Order, Split
+from offcut.search import Choices, Points
+from offcut.search.choices import Point
 
 if TYPE_CHECKING:
     from offcut.backends.target import Planner
 
 
+@dataclass(frozen=True)
+class Covered:
+    """A stage that a microkernel computes."""
+
+    stage: Stage
+    kernel: Microkernel
+    match: Match
+
+    @property
+    def axes(self) -> dict[str, str]:
+        """Return the axes of the result that its tiles go along, each with the one of the microkernel."""
+        results = {axis.name for axis in self.stage.axes}
+        return {
+            own: theirs for theirs, own in self.match.axes if own is not None and own in results
+        }
+
+    def largest(self, axis: str) -> int:
+        """Return the largest extent of a tile along an axis of the stage."""
+        return max(tile.extents[self._place(axis)] for tile in self.kernel.tiles)
+
+    def _place(self, axis: str) -> int:
+        """Return which axis of the microkernel's result a tile goes along there."""
+        names = [one.name for one in definition_of(self.kernel).axes]
+        return names.index(self.axes[axis])
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans of a computation, by what is decided of each axis that a microkernel's tiles go along.
+
+    covered  the stages that a microkernel computes
+    """
+
+    name: str
+    computation: Computation
+    kernels: tuple[Microkernel, ...]
+    covered: tuple[Covered, ...]
+
+    @classmethod
+    def of(cls, planner: Planner, program: Program, users: Users, options: Options) -> Plans | None:
+        """Return those of a program; None of one that is cut already, is no computation, or has nothing that a microkernel computes."""
+        kernels = planner.microkernels(options)
+        if not kernels or analysis(program).of(Tile):
+            return None
+        computation = try_isl(lambda: raised(program, {}), None)
+        if computation is None:
+            return None
+        stages = (stage for group in computation.groups for stage in group)
+        covered = tuple(one for stage in stages if (one := _covered(stage, kernels)) is not None)
+        if not covered:
+            return None
+        return cls(program.name, labelled(computation, users), kernels, covered)
+
+    @property
+    def axes(self) -> tuple[tuple[str, str], ...]:
+        """Return (stage, axis) of each axis that is cut."""
+        return tuple((one.stage.buffer, axis) for one in self.covered for axis in one.axes)
+
+    def schedule(self, cuts: Mapping[tuple[str, str], Level]) -> Schedule:
+        """Return the decisions; of an axis that `cuts` does not name, tiles as large as the microkernel's, the last one as high as what is left."""
+        steps = (step for one in self.covered for step in self.decisions(one, cuts))
+        return Schedule(self.name, tuple(steps))
+
+    def decisions(self, one: Covered, cuts: Mapping[tuple[str, str], Level]) -> Iterator[Primitive]:
+        """Yield what is decided of a stage."""
+        stage, memory = one.stage.buffer, _memory(one.kernel, one.kernel.computes.name)
+        sums = stage
+        if memory is not None:
+            sums = f"{stage}_sum"
+            yield Staging("write", stage, sums, memory=memory)
+        operands = {load.buffer: _memory(one.kernel, name) for name, load in one.match.operands}
+        staged = {buffer: place for buffer, place in operands.items() if place is not None}
+        for buffer, place in staged.items():
+            yield Staging("read", buffer, f"{buffer}_in", (sums,), (), place)
+        outer = [f"{axis}_tile" for axis in one.axes]
+        inner = [f"{axis}_in" for axis in one.axes]
+        for axis, head, body in zip(one.axes, outer, inner, strict=True):
+            level = cuts.get((stage, axis), Level(one.largest(axis), GUARD))
+            yield Split(stage, axis, (level,), (head, body))
+        others = [axis.name for axis in one.stage.axes if axis.name not in one.axes]
+        terms = [axis.name for axis in one.stage.reduce_axes] if memory is None else []
+        yield Order(stage, (*others, *outer, *inner, *terms))
+        if memory is not None:
+            yield At(sums, stage, outer[-1])
+        for buffer in staged:
+            moving = _moved_by(one.stage, buffer)
+            around = [*others, *(f"{axis}_tile" if axis in moving else "" for axis in one.axes)]
+            names = [name for name in around if name and (name in outer or name in moving)]
+            yield At(f"{buffer}_in", stage, names[-1] if names else None)
+        yield Cover(sums, inner[0] if memory is None else next(iter(one.axes)), one.kernel.name)
+
+    def plan(self, schedule: Schedule) -> Planned:
+        """Return the program that decisions make, and the small steps by which it is proved.
+
+        Raises PartitionError for one that is not legal.
+        """
+        before = unfuse_stages(self.computation)
+        by_hand = create_schedule(before).with_microkernels(self.kernels).apply(schedule)
+        *forms, program = by_hand.forms()
+        return Planned(program, schedule, through=(before, *forms), tiles=by_hand.tiles())
+
+
 def policy(planner: Planner, program: Program, users: Users, options: Options) -> Iterator[Planned]:
-    """Yield the program as it stands."""
-    yield Planned(program)
+    """Yield the plan of what microkernels compute; then the program as it stands, where no strategy is asked for.
+
+    Raises PartitionError for an axis that there is not, and for a strategy that is not legal.
+    """
+    plans = Plans.of(planner, program, users, options)
+    if plans is not None:
+        yield plans.plan(plans.schedule(_levels(plans, options.strategy)))
+    elif options.strategy != "auto":
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={options.strategy!s} with {program.name}",
+            because="no microkernel computes a part of it",
+            help=("oc.compile(oc.partition(program, tile={…}, tail={…}).loops)",),
+        )
+    if options.strategy == "auto":
+        yield Planned(program)
 
 
 def cut(
     planner: Planner, program: Program, users: Users, cuts: Mapping[str, LoopCut], options: Options
 ) -> Planned | None:
-    """Return None: the loops of a program are cut as they stand."""
-    return None
+    """Return the plan of `program` whose axes have these tiles and tails; None where no microkernel asks for memory of its own.
+
+    Raises PartitionError for tiles along an axis that there is not.
+    """
+    plans = Plans.of(planner, program, users, options)
+    if plans is None or not any(_is_staged(one) for one in plans.covered):
+        return None
+    levels: dict[tuple[str, str], Level] = {}
+    for name, asked in cuts.items():
+        home, axis = axis_named(plans.computation, name)
+        stages = {stage.buffer for stage in plans.computation.groups[home]}
+        for stage, own in plans.axes:
+            if stage in stages and own == axis:
+                levels[stage, own] = Level(asked.tiles[-1], asked.strategy)
+    if len(levels) < len(cuts):
+        return None
+    return plans.plan(plans.schedule(levels))
 
 
 def space(planner: Planner, planned: Planned, request: Request, options: Options) -> Points:
-    """Return what can be decided of a program.
+    """Return the tiles and strategies of each axis that microkernels' tiles go along.
 
     Raises TargetError for a program of which a schedule says nothing.
     """
-    raise TargetError(
-        "tune",
-        f"cannot tune {request.program.name} for target={planner.name!r}",  # type: ignore[attr-defined]
-        because="it decides nothing that a schedule says",
-    )
+    plans = Plans.of(planner, request.program, request.users, options)
+    first = planned.schedule
+    if plans is None or first is None:
+        raise TargetError(
+            "tune",
+            f"cannot tune {request.program.name} for target={planner.name!r}",  # type: ignore[attr-defined]
+            because="it decides nothing that a schedule says",
+        )
+    largest = [one.largest(axis) for one in plans.covered for axis in one.axes]
+    tails = tuple(one for one in STRATEGIES if not one.among)
+    options_of = [
+        (tuple(Level(tile, tail) for tail in tails for tile in range(min(2, most), most + 1)))
+        for most in largest
+    ]
+
+    def written(point: Point) -> Schedule:
+        return plans.schedule(dict(zip(plans.axes, point, strict=True)))  # type: ignore[arg-type]
+
+    def read(schedule: Schedule) -> Point | None:
+        splits = {(s.stage, s.axis): s.levels[0] for s in schedule.steps if isinstance(s, Split)}
+        if not {*plans.axes} <= {*splits}:
+            return None
+        point = tuple(splits[at] for at in plans.axes)
+        known = all(one in own for one, own in zip(point, options_of, strict=True))
+        return point if known and written(point) == schedule else None
+
+    return Choices(first, tuple(options_of), written, read)
+
+
+def _levels(plans: Plans, strategy: Strategies) -> dict[tuple[str, str], Level]:
+    """Return the tiles with the strategies that are asked for: one for all axes whose extents sizes give, or some by axis."""
+    if strategy == "auto":
+        return {}
+    sizes = {(c.stage.buffer, axis): c.largest(axis) for c in plans.covered for axis in c.axes}
+    if isinstance(strategy, Strategy):
+        moving = {
+            (c.stage.buffer, axis.name)
+            for c in plans.covered
+            for axis in c.stage.axes
+            if variables(axis.extent)
+        }
+        return {at: Level(size, strategy) for at, size in sizes.items() if at in moving}
+    levels = {}
+    for name, tail in dict(strategy).items():
+        home, axis = axis_named(plans.computation, name)
+        for stage in plans.computation.groups[home]:
+            if (stage.buffer, axis) in sizes:
+                levels[stage.buffer, axis] = Level(sizes[stage.buffer, axis], tail)
+    return levels
+
+
+def _covered(stage: Stage, kernels: Sequence[Microkernel]) -> Covered | None:
+    """Return a stage with the first microkernel that computes it, copies aside: whether its tiles fit is asked of each later."""
+    axes = tuple(axis.name for axis in stage.axes)
+    terms = tuple(axis.name for axis in stage.reduce_axes)
+    for kernel in kernels:
+        if kernel.reducer is None and isinstance(definition_of(kernel).body, Load):
+            continue
+        for match in matches_of(kernel, stage.value, stage.reducer, axes, terms):
+            return Covered(stage, kernel, match)
+    return None
+
+
+def definition_of(kernel: Microkernel) -> Compute:
+    """Return what a microkernel computes."""
+    definition = kernel.computes.definition
+    assert definition is not None  # a microkernel without one is refused
+    return definition
+
+
+def _moved_by(stage: Stage, buffer: str) -> frozenset[str]:
+    """Return what the elements that a stage reads of an array depend on."""
+    loads = (n for n in walk(stage.value) if isinstance(n, Load) and n.buffer == buffer)
+    return frozenset(name for load in loads for part in load.index for name in variables(part))
+
+
+def _memory(kernel: Microkernel, operand: str) -> str | None:
+    """Return the memory that an operand is to lie in; None: any."""
+    place = kernel.operands.get(operand)
+    return place.memories[0] if place is not None and place.memories else None
+
+
+def _is_staged(one: Covered) -> bool:
+    names = [name for name, _ in one.match.operands]
+    return any(_memory(one.kernel, n) for n in (*names, one.kernel.computes.name))
+
+
+__all__ = ["cut", "policy", "space"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from offcut.backends.checked_results import check_result
+from offcut.backends.correction import corrected_plan
 from offcut.backends.options import Options, Planned
 from offcut.backends.plan import Plan, Pricing, checked_sizes, plan_at
 from offcut.backends.requested import Request
@@ -94,6 +95,7 @@ def explained(
 ) -> Plan:
     """Return the plan of a call, with `notes` before what it says, and behind it how far its choices are off."""
     made = target.plan_of(planned, request, options, sizes)
+    made = corrected_plan(target, planned, request, options, made)
     return replace(
         made, notes=(*notes, *made.notes, *choice_notes(target, planned, request, options))
     )

@@ -49,6 +49,7 @@ from offcut.describe.computation import (
     grouped,
     read_by_other_groups,
 )
+from offcut.describe.source import source
 from offcut.polyhedral import Dependence, dependences
 
 Path = tuple[int, ...]
@@ -325,3 +326,13 @@ def _reads_ahead(groups: Sequence[Sequence[Stage]], given: str, result: str) -> 
                 if given_here and not (legal and node == Load(given, point, dtype_of(node))):
                     return False
     return True
+
+
+def unfuse_stages(computation: Computation) -> Program:
+    """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
+    groups = tuple((stage,) for group in computation.groups for stage in group)
+    buffers = tuple(
+        replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer
+        for buffer in computation.buffers
+    )
+    return source(replace(computation, groups=groups, buffers=buffers))

@@ -312,6 +312,12 @@ class Resources:
         """
         return None
 
+    def costs(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[Cost]] | None:
+        """Return what `cost_of` says of schedules at vectors of sizes, where the target says it without proof; None: of their plans."""
+        return None
+
 
 class Target(Planner, Codegen, Runtime, Resources):
     """A kind of hardware that programs are compiled for; a plug-in derives its own from it.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from offcut.cli.app import app, refusals
+
+if TYPE_CHECKING:
+    from offcut.search import Records
 
 
 @app.command("learn")
@@ -29,40 +32,91 @@ def learn_command(
         Path | None,
         typer.Option(help="Where the training set goes; else beside the model, as .npz."),
     ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Measure random schedules of random programs first.")
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(help="That the model is for; else the one that all records are of."),
+    ] = None,
+    programs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Random programs; else as many as --seconds allow, or 32."),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="After which no random program is begun.")
+    ] = None,
+    schedules: Annotated[int, typer.Option(min=2, help="Of each random program.")] = 8,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option(help="Leave out the table of what was left out.")] = False,
 ) -> None:
     """Learn a correction of the closed form from records, and print how well it holds on what was left out.
 
     Example: offcut learn one.sqlite other.jsonl -o model.json
+
+    Example: offcut learn --random --target vta --programs 40 --records vta.sqlite
     """
     from rich.console import Console
 
+    from offcut.backends.correction import model_path
     from offcut.errors import OffcutError
     from offcut.experiment.outputs import check_writable
     from offcut.search import Records
     from offcut.search.default_file import OFF
     from offcut.tuning.learning.heldout import held_out, table
-    from offcut.tuning.learning.learn import learn
-    from offcut.tuning.pricing.prices import model_path
+    from offcut.tuning.learning.learn import learn, target_of
+    from offcut.tuning.learning.training import read_records
 
     with refusals():
-        model = out or model_path()
-        if model is None:
+        files = [*(records or ()), *(more or ())]
+        if out is None and model_path("") is None:
             raise OffcutError(
                 "learn",
                 "cannot keep a model",
                 because=f"OFFCUT_RECORDS is {OFF}",
                 help=("offcut learn records.sqlite -o model.json",),
             )
+        if random:
+            target = target or "cpu"
+            kept = Records(files[0] if files else None)
+            typer.echo(_sampled(target, kept, programs, seconds, seed, schedules))
+        files = files or [Records().path]
+        named = target_of(read_records(files)[1], target)
+        model = out or model_path(named or "cpu") or Path()
         set_ = rows or model.with_suffix(".npz")
         for file in (model, set_):
             check_writable(file, "learn")
-        done = learn([*(records or ()), *(more or ())] or [Records().path], model, set_, seed)
+        done = learn(files, model, set_, seed, target=named)
         for reason, count in done.left.items():
             typer.echo(f"left out: {count} schedules, {reason}", err=True)
-        if not quick:
-            Console().print(table(held_out(done.rows, seed)))
+        lines = done.held if quick else held_out(done.rows, seed)
+        Console().print(table(lines))
         typer.echo(f"{len(done.rows)} rows in {set_}, the model in {model}")
-        if done.model.useless:
-            typer.echo(f"the model is not used: {done.model.useless}")
+        said = f"not used: {done.model.useless}" if done.model.useless else "used"
+        typer.echo(f"the model is {said}")
+
+
+def _sampled(
+    target: str,
+    records: Records,
+    programs: int | None,
+    seconds: float | None,
+    seed: int,
+    schedules: int,
+) -> str:
+    """Measure random programs, and return what came of them in a line."""
+    from math import inf
+
+    from offcut.pipeline import target as target_named
+    from offcut.tuning.learning.measured import sample
+
+    chosen = target_named(target)
+    count = 32 if programs is None and seconds is None else programs
+    done = sample(
+        *(chosen, records, count, inf if seconds is None else seconds, seed, schedules),
+        tell=lambda number, kind: typer.echo(f"program {number}: {kind}", err=True),
+    )
+    said = [f"{many} {outcome.value}" for outcome, many in done.outcomes.items()]
+    said += [f"{done.known} known before"] if done.known else []
+    times = "simulated" if chosen.simulates else "measured"
+    return f"{done.programs} random programs, seed {seed}: {', '.join(said)}; times are {times}"

@@ -357,13 +357,13 @@ class Machine(Device):
 
     @property
     def nearest(self) -> Memory:
-        """The memory that packed operands are blocked for."""
-        return self.memory[1]
+        """Return the memory that packed operands are blocked for; of a machine with one, that."""
+        return self.memory[min(1, len(self.memory) - 1)]
 
     @property
     def farther(self) -> Memory:
-        """The memory behind it, which they stream from."""
-        return self.memory[2]
+        """Return the memory behind it, which they stream from."""
+        return self.memory[min(2, len(self.memory) - 1)]
 
     def rows_in_l1(self, row_bytes: int) -> int:
         """Rows of this length whose current lines an L1 set can hold, one way left for the rest.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from offcut.search.prices import Times as Times
     from offcut.search.record import Outcome as Outcome
     from offcut.search.record import Record as Record
+    from offcut.search.record import Source as Source
     from offcut.search.record import place_of as place_of
     from offcut.search.records import Records as Records
     from offcut.search.space import Space as Space
@@ -34,7 +35,7 @@ _HOME = {
     "origin": ("Origin", "Place", "ProgramText"),
     "points": ("Points",),
     "prices": ("Expected", "OutOfTime", "Price", "Refitted", "Sizes", "Times"),
-    "record": ("Outcome", "Record", "place_of"),
+    "record": ("Outcome", "Record", "Source", "place_of"),
     "records": ("Records",),
     "space": ("Space",),
     "trials": ("Trial", "by_place", "ranked"),

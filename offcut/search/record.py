@@ -26,6 +26,14 @@ class Outcome(Enum):
     OUT_OF_MEMORY = "out_of_memory"  # it asked for more than it may have
 
 
+class Source(Enum):
+    """Where the seconds of a record are from."""
+
+    MEASURED = "measured"  # calls were timed
+    SIMULATED = "simulated"  # a simulator of the machine counted its cycles
+    PREDICTED = "predicted"  # a closed form, or what corrects it: nothing ran
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """A candidate at one vector of sizes.
@@ -42,6 +50,7 @@ class Record:
     explorer   that proposed it
     predicted  seconds of a call, where a model was asked
     created    seconds since 1970, UTC
+    source     where `seconds` are from; `spread` is 0 where nothing was timed
 
     Raises OffcutError for a value that is none of these.
     """
@@ -59,6 +68,7 @@ class Record:
     explorer: str = ""
     predicted: float | None = None
     created: float = 0.0
+    source: Source = Source.MEASURED
 
     def __post_init__(self) -> None:
         because = self._misfit()
@@ -75,6 +85,8 @@ class Record:
                 return f"{name} is {value!r}, which UTF-8 does not hold"
         if not isinstance(self.outcome, Outcome):
             return f"outcome is {self.outcome!r}, none of {', '.join(o.value for o in Outcome)}"
+        if not isinstance(self.source, Source):
+            return f"source is {self.source!r}, none of {', '.join(o.value for o in Source)}"
         if not isinstance(self.sizes, Mapping):
             return f"sizes are {self.sizes!r}, no mapping of names to integers"
         for name, size in self.sizes.items():

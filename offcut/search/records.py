@@ -21,14 +21,14 @@ from offcut.errors import OffcutError, trim_tracebacks
 from offcut.search import origins, transfer
 from offcut.search.default_file import OFF, default_file
 from offcut.search.origin import Origin
-from offcut.search.record import Outcome, Record
+from offcut.search.record import Outcome, Record, Source
 from offcut.search.trials import Trial, Weighted, by_place, ranked, trials_of
 from offcut.search.verdict import BEST, DEFAULT
 
 if TYPE_CHECKING:
     import sqlite3
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the layout of the table, kept in the file's header as ``user_version``."""
 
 _APPLICATION = 0x6F666375
@@ -45,8 +45,12 @@ CREATE TABLE record (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   program TEXT NOT NULL, schedule TEXT NOT NULL, machine TEXT NOT NULL, version TEXT NOT NULL,
   sizes TEXT NOT NULL, outcome TEXT NOT NULL, seconds REAL, spread REAL, because TEXT NOT NULL,
-  seed INTEGER NOT NULL, explorer TEXT NOT NULL, predicted REAL, created REAL NOT NULL)
+  seed INTEGER NOT NULL, explorer TEXT NOT NULL, predicted REAL, created REAL NOT NULL,
+  source TEXT NOT NULL)
 """
+_OLDER = 1
+_NEWER = "ALTER TABLE record ADD COLUMN source TEXT NOT NULL DEFAULT 'measured'"
+"""What makes version 2 of version 1, which had no source."""
 _INDEX = "CREATE INDEX addressed ON record (program, machine, version)"
 _FIELDS = ", ".join(transfer.NAMES)
 _INSERT = f"INSERT INTO record ({_FIELDS}) VALUES ({', '.join('?' * len(transfer.NAMES))})"
@@ -284,10 +288,12 @@ class Records:
                 connection.execute("COMMIT")
         if application != _APPLICATION:
             because = "it is a database of something else"
-        elif schema != SCHEMA:
+        elif schema not in (_OLDER, SCHEMA):
             because = f"its layout is version {schema}, and this offcut reads version {SCHEMA}"
         else:
             _log_ahead(connection)
+            if schema == _OLDER:
+                _with_source(connection)
             return
         raise OffcutError(
             "records",
@@ -306,6 +312,17 @@ def _header(connection: sqlite3.Connection) -> tuple[int, int]:
         int(connection.execute("PRAGMA application_id").fetchone()[0]),
         int(connection.execute("PRAGMA user_version").fetchone()[0]),
     )
+
+
+def _with_source(connection: sqlite3.Connection) -> None:
+    """Add the source to the records of a file; another may be faster."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _header(connection)[1] == _OLDER:
+            connection.execute(_NEWER)
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    finally:
+        connection.execute("COMMIT")
 
 
 def _log_ahead(connection: sqlite3.Connection) -> None:
@@ -345,5 +362,5 @@ def _row(record: Record) -> tuple[Any, ...]:
 
 def _record(row: tuple[Any, ...]) -> Record:
     found = dict(zip(transfer.NAMES, row, strict=True))
-    kept = {"sizes": json.loads(found["sizes"]), "outcome": Outcome(found["outcome"])}
-    return Record(**{**found, **kept})
+    kept = {"outcome": Outcome(found["outcome"]), "source": Source(found["source"])}
+    return Record(**{**found, "sizes": json.loads(found["sizes"]), **kept})

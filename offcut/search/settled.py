@@ -7,7 +7,7 @@ but the system's folder is asked where there is no file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ _PATIENCE = 0.1
 """Seconds that a look-up waits for a writer who has locked the whole file."""
 
 _QUERY = (
-    "SELECT schedule, version, sizes, seconds, spread, seed, explorer, created FROM record"
+    "SELECT * FROM record"
     " WHERE program = ? AND machine = ? AND explorer IN (?, ?) AND outcome = ? ORDER BY id"
 )
 
@@ -58,10 +58,11 @@ def settled_in(file: Path, program: str, machine: str) -> Settled:
         connection = sqlite3.connect(address, timeout=_PATIENCE, uri=True)
         try:
             asked = program, machine, BEST, DEFAULT, Outcome.OK.value
+            connection.row_factory = sqlite3.Row
             rows = connection.execute(_QUERY, asked).fetchall()
         finally:
             connection.close()
-        records = [_record(program, machine, row) for row in rows]
+        records = [_record(dict(row)) for row in rows]
     except (sqlite3.Error, OSError, OffcutError, ValueError, TypeError) as error:
         reason = error.because if isinstance(error, OffcutError) else str(error)
         return Settled(because=f"{file.name} cannot be used: {reason}")
@@ -115,13 +116,7 @@ def _read(lines: Iterator[str], program: str) -> Iterator[Record]:
                 yield record_of(found)
 
 
-def _record(program: str, machine: str, row: Sequence[Any]) -> Record:
-    schedule, version, sizes, seconds, spread, seed, explorer, created = row
-    return Record(
-        *(program, schedule, machine, version, json.loads(sizes), Outcome.OK),
-        seconds=seconds,
-        spread=spread,
-        seed=seed,
-        explorer=explorer,
-        created=created,
-    )
+def _record(row: Mapping[str, Any]) -> Record:
+    """Return the record in a row of a file of any version that there was."""
+    found = {name: value for name, value in row.items() if name != "id"}
+    return record_of({**found, "sizes": json.loads(row["sizes"])})

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from offcut.errors import OffcutError
 from offcut.search.origin import Origin, origin_of, text_of
-from offcut.search.record import Outcome, Record
+from offcut.search.record import Outcome, Record, Source
 
 NAMES = tuple(one.name for one in fields(Record))
 _NUMBERS: dict[str, type[int] | type[float]] = {
@@ -28,14 +28,16 @@ _NUMBERS: dict[str, type[int] | type[float]] = {
 def plain(record: Record) -> dict[str, Any]:
     """The fields of a record as JSON has them."""
     found = {name: getattr(record, name) for name in NAMES}
-    return {**found, "sizes": dict(record.sizes), "outcome": record.outcome.value}
+    values = {"outcome": record.outcome.value, "source": record.source.value}
+    return {**found, "sizes": dict(record.sizes), **values}
 
 
 def record_of(found: Mapping[str, Any]) -> Record:
-    """The record whose fields are these.
+    """Return the record whose fields are these; of one that was written before records had a source, it was measured.
 
     Raises ValueError, in words, where they are none.
     """
+    found = {"source": Source.MEASURED.value, **found}
     if set(found) != set(NAMES):
         missing, odd = sorted(set(NAMES) - set(found)), sorted(set(found) - set(NAMES))
         raise ValueError(
@@ -45,8 +47,12 @@ def record_of(found: Mapping[str, Any]) -> Record:
     outcome = found["outcome"]
     if not isinstance(outcome, str) or outcome not in known:
         raise ValueError(f"its outcome is {outcome!r}, none of {', '.join(known)}")
+    sources = {source.value: source for source in Source}
+    if found["source"] not in sources:
+        raise ValueError(f"its source is {found['source']!r}, none of {', '.join(sources)}")
     try:
-        return Record(**{**found, "outcome": known[outcome]})
+        values = {"outcome": known[outcome], "source": sources[found["source"]]}
+        return Record(**{**found, **values})
     except OffcutError as refused:
         raise ValueError(refused.because) from None
 
@@ -126,7 +132,7 @@ def _from_csv(lines: IO[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     names = next(reader, None)
     if names is None:
         return
-    if set(names) != set(NAMES) or len(names) != len(NAMES):
+    if {*names} not in ({*NAMES}, {*NAMES} - {"source"}) or len(names) != len({*names}):
         raise _BadLine(1, f"the columns are not {', '.join(NAMES)}")
     while True:
         first = reader.line_num + 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from offcut.search.record import Outcome, Record
+from offcut.search.record import Outcome, Record, Source
 from offcut.search.trials import Point, point
 
 BEST = "the best"
@@ -32,6 +32,7 @@ class Verdict:
     seconds   of a call of the chosen one, by sizes
     before    likewise of the default
     created   seconds since 1970, UTC
+    source    where these seconds are from; of several, not the clock if any is not
     """
 
     schedule: str
@@ -39,6 +40,7 @@ class Verdict:
     seconds: Mapping[Point, float]
     before: Mapping[Point, float]
     created: float
+    source: Source = Source.MEASURED
 
     @property
     def changes(self) -> bool:
@@ -54,6 +56,8 @@ class Verdict:
     def __str__(self) -> str:
         """When it was settled, and by how much."""
         day = f"tuned {self._day}"
+        if self.source is not Source.MEASURED:
+            day += f" by {self.source.value} times"
         if not self.changes:
             return f"{day}, the default was the best {self._where}"
         if not self.gains:
@@ -95,14 +99,15 @@ def verdicts_of(records: Iterable[Record]) -> tuple[Verdict, ...]:
 def _verdict(records: Iterable[Record]) -> Verdict | None:
     texts: dict[str, str] = {}
     times: dict[str, dict[Point, float]] = {BEST: {}, DEFAULT: {}}
-    created = 0.0
+    created, source = 0.0, Source.MEASURED
     for record in records:
         if record.seconds is not None:
+            source = record.source if source is Source.MEASURED else source
             texts[record.explorer], created = record.schedule, record.created
             times[record.explorer][point(record.sizes)] = record.seconds
     if BEST not in texts:
         return None
-    return Verdict(texts[BEST], texts.get(DEFAULT), times[BEST], times[DEFAULT], created)
+    return Verdict(texts[BEST], texts.get(DEFAULT), times[BEST], times[DEFAULT], created, source)
 
 
 def last_word(verdicts: Iterable[Verdict]) -> Verdict | None:

@@ -20,7 +20,7 @@ from random import Random
 
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Schedule
-from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Times
+from offcut.search import Expected, Outcome, OutOfTime, Points, Record, Records, Source, Times
 from offcut.search.explorers import Explorer, Judge, Seen
 from offcut.search.verdict import BEST, DEFAULT, verdicts_of
 from offcut.tuning.alternatives import composed
@@ -54,6 +54,7 @@ class Progress:
     regret   by which share of its time the best so far is predicted to miss the best there is; None: not known
     price    what search goes by, in words; "" where it does not say
     left_out schedules that were not predicted, for want of time
+    source   where times are from
     """
 
     trial: int
@@ -63,6 +64,7 @@ class Progress:
     regret: float | None
     price: str = ""
     left_out: int = 0
+    source: Source = Source.MEASURED
 
 
 @dataclass
@@ -278,8 +280,9 @@ class Campaign:
         regret = self._regret(tried, best)
         default = seconds.get(self.space.first, inf)
         said = str(getattr(self.expected.price, "said", ""))
+        source = self.problem.source
         return Progress(
-            len(tried), tried[-1], best, default, regret, said, len(self.expected.left_out)
+            len(tried), tried[-1], best, default, regret, said, len(self.expected.left_out), source
         )
 
     def _regret(self, tried: Sequence[Measured], best: float) -> float | None:

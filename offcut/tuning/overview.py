@@ -22,7 +22,7 @@ Place = tuple[str, str, str]
 
 def listed(records: Records) -> Table:
     """A row for each program, machine and version."""
-    names = ("program", "machine", "version", "trials", "ok", "sizes", "best", "last")
+    names = ("program", "machine", "version", "trials", "ok", "sizes", "times", "best", "last")
     table = _table(f"{records.path}", *names)
     for place, trials in by_place(records).items():
         best = next(iter(ranked(trials)), None)
@@ -30,8 +30,15 @@ def listed(records: Records) -> Table:
         last = max(record.created for trial in trials for record in trial.records)
         sound = sum(trial.ok for trial in trials)
         counts = (str(count) for count in (len(trials), sound, len(sizes)))
+        timed = {r.source.value for trial in trials for r in trial.records if r.seconds is not None}
         named = best.digest[:8] if best else "none"
-        table.add_row(*place, *counts, named, f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M}")
+        table.add_row(
+            *place,
+            *counts,
+            ", ".join(sorted(timed)),
+            named,
+            f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M}",
+        )
     return table
 
 
@@ -51,7 +58,7 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
         yield next(iter(found.values()))[0].schedule
     for place, trials in found.items():
         table = _table(
-            " · ".join(place), "schedule", "outcome", "sizes", "time", "spread", "by", ""
+            " · ".join(place), "schedule", "outcome", "sizes", "time", "spread", "is", "by", ""
         )
         least = least_times(places[place])
         for trial in trials:
@@ -63,7 +70,8 @@ def shown(records: Records, digest: str) -> Iterator[Table | str]:
                 sizes = sizes_text(tuple(record.sizes.items()))
                 reason = escape(record.because.partition("\n")[0])
                 named = (trial.digest[:8], record.outcome.value, sizes)
-                table.add_row(*named, time, spread, escape(record.explorer), reason)
+                source = "" if record.seconds is None else record.source.value
+                table.add_row(*named, time, spread, source, escape(record.explorer), reason)
         yield table
 
 

@@ -16,7 +16,7 @@ from offcut.core.integers import whole
 from offcut.costmodel import plain
 from offcut.errors import DescribeError
 from offcut.schedule import Schedule
-from offcut.search import Origin, Outcome, Place, ProgramText, Record
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Source
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ class Problem:
                 self.machine, self.target.name, machine, options.threads, options.reassociate, lent
             ),
         )
+
+    @property
+    def source(self) -> Source:
+        """Return where its times are from."""
+        return Source.SIMULATED if self.target.simulates else Source.MEASURED
 
     def scheduled(self, schedule: Schedule | None) -> Options:
         """The options of a candidate; of the default policy where there is no schedule."""
@@ -162,6 +167,7 @@ class Measured:
             seed=problem.seed,
             explorer=explorer,
             created=time(),
+            source=problem.source,
         )
         if self.outcome is not Outcome.OK:
             because = self.because.encode(errors="replace").decode()

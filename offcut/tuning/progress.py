@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, TextIO
 
+from offcut.search import Source
 from offcut.tuning.campaign import Progress
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def line(progress: Progress) -> str:
     if not isfinite(progress.best):
         return f"{progress.latest.outcome.value}"
     words = [f"best {progress.best * 1e6:.4g} µs"]
+    if progress.source is not Source.MEASURED:
+        words[0] += f" {progress.source.value}"
     if isfinite(progress.default) and progress.best > 0:
         words.append(f"{progress.default / progress.best:.2f}× the default")
     if progress.regret is not None:

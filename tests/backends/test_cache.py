@@ -422,5 +422,5 @@ def test_the_nearest_machine_is_read_once(home: Path, monkeypatch: pytest.Monkey
     features = frozenset({"avx2", "fma"})
     first = isa._kept_nearest("x86_64", features)
     assert first == isa.nearest_machine("x86_64", features)
-    monkeypatch.delattr(isa, "nearest")
+    monkeypatch.delattr(isa, "nearest_machine")
     assert isa._kept_nearest("x86_64", features) == first

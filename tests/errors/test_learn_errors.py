@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 import offcut as oc
 from offcut.costmodel.learned import columns, learned, library
 from offcut.errors import OffcutError, TargetError
-from offcut.tuning.learning.learn import learn
+from offcut.tuning.learning import measured
+from offcut.tuning.learning.learn import learn, target_of
+from offcut.tuning.learning.measured import sample
 from tests.facade import Pair, Rows, app
 
 
@@ -207,4 +209,41 @@ learn: cannot keep a model
   because  OFFCUT_RECORDS is off
   help     offcut learn records.sqlite -o model.json
 """
+    )
+
+
+def test_one_correction_is_of_one_target(tmp_path: Path) -> None:
+    def place(name: str) -> oc.search.Place:
+        return oc.search.Place(name, name, {}, 1, True)
+
+    with pytest.raises(OffcutError) as refused:
+        target_of([place("vta"), place("cpu")], None)
+    assert str(refused.value) == (
+        "learn: cannot learn one correction of cpu, vta\n"
+        "  because  what is counted of one target is not what is counted of another\n"
+        "  help     offcut learn --target cpu\n"
+        "  help     offcut learn --target vta"
+    )
+    with pytest.raises(OffcutError) as refused:
+        target_of([place("vta")], "gemmini")
+    assert str(refused.value) == (
+        "learn: cannot learn for target='gemmini'\n"
+        "  because  the records are of vta\n"
+        "  help     offcut learn --random --target gemmini"
+    )
+    assert (target_of([place("vta")], None), target_of([], None)) == ("vta", None)
+
+
+def test_a_target_that_takes_no_random_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "KINDS", ("chain float32",))
+    with pytest.raises(OffcutError) as refused:
+        sample(oc.target("vta"), oc.Records(tmp_path / "r.sqlite"), 1)
+    assert str(refused.value).startswith(
+        "learn: cannot learn from random programs on target='vta'\n"
+        "  because  it refuses all of them, the first so: compile: cannot "
+    )
+    assert str(refused.value).endswith(
+        "\n  help     offcut learn RECORDS: of programs that it takes"
     )

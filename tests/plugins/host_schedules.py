@@ -34,6 +34,8 @@ DECISIONS = {
     "stage read": "split C.i shift 4 as io ii\nat acc C.io\nstage read A for acc as AL\nat AL C.io depth 2",
     "stage read in the stage": "stage read B for acc as BL\nsplit acc.j cut 4 as jo ji\norder acc jo i ji\nat BL acc.jo",
     "stage value": "stage value A[i, p]*B[p, j] for acc as V(i, p, j)\nat V acc.i",
+    "layouts": "split C.i mask 4 as io ii\nat acc C.io\nstage read A for acc as AL layout panels(0, 1, 4)\nat AL C.io depth 2\n"
+    "stage read B for acc as BL layout panels(0, 1, 4, 2, 2)",
     "stage write": "split C.i 4 as io ii\nstage write acc as accL",
     "inline": "stage value acc[i, j] * 2.0 for C as D(i, j)\ninline D",
     "rfactor": "split acc.p 4 as po pi\nrfactor acc.po as part",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, func, gpu, memref, scf, vector
+from xdsl.dialects import arith, func, gpu, math, memref, scf, vector
 from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, ModuleOp
 from xdsl.interpreter import (
     Interpreter,
@@ -206,6 +206,18 @@ class Memory(InterpreterFunctions):
     @impl_terminator(gpu.TerminatorOp)
     def end(self, _: Interpreter, op: gpu.TerminatorOp, args: Any) -> Any:
         return ReturnedValues(args), ()
+
+    @impl(arith.AndIOp)
+    def both(self, _: Interpreter, op: arith.AndIOp, args: Any) -> Any:
+        return (args[0] & args[1],)
+
+    @impl(arith.XOrIOp)
+    def either(self, _: Interpreter, op: arith.XOrIOp, args: Any) -> Any:
+        return (args[0] ^ args[1],)
+
+    @impl(math.AbsFOp)
+    def size(self, _: Interpreter, op: math.AbsFOp, args: Any) -> Any:
+        return (abs(args[0]),)
 
     @impl(arith.SIToFPOp)
     def real(self, _: Interpreter, op: arith.SIToFPOp, args: Any) -> Any:

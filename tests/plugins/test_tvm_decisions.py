@@ -13,6 +13,7 @@ import tvm
 from tvm import te
 
 import offcut.plugins.tvm as plugin
+from offcut.errors import DescribeError, ParseError
 from tests.plugins.host_schedules import (
     COVERS,
     DECISIONS,
@@ -96,3 +97,46 @@ def test_grids_and_calls_compute_the_product(name: str) -> None:
         return c
 
     check(name, by_node)
+
+
+REFUSALS = {
+    "stage read B for acc as L in tiles": (
+        "line 2: stage read B for acc as L in tiles",
+        "nothing bounds its extent m, and an array in such a memory has a number of elements",
+    ),
+    "split acc.p 3 as po pi\nbind acc.pi lane": (
+        "line 3: bind acc.pi lane",
+        "its iterations write one element of acc",
+    ),
+    "bind C.i thread\nbind C.j thread": (
+        "line 3: bind C.j thread",
+        "another loop around is run by threads already",
+    ),
+    "mark lanes": ("line 2: mark lanes", "a target decides so, and tvm has none"),
+    "split D.i 4 as io ii": ("line 2: split D.i 4 as io ii", "no stage writes it"),
+}
+
+
+@pytest.mark.parametrize("text", REFUSALS)
+def test_what_tvm_cannot_say_is_left_with_the_words_of_its_line(text: str) -> None:
+    at, because = REFUSALS[text]
+    report, module = plugin.Report(), plugin.lowered()(product())
+    left = plugin.partitioned(schedule="schedule main\n" + text, report=report)(module)
+    assert report.left["main"].splitlines()[1:3] == [f"  at       {at}", f"  because  {because}"]
+    assert str(left) == str(module)
+
+
+def test_a_function_may_carry_its_schedule() -> None:
+    text = "schedule main\nsplit C.i 4 as io ii\nbind C.io thread"
+    module = plugin.lowered()(product())
+    own = tvm.IRModule({"main": module["main"].with_attr("offcut.schedule", text)})
+    report = plugin.Report()
+    assert "T.parallel" in plugin.partitioned(report=report)(own)["main"].script()
+    assert str(report) == "main: scheduled"
+
+
+def test_a_text_that_is_no_schedule_and_tiles_beside_one_are_refused_at_once() -> None:
+    with pytest.raises(ParseError, match="it is no decision"):
+        plugin.partitioned(schedule="schedule main\nsplt x")
+    with pytest.raises(DescribeError, match="tiles are beside it"):
+        plugin.partitioned(tile={"i": 4}, schedule="schedule main\nbind C.i thread")

@@ -18,6 +18,7 @@ import pytest
 
 import offcut as oc
 from offcut import Outcome, Records, Schedule
+from offcut.backends.correction import model_path
 from offcut.costmodel.learned import FEATURES, Settings, described, learned, library
 from offcut.errors import DescribeError, OffcutError
 from offcut.search import Price, Refitted, Times
@@ -25,7 +26,7 @@ from offcut.tuning.campaign import Campaign, Progress
 from offcut.tuning.learning.corrected import SCHEDULES, Corrected
 from offcut.tuning.learning.training import training_set
 from offcut.tuning.pricing.predicting import key_of
-from offcut.tuning.pricing.prices import model_path, price_named
+from offcut.tuning.pricing.prices import price_named
 from tests import planted_times as planted
 from tests.agree import nearly
 from tests.facade import (
@@ -135,18 +136,18 @@ def test_a_model_that_does_not_know_the_machine_stays_out_and_says_so(tmp_path: 
 @needs_xgboost
 def test_the_default_model_is_taken_where_it_is_and_one_that_is_damaged_is_not() -> None:
     assert said(price(None)) == said(price("learned")) == "the closed form"
-    pair().save(model_path())
+    pair().save(model_path("cpu"))
     assert said(price(None)) == "the closed form, corrected by default.json"
-    model_path().write_text("{}", encoding="utf-8")
+    model_path("cpu").write_text("{}", encoding="utf-8")
     assert said(price("learned")) == "the closed form; not by default.json: it is no offcut model 2"
 
 
 @needs_xgboost
 def test_a_default_model_whose_trees_are_none_is_left_aside_in_words() -> None:
-    pair().save(model_path())
-    held = json.loads(model_path().read_text(encoding="utf-8"))
+    pair().save(model_path("cpu"))
+    held = json.loads(model_path("cpu").read_text(encoding="utf-8"))
     held["ensemble"]["members"] = [{"learner": {}}]
-    model_path().write_text(json.dumps(held), encoding="utf-8")
+    model_path("cpu").write_text(json.dumps(held), encoding="utf-8")
 
     assert said(price(None)).startswith(
         "the closed form; not by default.json: what it holds is damaged: XGBoostError: "
@@ -169,7 +170,7 @@ def test_the_default_model_lies_beside_the_default_records(
     monkeypatch.delenv("OFFCUT_MODEL")
     monkeypatch.setenv("OFFCUT_RECORDS", str(tmp_path / "records.sqlite"))
 
-    assert model_path() == tmp_path / "model.json"
+    assert model_path("cpu") == tmp_path / "model-cpu.json"
 
 
 @pytest.mark.parametrize("given", ["learned", None])
@@ -177,7 +178,7 @@ def test_without_xgboost_search_goes_by_the_closed_form(
     monkeypatch: pytest.MonkeyPatch, given: object
 ) -> None:
     monkeypatch.setattr(library, "missing", lambda: library.ABSENT)
-    model_path().write_text("{}", encoding="utf-8")
+    model_path("cpu").write_text("{}", encoding="utf-8")
     asked, first = price(given), planted.spaces.space("dense", 3).first
 
     assert not isinstance(asked, Corrected)

@@ -11,6 +11,7 @@ import pytest
 import offcut as oc
 from offcut import debug
 from offcut.errors import TargetError
+from offcut.pipeline import PASSES
 from tests.facade import forget_plans
 
 SOURCES = Path(oc.__file__).parent
@@ -91,6 +92,7 @@ def test_level_three_says_the_program_after_each_pass_that_changes_it(
         "offcut: after covers (unchanged)",
         "offcut: after rows (unchanged)",
         "offcut: after lanes",
+        "offcut: after decide",
     ]
 
 
@@ -109,6 +111,7 @@ def test_the_program_after_each_pass_is_a_file_that_is_read_back(
         "004_covers.offcut",
         "005_rows.offcut",
         "006_lanes.offcut",
+        "007_decide.offcut",
     ]
     assert files[1].read_text().startswith("# after bounds (unchanged)\nprogram masked\n")
     assert files[2].read_text().startswith("# after separate\nprogram masked\n")
@@ -127,7 +130,8 @@ def test_a_described_tensor_is_dumped_behind_what_is_there(
     C = oc.compute((n, 40), lambda i, j: oc.sum(A[i, k] * W[k, j], axis=k), name="dumped")
     kernel = oc.compile(C)
     names = sorted(path.name for path in tmp_path.iterdir())[1:-1]
-    assert names == ["042_describe.offcut", "043_cut.offcut", "044_rows.offcut"]
+    passes = ("042_describe", "043_cut", "044_rows", "045_decide")
+    assert names == [f"{name}.offcut" for name in passes]
     a, w = np.ones((3, 24), "float32"), np.ones((24, 40), "float32")
     for name in names:
         program = oc.parse((tmp_path / name).read_text())
@@ -188,4 +192,39 @@ OFFCUT_DUMP: cannot write into {file}
 def test_every_pass_of_the_package_can_be_named() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
     named = set(re.findall(r'debug\.(?:timed|passed)\("([^"]*)"', text))
-    assert named | {"rows", "lanes", "threads"} == set(debug.PASSES)  # marks of a schedule
+    common = {one.name for one in PASSES}
+    marks = {"rows", "lanes", "threads"}  # of a schedule
+    assert named | common | marks == set(debug.PASSES)
+
+
+def test_passes_take_what_those_before_them_give() -> None:
+    known = {"output", "inputs", "constants", "options"}
+    for one in PASSES:
+        assert {*one.takes} <= known, one
+        assert one.theorem
+        known.add(one.gives)
+
+
+def test_a_kernel_says_which_passes_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = oc.parse(MASKED)
+    passes = oc.compile(source).passes
+    common = [step for step in passes if not step.inside]
+    assert [step.name for step in common] == ["describe", "choose", "decide", "lower", "load"]
+    assert all(step.seconds is not None and step.seconds >= 0 for step in passes if not step.inside)
+    inner = [step.name for step in passes if step.inside]
+    assert inner.index("bounds") < inner.index("separate") < inner.index("lanes")
+    for step in passes:
+        if step.program is not None:
+            assert oc.prove_equal(source, step.program)
+    assert passes["separate"].program != source
+    assert str(passes).splitlines()[0].split() == ["pass", "ms", "loops", "proves"]
+
+
+def test_the_passes_of_a_kernel_whose_code_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OFFCUT_CACHE", str(tmp_path))
+    for target in ("interpret", "interpret"):
+        kernel = oc.compile(oc.parse(MASKED), target=target)
+    assert "decide" not in [step.name for step in kernel.code.log]
+    assert kernel.passes["decide"].program == kernel.loops

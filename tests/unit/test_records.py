@@ -87,6 +87,7 @@ def test_the_environment_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert Records().path == tmp_path / "mine"
     monkeypatch.setenv("OFFCUT_RECORDS", "")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert Records().path.name == "records.sqlite"
 
 
@@ -291,7 +292,7 @@ def test_a_bad_line_of_a_table_is_refused_by_its_number(records: Records, tmp_pa
 
     for old, new, line, because in [
         ("machine,", "machines,", 1, "the columns are not program, schedule, machine, version,"),
-        ("2e-06,0.1,,0,,,1.5\r\n", "2e-06,0.1,,0,,\r\n", 2, "it has 12 cells of 13"),
+        ("2e-06,0.1,,0,,,1.5,measured\r\n", "2e-06,0.1,,0,,\r\n", 2, "it has 12 cells of 14"),
         ("2e-06", "fast", 2, "could not convert string to float: 'fast'"),
         ("refused", "lost", 3, "its outcome is 'lost', none of"),
         ("é", "\udce9", 5, "it is not UTF-8: "),
@@ -367,7 +368,7 @@ def test_another_layout_is_refused(records: Records) -> None:
     with pytest.raises(OffcutError) as refused:
         Records(records.path)
 
-    assert refused.value.because == "its layout is version 7, and this offcut reads version 1"
+    assert refused.value.because == "its layout is version 7, and this offcut reads version 2"
     assert refused.value.help[0] == "export(…) there and import_(…) here take records across"
 
 

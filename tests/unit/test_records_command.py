@@ -47,9 +47,9 @@ def test_a_list_has_a_row_for_each_program(file: Path) -> None:
 
     assert done.exit_code == 0
     assert cells(done.stdout) == [
-        ["program", "machine", "version", "trials", "ok", "sizes", "best", "last"],
-        ["abc1", "here", "1", "3", "2", "2", ONE[:8], "2001-09-09 01:46"],
-        ["abd2", "here", "1", "1", "1", "1", ONE[:8], "1970-01-01 00:00"],
+        ["program", "machine", "version", "trials", "ok", "sizes", "times", "best", "last"],
+        ["abc1", "here", "1", "3", "2", "2", "measured", ONE[:8], "2001-09-09 01:46"],
+        ["abd2", "here", "1", "1", "1", "1", "measured", ONE[:8], "1970-01-01 00:00"],
     ]
 
 
@@ -58,11 +58,11 @@ def test_a_program_is_shown_with_all_its_records(file: Path) -> None:
     failed = Trial("x", "1", ()).digest[:8]
 
     assert cells(done.stdout)[1:] == [
-        [ONE[:8], "ok", "n=7", "2 µs", "10%", "beam", ""],
-        [ONE[:8], "ok", "n=99", "4 ms", "10%", "beam", ""],
-        [failed, "crashed", "n=7", "", "", "beam", "[a"],
-        [TWO[:8], "ok", "n=7", "1 µs", "10%", "beam", ""],
-        [TWO[:8], "ok", "n=99", "2 s", "10%", "beam", ""],
+        [ONE[:8], "ok", "n=7", "2 µs", "10%", "measured", "beam", ""],
+        [ONE[:8], "ok", "n=99", "4 ms", "10%", "measured", "beam", ""],
+        [failed, "crashed", "n=7", "", "", "", "beam", "[a"],
+        [TWO[:8], "ok", "n=7", "1 µs", "10%", "measured", "beam", ""],
+        [TWO[:8], "ok", "n=99", "2 s", "10%", "measured", "beam", ""],
     ]
 
 

@@ -15,7 +15,7 @@ import offcut as oc
 from offcut import Schedule
 from offcut.costmodel.learned import FEATURES, Settings, described, library
 from offcut.errors import DescribeError, TargetError
-from offcut.search import Origin, Place, ProgramText
+from offcut.search import Origin, Place, ProgramText, Source
 from offcut.tuning.learning.heldout import held_out, table
 from offcut.tuning.learning.learn import learn
 from offcut.tuning.learning.training import training_set
@@ -95,30 +95,39 @@ def test_what_cannot_be_planned_again_is_counted_by_its_reason() -> None:
     assert reason.startswith("parse: ")
 
 
-def test_loops_of_their_own_are_left_out() -> None:
+def test_loops_of_their_own_are_counted_and_left_out_beside_nests() -> None:
     request, options, target = planted.spaces.problem("loops")
     problem = planted.Problem(request, options, target, planted.SIZES)
     schedule = str(planted.spaces.space("loops").first)
-    record = replace(
-        planted.records("dense", 2)[0],
-        program=problem.program,
-        machine=problem.machine,
-        schedule=schedule,
-    )
+    kept = planted.records("dense", 2)
+    loops = replace(kept[0], program=problem.program, machine=problem.machine, schedule=schedule)
 
-    assert left([record], problem.origins) == {"it runs in its own loops": 1}
+    made = training_set([loops], problem.origins, FEATURES)
+    assert (len(made.rows), made.left) == (1, {})
+    assert {name.partition(".")[0] for name in made.rows.names} == {
+        "resources",
+        "memories",
+        "pieces",
+    }
+    origins = (*problem.origins, *planted.cases("dense").problem.origins)
+    both = training_set([loops, *kept], origins, FEATURES)
+    assert (len(both.rows), both.left) == (8, {"it runs in its own loops": 1})
 
 
-def test_a_schedule_without_nests_is_left_out_and_no_case() -> None:
-    of = planted.cases("dense")
-    record = replace(planted.records("dense", 2)[0], schedule="schedule C")
-
-    assert left([record], of.problem.origins) == {"it runs in its own loops": 1}
+def test_a_schedule_without_nests_is_no_case_of_nests() -> None:
     with pytest.raises(DescribeError) as refused:
-        of(Schedule.parse("schedule C"))
+        planted.cases("dense")(Schedule.parse("schedule C"))
     assert str(refused.value) == (
         "learn: cannot describe this schedule\n  because  it runs in its own loops"
     )
+
+
+def test_of_predicted_times_nothing_is_learned() -> None:
+    kept = [replace(one, source=Source.PREDICTED) for one in planted.records("dense", 2)]
+
+    assert left(kept, planted.cases("dense").problem.origins) == {
+        "its seconds were predicted, and nothing ran": 2
+    }
 
 
 @pytest.mark.slow

@@ -207,17 +207,17 @@ def test_a_schedule_that_is_refused_is_left_aside(records: Records, text: str, w
 def test_a_schedule_that_breaks_the_compiler_is_left_aside(
     records: Records, monkeypatch: pytest.MonkeyPatch, kind: Exception
 ) -> None:
-    from offcut import pipeline
+    from offcut import kernel
 
     records.add(verdict())
-    made = pipeline.kernel_of
+    made = kernel.kernel_of
 
     def broken(request: Any, options: Any, *rest: Any) -> Any:
         if options.schedule is not None:
             raise kind
         return made(request, options, *rest)
 
-    monkeypatch.setattr(pipeline, "kernel_of", broken)
+    monkeypatch.setattr(kernel, "kernel_of", broken)
     assert notes(oc.compile(C, **GIVEN))[0].endswith("odd")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from offcut.backends.accelerator.costs import cost_of, cycles_of, formulas_of, taken
+from offcut.backends.accelerator.costs import cost_of, formulas_of, taken
 from offcut.backends.accelerator.executor import AcceleratorExecutor
 from offcut.backends.accelerator.host_device_split import HostDeviceProgram
 from offcut.backends.accelerator.isa.listing import listing
@@ -337,14 +337,26 @@ class Accelerator(Target):
         self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
     ) -> Callable[[Schedule], Sequence[float]]:
         """By the closed form."""
+        costs = self.costs(request, options, vectors)
+        return lambda schedule: [one.seconds for one in costs(schedule)]
+
+    def costs(
+        self, request: Request, options: Options, vectors: Sequence[Mapping[str, int]]
+    ) -> Callable[[Schedule], Sequence[Cost]]:
+        """Return what `cost_of` says of schedules; nothing is proved."""
         program, names = request.program, dict(request.users.sizes)
         computation = self.arrays(program)
-        given = [{names[user]: size for user, size in at.items()} for at in vectors]
+        given = [({names[user]: size for user, size in at.items()}, at) for at in vectors]
 
-        def seconds(schedule: Schedule) -> Sequence[float]:
+        def found(schedule: Schedule) -> Sequence[Cost]:
             try:
-                made = plan_program(program, computation, self.spec, schedule).program
-                found = [cycles_of(taken(made, self.spec, at)) for at in given]
+                made = with_memories(
+                    plan_program(program, computation, self.spec, schedule).program
+                )
+                return [
+                    cost_of(program, taken(made, self.spec, at), self.machine, user, at)
+                    for at, user in given
+                ]
             except TargetError as refused:
                 raise PartitionError(
                     "tune",
@@ -353,9 +365,8 @@ class Accelerator(Target):
                     because=refused.because,
                     help=refused.help,
                 ) from refused
-            return [one / self.spec.hertz for one in found]
 
-        return seconds
+        return found
 
     def simulated(
         self, planned: Planned, request: Request, options: Options, sizes: Mapping[str, int]

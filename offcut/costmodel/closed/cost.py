@@ -80,6 +80,8 @@ class Cost:
     call     cycles of the call itself, from Python: arguments, a result, the choice between ways; 0 where the machine's
              description has none
     loss     of the shorter of computing and moving, the share that is not hidden
+    factor   that was learned, of the seconds; 1 where nothing was
+    correction  what it is from, or why it is not used; "" where there is no model
     """
 
     kernel: str
@@ -97,6 +99,8 @@ class Cost:
     compile_seconds: float
     call: float = 0.0
     loss: float = 0.0
+    factor: float = 1.0
+    correction: str = ""
 
     @property
     def stages(self) -> dict[str, dict[str, float]]:
@@ -110,8 +114,8 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """Of the call."""
-        return self.cycles / self.hertz
+        """Of the call: by the closed form, times the factor that was learned."""
+        return self.cycles / self.hertz * self.factor
 
     @property
     def instructions(self) -> float:
@@ -147,6 +151,7 @@ class Cost:
             "cycles": self.cycles,
             "call": self.call,
             "seconds": self.seconds,
+            "correction": self.correction,
             "instructions": self.instructions,
             "bytes": self.bytes,
             "energy": self.energy,
@@ -167,8 +172,18 @@ class Cost:
         if self.call:
             code += f"; the call itself {quantity(self.call / self.hertz, 's')}"
         return "\n".join(
-            [self._first(), *table(rows), f"holds {held}; {code}", str(self.exactness)]
+            [
+                self._first(),
+                *table(rows),
+                f"holds {held}; {code}",
+                str(self.exactness),
+                *self._corrected,
+            ]
         )
+
+    @property
+    def _corrected(self) -> list[str]:
+        return [self.correction] if self.correction else []
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -191,10 +191,10 @@ def _along(tile: Tile, kernel: Microkernel) -> tuple[str, str, Match | None]:
         match loop:
             case For(depth, body=(Store() as store,)) if store.reduce is not None:
                 found = list(matches(kernel, store.value, store.reduce, tuple(names), (depth,)))
-                found.sort(key=lambda one: one.columns != names[-1])
+                found.sort(key=lambda one: [one.columns] != names[-1:])
                 if found:
                     return found[0].rows or "", found[0].columns or "", found[0]
-    return "".join(names[-2:-1]), names[-1], None
+    return "".join(names[-2:-1]), "".join(names[-1:]), None
 
 
 def _sums_of(tile: Tile) -> tuple[list[Stmt], list[Stmt]]:

@@ -2,16 +2,18 @@
 
 from offcut.costmodel.learned import library, metrics
 from offcut.costmodel.learned.case import Case, Ran
+from offcut.costmodel.learned.counted import Counted
 from offcut.costmodel.learned.described import Feature, check_names, described, features_found
 from offcut.costmodel.learned.ensemble import Settings
 from offcut.costmodel.learned.features import CLOSED, FEATURES
-from offcut.costmodel.learned.pair import Foreseen, Pair, columns, learned, ordered
+from offcut.costmodel.learned.pair import Foreseen, Pair, columns, learned, ordered, useless_in
 from offcut.costmodel.learned.rows import Rows
 
 __all__ = [
     "CLOSED",
     "FEATURES",
     "Case",
+    "Counted",
     "Feature",
     "Foreseen",
     "Pair",
@@ -26,4 +28,5 @@ __all__ = [
     "library",
     "metrics",
     "ordered",
+    "useless_in",
 ]

@@ -9,18 +9,20 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from offcut.costmodel.learned.case import Case
+from offcut.costmodel.learned.counted import COUNTED, Counted
 from offcut.costmodel.learned.features import FEATURES
 from offcut.costmodel.learned.values import Values
 from offcut.errors import DescribeError, blamed_on_another
 
 GROUP = "offcut.features"
 
-Feature: TypeAlias = Callable[[Case], Any]
+Feature: TypeAlias = Callable[[Any], Any]
 """A case -> a number, a number for each vector of sizes, or several of these by name."""
 
 
-def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...], Values]:
-    """The names of what features give, and the numbers: ``(vectors of sizes, names)``.
+def described(case: Case | Counted, features: Sequence[Feature]) -> tuple[tuple[str, ...], Values]:
+    """Return the names of what features give, and the numbers: ``(vectors of sizes, names)``; of a schedule without nests what
+    `cost()` counts, whatever features there are of nests.
 
     A number is called as the function is, or ``function.key``.
 
@@ -28,7 +30,8 @@ def described(case: Case, features: Sequence[Feature]) -> tuple[tuple[str, ...],
     """
     names: list[str] = []
     parts: list[Values] = []
-    for feature in features:
+    chosen: Sequence[Feature] = COUNTED if isinstance(case, Counted) else features
+    for feature in chosen:
         name = _name(feature)
         with blamed_on_another(partial(_refused, name)):
             found = feature(case)

@@ -10,15 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 
-def pairs(seconds: ArrayLike, predicted: ArrayLike, spread: ArrayLike = 0.0) -> tuple[float, int]:
-    """How many pairs are in the right order, and how many there are that are no ties; equal predictions are half right.
+def pairs(
+    seconds: ArrayLike, predicted: ArrayLike, spread: ArrayLike = 0.0, apart_by: float = 0.0
+) -> tuple[float, int]:
+    """Return how many pairs are in the right order, and how many there are that are no ties; equal predictions are half right.
 
-    spread  distance of the quartiles over the median, of each
+    spread    distance of the quartiles over the median, of each
+    apart_by  of the lesser of two, the share by which the other is more, at least
     """
     t, p = np.asarray(seconds, float), np.asarray(predicted, float)
     noise = np.broadcast_to(np.asarray(spread, float), t.shape) * t / 2
     apart = t[:, None] - t[None, :]
-    slower = apart > np.hypot(noise[:, None], noise[None, :])
+    slower = apart > np.maximum(np.hypot(noise[:, None], noise[None, :]), apart_by * t[None, :])
     with np.errstate(invalid="ignore"):
         above = np.sign(p[:, None] - p[None, :])
     return float((slower * (1 + np.nan_to_num(above)) / 2).sum()), int(slower.sum())

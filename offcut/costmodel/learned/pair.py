@@ -163,6 +163,22 @@ class Pair:
         return made
 
 
+def useless_in(path: Path) -> str:
+    """Return why the model in a file is not used; "" where it is. XGBoost is not needed for that.
+
+    Raises OffcutError for a file that holds none.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise _unread(path, error.strerror or str(error)) from None
+    except ValueError:
+        raise _unread(path, "it is no JSON") from None
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        raise _unread(path, f"it is no {_FORMAT}")
+    return str(found.get("useless", ""))
+
+
 def too_few(rows: Rows) -> str:
     """Why nothing is learned from rows; "" where they are enough."""
     count = len(np.unique(rows.schedule))

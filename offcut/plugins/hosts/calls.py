@@ -80,7 +80,7 @@ def call_of(tile: Tile, kernel: Microkernel) -> Call:
             iterator = iterators.get(lead.name) if isinstance(lead, Var) else None
             strides.append(tuple(_factor(one, iterator) for one in given))
             sizes.append(_span(part, extents))
-        first = tuple(substitute(part, starts) for part in given)
+        first = tuple(ix.simplify(substitute(part, starts)) for part in given)
         views.append(View(buffer, first, tuple(sizes), tuple(strides)))
     return Call(_name(tile, kernel), tuple(views), tuple(extents.values()))
 
@@ -126,7 +126,7 @@ def _on_copies(
             raise refuse(
                 tile, f"two of its operands are elements of {array}, and its tile is not full"
             )
-        first = tuple(substitute(part, starts) for part in given)
+        first = tuple(ix.simplify(substitute(part, starts)) for part in given)
         sizes = tuple(_span(part, counts) for part in given)
         copy = Buffer(f"{array}_{kernel.name}", whole.dtype, sizes, Kind.LOCAL, scope=whole.scope)
         copies.append(copy)

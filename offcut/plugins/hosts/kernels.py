@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
+from offcut.core.accesses import element_accesses, stored_arrays
 from offcut.core.conditions import conjunction
 from offcut.core.expr import Expr, Logic, Var, variables
 from offcut.core.program import (
@@ -148,6 +149,13 @@ class _Kernel:
                 )
             outermost = unit in THREADS and not around & set(THREADS)
             self.within = {*_units(stmt.body)} if outermost else self.within
+            if outermost and self.within & set(THREADS) and not _is_apart(stmt):
+                raise self.refuse(
+                    stmt,
+                    "threads of it meet inside of its loop, where not all threads of a block come",
+                    "order …: loops that are bound to threads directly inside of each other",
+                    "at … in a loop around them",
+                )
             body = self.block(stmt.body, around | {unit})
             self.within = set() if outermost else self.within
             body = substitute_coordinates(body, {stmt.iter: ix.add(stmt.lo, own)})
@@ -186,6 +194,28 @@ class _Kernel:
 
 def _units(body: tuple[Stmt, ...]) -> set[str | None]:
     return {stmt.unit for stmt in walk(body) if isinstance(stmt, For)}
+
+
+def _is_apart(loop: For) -> bool:
+    """Return whether threads of several indices need no barrier inside of a loop: they are directly inside of each other, or each
+    touches elements that no other thread writes.
+    """
+    inner: tuple[Stmt, ...] = loop.body
+    while len(inner) == 1 and _units(inner) & set(THREADS):
+        (stmt,) = inner
+        if not (isinstance(stmt, For) and stmt.unit in THREADS) and not isinstance(stmt, If | Let):
+            break
+        if isinstance(stmt, If) and stmt.other:
+            break
+        inner = stmt.then if isinstance(stmt, If) else stmt.body
+    if not _units(inner) & set(THREADS):
+        return True
+    touched: dict[str, set[tuple[Expr, ...]]] = {}
+    for stmt in walk(inner):
+        for array, index in element_accesses(stmt):
+            touched.setdefault(array, set()).add(index)
+    windows = any(isinstance(stmt, Alloc) and _units(stmt.body) for stmt in walk(inner))
+    return not windows and all(len(touched[name]) == 1 for name in stored_arrays(inner))
 
 
 def _writes(stmt: Stmt) -> bool:

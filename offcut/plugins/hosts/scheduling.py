@@ -34,6 +34,7 @@ from offcut.core.program import (
     substitute_coordinates,
     walk,
 )
+from offcut.core.text.layouts import format_layout
 from offcut.core.traversal import rewrite, rewrite_body
 from offcut.describe.microkernel import Microkernel
 from offcut.errors import OffcutError, PartitionError
@@ -51,13 +52,14 @@ from offcut.schedule import (
     Separate,
     Staging,
     Step,
-    at_line,
+    check_once,
     each_decision,
     replay,
     stages_in,
 )
 from offcut.schedule.apply.covering import find_intrinsic
 from offcut.schedule.decisions import Cover
+from offcut.schedule.text import lines_of
 
 CONSTANT = (LANE, UNROLL)
 """Units that run a loop only where its extent is a number."""
@@ -110,23 +112,22 @@ def scheduled(
     """
     if isinstance(schedule, str):
         schedule = Schedule.parse(schedule)
+    check_once(schedule)
     for step in each_decision_or_other(schedule):
         because, *help_ = _unsaid(step, words)
         if because:
-            with at_line(schedule, step):
-                raise _refusal(words, step, because, *help_)
+            raise _refusal(words, schedule, step, because, *help_)
     result = _applied(program, schedule, microkernels)
     saying = _Saying(schedule, words, microkernels)
     return Said(saying.program(result), saying.kernel, saying.refuse_loop)
 
 
 def is_about(schedule: Schedule, program: Program, *names: str) -> bool:
-    """Return whether a schedule is of `program`, which has one of `names`, and its own: it names a stage that the program writes, or none."""
+    """Return whether a schedule is of `program`, which has one of `names`, and its own: it names an array of the program, or none."""
     if schedule.name not in (program.name, *names):
         return False
     named = {stage for step in each_decision(schedule.steps) for stage in stages_in(step)}
-    written = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Store)}
-    return not named or bool(named & written)
+    return not named or any(buffer.name in named for buffer in program.buffers)
 
 
 def microkernels_of(target: str) -> tuple[Microkernel, ...]:
@@ -160,10 +161,7 @@ def _applied(program: Program, schedule: Schedule, microkernels: Sequence[Microk
             try:
                 program = partition(program, target="interpret", copies=step.copies).loops
             except OffcutError as refused:
-                with at_line(schedule, step):
-                    raise PartitionError(
-                        "separate", refused.refused, because=refused.because, help=refused.help
-                    ) from refused
+                raise _again(refused, schedule, step) from refused
     return program
 
 
@@ -182,11 +180,7 @@ def _replayed(
         step = _at_line_of(part, refused)
         if step is None:
             raise
-        with at_line(whole, step):
-            raise PartitionError(
-                refused.op, refused.refused, because=refused.because, help=refused.help
-            ) from refused
-        raise AssertionError from None
+        raise _again(refused, whole, step) from refused
 
 
 def _at_line_of(part: Schedule, refused: PartitionError) -> Step | None:
@@ -219,9 +213,26 @@ def _unsaid(step: Step, words: Words) -> tuple[str, ...]:
     )
 
 
-def _refusal(words: Words, step: Step, because: str, *help_: str) -> PartitionError:
-    what = type(step).__name__.lower()
-    return PartitionError(words.host, f"cannot say this {what}", because=because, help=help_)
+def _line(schedule: Schedule, decision: object) -> str:
+    """Return the line of a decision, with its number."""
+    lines = enumerate(lines_of(schedule), 1)
+    return next(f"line {k}: {text.strip()}" for k, (text, one) in lines if one is decision)
+
+
+def _refusal(
+    words: Words, schedule: Schedule, step: Step, because: str, *help_: str
+) -> PartitionError:
+    what = f"cannot say this {_line(schedule, step).split()[2]}"
+    at = _line(schedule, step)
+    return PartitionError(words.host, what, at=at, because=because, help=help_)
+
+
+def _again(refused: OffcutError, schedule: Schedule, step: Step) -> PartitionError:
+    """Return what is refused at the line that a decision has in the whole schedule."""
+    at = _line(schedule, step)
+    return PartitionError(
+        refused.op, refused.refused, at=at, because=refused.because, help=refused.help
+    )
 
 
 @dataclass
@@ -261,10 +272,11 @@ class _Saying:
                 raise self.refuse_cover(stmt, f"{judged.question.value}: {judged}")
             for name, place in kernel.operands.items():
                 if place.layout is not None or place.by != "plain":
-                    how = "as " + (str(place.layout) if place.by == "plain" else f"a {place.by}")
+                    plain = place.by == "plain" and place.layout is not None
+                    how = f"as {format_layout(place.layout) if plain else 'a ' + place.by}"
                     raise self.refuse_cover(
                         stmt,
-                        f"{kernel.name} takes {name} {how}, and arrays of {self.words.host} lie in rows",
+                        f"{kernel.name} takes {name} {how}, and a call of {self.words.host} says strides",
                         "a microkernel whose operands lie at strides",
                     )
             whole = (one for one in judged.covered if one.start != "reset" or one.match.operands)
@@ -287,9 +299,9 @@ class _Saying:
     def refuse_cover(self, tile: Tile, because: str, *help_: str) -> PartitionError:
         """Return the refusal of the cover of a tile."""
         stores = {stmt.buffer for stmt in walk(tile.body) if isinstance(stmt, Store)}
-        name = tile.microkernel
         covers = [s for s in each_decision(self.schedule.steps) if isinstance(s, Cover)]
-        steps = [s for s in covers if s.microkernel == name]
+        kernels = [(step, self.kernel(step.microkernel)) for step in covers]
+        steps = [s for s, k in kernels if tile.microkernel in (k.name, k.reset, k.update)]
         mine = [s for s in steps if s.stage in stores or s.stage.rpartition("_")[0] in stores]
         return self.at((*steps, *mine), because, *help_)
 
@@ -316,11 +328,7 @@ class _Saying:
             return PartitionError(
                 self.words.host, "cannot say this program", because=because, help=help_
             )
-        try:
-            with at_line(self.schedule, steps[-1]):
-                raise _refusal(self.words, steps[-1], because, *help_)
-        except PartitionError as refused:
-            return refused
+        return _refusal(self.words, self.schedule, steps[-1], because, *help_)
 
     # units
 
@@ -344,9 +352,8 @@ class _Saying:
 
         body = tuple(visit(stmt, False, False) for stmt in program.body)
         program = replace(program, body=body)
-        units = {unit for unit, _ in said}
         for (unit, name), (loop, because) in lost.items():
-            if (unit, name) not in said and not (unit in CONSTANT and unit in units):
+            if (unit, name) not in said:
                 raise self.refuse_loop(loop, because)
         return program
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from offcut.core import index as ix
 from offcut.core.accesses import accessed_arrays
 from offcut.core.expr import Binary, Const, Expr, Load, Var, variables
 from offcut.core.expr import rewrite as rewrite_expr
+from offcut.core.layout import Digit, Layout
 from offcut.core.program import (
     Alloc,
     Buffer,
@@ -33,20 +34,52 @@ THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 HARDWARE = (*BLOCKS, *THREADS)
 """The indices of a grid, as a loop is bound to them."""
 
+_NUMBERS = "an array in such a memory has a number of elements"
+
 Refuse = Callable[..., PartitionError]
 
 
 @dataclass(frozen=True)
 class _Window:
-    """An array in place of a window: its name, and what is subtracted from indices; `slot` comes before them."""
+    """An array in place of a window: its name, and what is subtracted from indices; `slot` comes before them.
+
+    digits  of each coordinate of a place, where elements lie in a layout
+    """
 
     buffer: str
     starts: tuple[Expr, ...]
     slot: tuple[Expr, ...] = ()
+    digits: tuple[tuple[Digit, ...], ...] | None = None
 
     def index(self, index: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        moved = (ix.sub(part, start) for part, start in zip(index, self.starts, strict=True))
-        return (*self.slot, *moved)
+        moved = tuple(ix.sub(part, start) for part, start in zip(index, self.starts, strict=True))
+        if self.digits is None:
+            return (*self.slot, *moved)
+        return (
+            *self.slot,
+            *(ix.add(0, *(_value(d, moved[d.axis]) for d in of)) for of in self.digits),
+        )
+
+
+def _value(digit: Digit, coordinate: Expr) -> Expr:
+    """Return a digit of a coordinate, times its weight."""
+    value = ix.floordiv(coordinate, digit.step)
+    return ix.mul(value if digit.extent is None else ix.mod(value, digit.extent), digit.weight)
+
+
+def _places(layout: Layout, shape: Sequence[Expr]) -> tuple[Expr, ...]:
+    """Return the number of values of each coordinate of a place, for an array of `shape` elements."""
+    counts: list[Expr] = []
+    for of in layout.digits(len(shape)):
+        counts.append(ix.const(1))
+        for digit in of:
+            multiple = layout.multiple_of(digit.axis)
+            whole = ix.mul(ix.ceildiv(shape[digit.axis], multiple), multiple)
+            values = (
+                ix.ceildiv(whole, digit.step) if digit.extent is None else ix.const(digit.extent)
+            )
+            counts[-1] = ix.mul(counts[-1], values)
+    return tuple(counts)
 
 
 def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = False) -> Program:
@@ -59,7 +92,13 @@ def with_arrays_for_windows(program: Program, refuse: Refuse, numbers: bool = Fa
     numbers  whether an array in another memory than the main one has a number of elements
     """
     renamer = _Windows(program, refuse, numbers)
-    body = renamer.block(program.body, {}, ())
+    windowed = {stmt.buffer for stmt in walk(program) if isinstance(stmt, Alloc)}
+    whole = {
+        buffer.name: renamer.whole(buffer)
+        for buffer in program.buffers
+        if buffer.name not in windowed and renamer.is_placed(buffer)
+    }
+    body = renamer.block(program.body, whole, ())
     used = accessed_arrays(body)
     kept = (
         buffer
@@ -122,8 +161,8 @@ class _Windows:
     ) -> tuple[Stmt, ...]:
         buffer = self.program.buffer(stmt.buffer)
         starts = tuple(start for start, _ in stmt.axes)
-        if stmt.layout is not None:
-            raise self.refuse(stmt, f"it lies as {stmt.layout}, and arrays of the host in rows")
+        layout = stmt.layout or buffer.layout
+        digits = None if layout is None else self.digits(stmt, layout)
         if stmt.inplace is not None:
             other = known.get(stmt.inplace)
             holder = self.program.buffer(stmt.inplace)
@@ -144,24 +183,53 @@ class _Windows:
             why = "an array inside of a kernel has a number of elements"
             extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
         elif self.numbers and (stmt.memory or buffer.scope) is not None:
-            why = "an array in such a memory has a number of elements"
-            extents = tuple(self.fixed(stmt, extent, None, why) for extent in extents)
+            extents = tuple(self.fixed(stmt, extent, None, _NUMBERS) for extent in extents)
         loop = loops[-1] if loops and loops[-1].unit is None and stmt.depth > 1 else None
         slot: tuple[Expr, ...] = ()
         if loop is not None:
             inside = {loop.iter, *all_bound_names(loop.body)}
             why = "windows in turn are of one"
             extents = tuple(self.fixed(stmt, extent, inside, why) for extent in extents)
-            extents = (ix.const(stmt.depth), *extents)
             slot = (ix.mod(ix.sub(Var(loop.iter), loop.lo), stmt.depth),)
+        extents = extents if layout is None else _places(layout, extents)
+        if loop is not None:
+            extents = (ix.const(stmt.depth), *extents)
         memory = stmt.memory or buffer.scope
         self.added.append(Buffer(name, buffer.dtype, extents, Kind.LOCAL, scope=memory))
-        body = self.block(stmt.body, {**known, stmt.buffer: _Window(name, starts, slot)}, loops)
+        body = self.block(
+            stmt.body, {**known, stmt.buffer: _Window(name, starts, slot, digits)}, loops
+        )
         made = Alloc(name, tuple((ix.const(0), one) for one in extents), body, memory)
         if loop is None:
             return (made,)
         self.around.setdefault(id(loop), []).append(made)
         return body
+
+    def is_placed(self, buffer: Buffer) -> bool:
+        """Return whether a whole array lies in a layout, or in a memory whose arrays have a number of elements."""
+        return buffer.layout is not None or (self.numbers and buffer.scope is not None)
+
+    def whole(self, buffer: Buffer) -> _Window:
+        """Return what takes the place of an array that has no windows."""
+        zeros = tuple(ix.const(0) for _ in buffer.shape)
+        there = Alloc(buffer.name, tuple(zip(zeros, buffer.shape, strict=True)), ())
+        shape, digits = buffer.shape, None
+        if buffer.scope is not None and self.numbers:
+            shape = tuple(self.fixed(there, extent, None, _NUMBERS) for extent in shape)
+        if buffer.layout is not None:
+            digits = self.digits(there, buffer.layout)
+            shape = _places(buffer.layout, shape)
+            if buffer.kind is not Kind.LOCAL:
+                raise self.refuse(there, "it is an array of the caller, which lies in rows")
+        self.added.append(replace(buffer, shape=shape, layout=None))
+        return _Window(buffer.name, zeros, (), digits)
+
+    def digits(self, stmt: Alloc, layout: Layout) -> tuple[tuple[Digit, ...], ...]:
+        if layout.swizzle is not None:
+            raise self.refuse(
+                stmt, f"its places are swizzled, {layout.swizzle}: arrays have no bytes"
+            )
+        return layout.digits(len(stmt.axes))
 
     def name(self, wanted: str) -> str:
         taken = {buffer.name for buffer in (*self.program.buffers, *self.added)} - {wanted}

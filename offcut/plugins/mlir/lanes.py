@@ -31,7 +31,7 @@ _KINDS = {
     "min": ("minimumf", "minsi"),
 }
 """Kinds of ``vector.reduction``, of floats and of integers."""
-_OPERATORS = ("+", "-", "*", "/", "max", "min", "neg")
+_SHIFTS = ("shl", "shr")
 
 
 class _NoVector(Exception):
@@ -67,7 +67,7 @@ class _Lanes:
 
     def first(self, expr: Expr) -> Expr:
         """Return what an expression is of the first lane."""
-        return substitute(expr, {self.loop.iter: self.loop.lo})
+        return ix.simplify(substitute(expr, {self.loop.iter: self.loop.lo}))
 
     def block(self, body: tuple[Stmt, ...], scope: _Scope, found: list[Operation]) -> None:
         for stmt in body:
@@ -160,10 +160,11 @@ class _Lanes:
                 array = self.writer.arrays[buffer]
                 at = self.neighbours(index, scalars)
                 return scalars.added(vector.LoadOp(array, at, kind))
-            case Binary(op) | Unary(op) if op in _OPERATORS and dtype not in ("index", "bool"):
+            case Binary(op) | Unary(op) if op not in _SHIFTS and dtype not in ("index", "bool"):
                 name = (FLOAT if dtype in FLOATS else INTEGER).get(op, "")
                 parts = (expr.a, expr.b) if isinstance(expr, Binary) else (expr.a,)
-                if name in OPERATIONS and all(dtype_of(part) == dtype for part in parts):
+                same = all(dtype_of(part) == dtype for part in parts)
+                if name in OPERATIONS and same:
                     made: Callable[..., Operation] = OPERATIONS[name]
                     return scalars.added(made(*(self.broadcast(p, scalars) for p in parts)))
         raise _NoVector

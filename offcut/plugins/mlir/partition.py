@@ -224,7 +224,7 @@ class _Texts:
     """The schedule of a pass, and those of single loops."""
 
     def __init__(self, text: str) -> None:
-        self.given = self.own(text) if text else None
+        self.given = self.own(text.replace("\\n", "\n")) if text else None
         self.used = self.given is None
         self.stages: dict[str, None] = {}
 

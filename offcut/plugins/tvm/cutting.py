@@ -17,7 +17,7 @@ from offcut.describe.microkernel import Microkernel
 from offcut.errors import DescribeError, OffcutError
 from offcut.partition import Partition
 from offcut.pipeline import partition
-from offcut.plugins.hosts import Said, Words, is_about, microkernels_of, scheduled
+from offcut.plugins.hosts import Said, Words, microkernels_of, scheduled
 from offcut.plugins.tvm.reading import Reading, read, stages
 from offcut.plugins.tvm.writing import write
 from offcut.schedule import Schedule
@@ -80,7 +80,7 @@ def partitioned(
             ``offcut.tile`` and ``offcut.tail``, say it for that function
     tail    a strategy of `offcut.partition`, or one by loop
     report  is told what became of each function
-    schedule      in place of tiles, for the functions of which it names a stage: decisions, or their text; the attribute
+    schedule      in place of tiles, for the function of its name: decisions, or their text; the attribute
                   ``offcut.schedule`` of a function says it for that function
     microkernels  that a schedule may name, beside declared instructions; or the name of a target that has them
 
@@ -200,11 +200,11 @@ def _settings(
 
 
 def _schedule_of(function: Any, given: Schedule | None, reading: Reading) -> Schedule | None:
-    """Return the schedule of a function: its own, or that of the pass, if it names a stage that the function writes."""
+    """Return the schedule of a function: its own, or that of the pass, if it has the function's name."""
     own = (function.attrs or {}).get(SCHEDULE)
     if own is not None:
         return Schedule.parse(str(own))
-    return given if given and is_about(given, reading.program) else None
+    return given if given and given.name == reading.program.name else None
 
 
 def _partitioned(

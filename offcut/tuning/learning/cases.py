@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from offcut.backends.decide import proved_plan
 from offcut.core.memo import lazy_property
-from offcut.costmodel.learned import Case, Ran
+from offcut.costmodel import Cost
+from offcut.costmodel.learned import Case, Counted, Ran
 from offcut.costmodel.learned.values import Values
 from offcut.costmodel.nests import SchedulePrices, Taken
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError
 from offcut.schedule import Nest, Schedule, Step, Together
 from offcut.search import Price
-from offcut.tuning.pricing.predicting import nest_prices, price_of
+from offcut.tuning.pricing.predicting import key_of, nest_prices, price_of
 from offcut.tuning.problem import Problem
 
+SHORTEST = 1e-12
+"""Seconds, of which there is a logarithm."""
+
 LOOPS = "it runs in its own loops"
-"""Why nothing is learned of a schedule without nests."""
+"""Why nothing is learned of a schedule without nests, where others have some."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,14 @@ class Cases:
             calls.count,
         )
 
+    def describes(self, schedule: Schedule) -> bool:
+        """Whether a schedule is a case: it has nests."""
+        return has_nests(schedule)
+
+    def seconds(self, schedule: Schedule) -> Values:
+        """By the closed form, at each vector of sizes."""
+        return np.maximum(self.prices(schedule), SHORTEST)
+
     def _ran(self, nest: Nest, around: int, taken: Taken) -> Iterator[Ran]:
         """The ways of a nest, as calls run them."""
         least = np.argmin([cost.own for cost in taken.ways], axis=0)
@@ -94,6 +107,64 @@ class Cases:
             for group in self.computation.groups
             for stage in group[:1]
         }
+
+
+@dataclass(frozen=True)
+class CountedCases:
+    """What the schedules of a problem are at its sizes where the target itself counts them: no nest describes its loops."""
+
+    problem: Problem
+
+    def __call__(self, schedule: Schedule) -> Counted:
+        """Return a schedule at each vector of sizes.
+
+        Raises PartitionError or TargetError for one that is refused, DescribeError where nothing is predicted.
+        """
+        costs = self.costs(schedule)
+        if len(costs) < len(self.problem.sizes):
+            because = f"of calls on {self.problem.target.machine.name} nothing is predicted"
+            raise DescribeError("learn", "cannot describe this schedule", because=because)
+        return Counted(tuple(costs), self.problem.target.machine)
+
+    def describes(self, schedule: Schedule) -> bool:
+        """Whether a schedule is a case: any is."""
+        return True
+
+    def seconds(self, schedule: Schedule) -> Values:
+        """By the closed form, at each vector of sizes."""
+        found = self.closed(schedule)
+        return np.maximum([found[key_of(sizes)] for sizes, _ in self.problem.sizes], SHORTEST)
+
+    @lazy_property
+    def costs(self) -> Callable[[Schedule], Sequence[Cost]]:
+        """What the target counts."""
+        problem = self.problem
+        target, request = problem.target, problem.request
+        vectors = [dict(sizes) for sizes, _ in problem.sizes]
+
+        def planned(schedule: Schedule) -> Sequence[Cost]:
+            options = problem.scheduled(schedule)
+            plan = proved_plan(target, request, options)
+            found = [target.cost_of(plan, request, options, at) for at in vectors]
+            return [one for one in found if isinstance(one, Cost)]
+
+        return target.costs(request, problem.options, vectors) or planned
+
+    @lazy_property
+    def closed(self) -> Price:
+        """The closed form of any schedule."""
+        return price_of(self.problem, None, None)
+
+
+def cases_of(
+    problem: Problem, computation: Computation | None, first: Schedule
+) -> Cases | CountedCases:
+    """Return the cases of a problem: of its nests, or as the target counts them.
+
+    first  the target's own schedule
+    """
+    nests = computation is not None and has_nests(first)
+    return Cases(problem, computation) if computation and nests else CountedCases(problem)
 
 
 def has_nests(schedule: Schedule) -> bool:

@@ -17,11 +17,15 @@ from offcut.costmodel.learned.values import Values
 if TYPE_CHECKING:
     from rich.table import Table
 
-SPLITS = {"shape": "sizes", "operator": "program", "machine": "machine"}
+PROGRAM = "operator"
+SPLITS = {"shape": "sizes", PROGRAM: "program", "machine": "machine"}
 """What is left out, and the field of rows that says so."""
 
 RECALL = 30
 """The k of recall@k; half of a group where that is less."""
+
+APART = 0.15
+"""Pairs whose times differ by less than this share are no pairs."""
 
 _FOLDS = 5
 
@@ -36,7 +40,7 @@ class HeldOut:
     by        what was left out: a shape, an operator, a machine
     model     closed form, learned alone, or pair
     rows      that were predicted
-    pairwise  the share of pairs in the right order, ties inside of the noise excluded
+    pairwise  the share of pairs in the right order: of those that are further apart than `APART` and their noise
     tau       Kendall's, the mean over the groups, as are recall and regret
     recall    at `RECALL`
     regret    of the one that is predicted to be the fastest
@@ -57,7 +61,36 @@ class HeldOut:
     because: str = ""
 
 
-def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tuple[HeldOut, ...]:
+def useless_of(lines: Sequence[HeldOut]) -> str:
+    """Return why a correction is not used: of programs that were left out whole it orders fewer pairs than the closed form, or
+    misses the best by more; "" where neither is so.
+
+    lines  of what `held_out` gives; those by operator count
+    """
+    found = {one.model: one for one in lines if one.by == PROGRAM}
+    if not found:
+        return "all rows are of one program, and none can be left out whole"
+    closed, pair = found["closed form"], found["pair"]
+    if pair.because:
+        return pair.because
+    if isnan(closed.pairwise):
+        return f"no two schedules of a program are {APART:.0%} apart"
+    said = f"of programs that were left out whole, the closed form orders {closed.pairwise:.1%} of the pairs, at a regret of {closed.regret:.1%}"
+    with_it = f"and with it, {pair.pairwise:.1%}, at {pair.regret:.1%}"
+    if pair.pairwise < closed.pairwise or pair.regret > closed.regret:
+        return f"{said}, {with_it}"
+    if (pair.pairwise, pair.regret) == (closed.pairwise, closed.regret):
+        return f"{said}, {with_it}: it changes nothing"
+    return ""
+
+
+def held_out(
+    rows: Rows,
+    seed: int = 0,
+    settings: Settings | None = None,
+    splits: Sequence[str] = tuple(SPLITS),
+    alone: bool = True,
+) -> tuple[HeldOut, ...]:
     """A line for each way to leave out and each model; none of a way where there is nothing to leave.
 
     Where too few rows stay to learn from, a line has no figures, and says why.
@@ -69,8 +102,10 @@ def held_out(rows: Rows, seed: int = 0, settings: Settings | None = None) -> tup
         "learned alone": lambda seen, new: _alone(seen, new, seed, settings),
         "pair": lambda seen, new: _pair(seen, new, seed, settings),
     }
+    if not alone:
+        del models["learned alone"]
     found = []
-    for by, field in SPLITS.items():
+    for by, field in ((by, SPLITS[by]) for by in splits):
         folds = tuple(_folds(getattr(rows, field), seed))
         few = next(filter(None, (too_few(rows.at(~new)) for new in folds)), "")
         for model, predict in models.items() if folds else ():
@@ -155,7 +190,7 @@ def _line(by: str, model: str, rows: Rows, parts: Sequence[tuple[Values, Predict
         seconds[new], spread[new] = predicted, own
         fell += share * new.sum() / len(rows)
     groups = [group for group in rows.groups if len(group) > 1]
-    ordered = [metrics.pairs(rows.seconds[g], seconds[g], rows.spread[g]) for g in groups]
+    ordered = [metrics.pairs(rows.seconds[g], seconds[g], rows.spread[g], APART) for g in groups]
     count = sum(one for _, one in ordered)
     each = [
         (

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan
 from pathlib import Path
 
 import offcut
 from offcut.costmodel.learned import Feature, Pair, Rows, features_found, learned
 from offcut.errors import OffcutError
+from offcut.search import Origin, Place
+from offcut.tuning.learning.heldout import APART, PROGRAM, HeldOut, held_out, useless_of
 from offcut.tuning.learning.training import read_records, training_set
 
 
@@ -18,11 +21,13 @@ class Learned:
     """What became of records.
 
     left  how many schedules were left out, by why
+    held  how well the model, and the closed form, do on programs that were left out whole
     """
 
     rows: Rows
     model: Pair
     left: Mapping[str, int]
+    held: tuple[HeldOut, ...]
 
 
 def learn(
@@ -32,26 +37,48 @@ def learn(
     seed: int = 0,
     features: Sequence[Feature] | None = None,
     tell: Callable[[int, int], None] = lambda done, all: None,
+    target: str | None = None,
 ) -> Learned:
-    """Write the training set and the model of some records; the same files and seed give the same.
+    """Write the training set and the model of some records of a target; the same files and seed give the same.
+
+    The model is used where, of programs that were left out whole, it orders no fewer pairs than the closed form, and misses the
+    best by no more; else it says why it is not.
 
     files     of records: SQLite's, or JSON lines
     model     where the model goes, a JSON file
     rows      where the training set goes, arrays of numpy
     features  instead of those of this package and of plug-ins
+    target    whose records count; None: the one that all are of
 
     Raises OffcutError for records that teach nothing, or files that cannot be used; TargetError where XGBoost is not
     installed.
     """
     chosen = features_found() if features is None else tuple(features)
-    made = training_set(*read_records(files), chosen, tell)
+    records, origins = read_records(files)
+    named = target_of(origins, target)
+    places = {one.digest for one in origins if isinstance(one, Place) and one.target != named}
+    made = training_set([r for r in records if r.machine not in places], origins, chosen, tell)
     try:
         pair = learned(made.rows, seed, version=offcut.__version__)
+        held = held_out(made.rows, seed, splits=(PROGRAM,), alone=False)
     except OffcutError as refused:
         refused.at = "; ".join(
             f"{count} schedules left out: {why}" for why, count in made.left.items()
         )
         raise
+    pair = replace(
+        pair,
+        useless=useless_of(held) or pair.useless,
+        learned={
+            **pair.learned,
+            "target": named,
+            "apart": APART,
+            "programs left out": {
+                one.model: {"pairs": _number(one.pairwise), "regret": _number(one.regret)}
+                for one in held
+            },
+        },
+    )
     for file, save in ((rows, made.rows.save), (model, pair.save)):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -61,4 +88,34 @@ def learn(
             raise OffcutError(
                 "learn", f"cannot write {file.name}", at=str(file), because=because
             ) from None
-    return Learned(made.rows, pair, made.left)
+    return Learned(made.rows, pair, made.left, held)
+
+
+def target_of(origins: Iterable[Origin], named: str | None) -> str | None:
+    """Return the target that a model is learned for; None where no record says of which it is.
+
+    named  by the user; None: the only one
+
+    Raises OffcutError where there are several, and where none is the one that is named.
+    """
+    there = sorted({one.target for one in origins if isinstance(one, Place)})
+    if named is None and len(there) > 1:
+        raise OffcutError(
+            "learn",
+            f"cannot learn one correction of {', '.join(there)}",
+            because="what is counted of one target is not what is counted of another",
+            help=tuple(f"offcut learn --target {name}" for name in there),
+        )
+    if named is not None and there and named not in there:
+        raise OffcutError(
+            "learn",
+            f"cannot learn for target={named!r}",
+            because=f"the records are of {', '.join(there)}",
+            help=(f"offcut learn --random --target {named}",),
+        )
+    return named or next(iter(there), None)
+
+
+def _number(value: float) -> float | None:
+    """Return a number as JSON has it."""
+    return None if isnan(value) else value

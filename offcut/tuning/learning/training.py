@@ -26,10 +26,13 @@ from offcut.errors import OffcutError
 from offcut.partition import Users
 from offcut.pipeline import target as target_named
 from offcut.schedule import Schedule
-from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Trial
+from offcut.search import Origin, Outcome, Place, ProgramText, Record, Records, Source, Trial
 from offcut.search.transfer import read
-from offcut.tuning.learning.cases import LOOPS, Cases, has_nests
+from offcut.tuning.learning.cases import LOOPS, Cases, CountedCases, has_nests
 from offcut.tuning.problem import Problem
+
+PREDICTED = "its seconds were predicted, and nothing ran"
+"""Why nothing is learned of a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,9 @@ def training_set(
     features: Sequence[Feature],
     tell: Callable[[int, int], None] = lambda done, all: None,
 ) -> Training:
-    """Of each schedule that is ok its rows; at the same sizes what was written last counts.
+    """Return of each schedule that is ok its rows; at the same sizes what was written last counts.
+
+    Where some schedules have nests, those without are left out: what is counted of both is not the same.
 
     tell  how many schedules are done, and how many there are
     """
@@ -86,10 +91,14 @@ def training_set(
         grouped[record.program, record.machine, record.schedule].append(record)
     left = Counter[str]()
     made = _Made()
-    known: dict[tuple[str, str, tuple[str, ...]], Cases | str] = {}
+    known: dict[tuple[str, str, tuple[str, ...]], tuple[Cases | None, CountedCases] | str] = {}
+    nests = any(_has_nests(text) for _, _, text in grouped)
     for number, ((program, place, text), kept) in enumerate(grouped.items(), 1):
         tell(number, len(grouped))
         if any(record.outcome is not Outcome.OK for record in kept):
+            continue
+        if any(record.source is Source.PREDICTED for record in kept):
+            left[PREDICTED] += 1
             continue
         last = {sizes_text(record.sizes): record for record in kept}
         named = program, place, tuple(last)
@@ -102,23 +111,24 @@ def training_set(
             continue
         try:
             schedule = Schedule.parse(text)
-            if not has_nests(schedule):
+            if nests > has_nests(schedule):
                 left[LOOPS] += 1
                 continue
-            case = cases(schedule)
-            names, found = described(case, features)
+            of = (cases[0] if nests else None) or cases[1]
+            names, found = described(of(schedule), features)
+            closed = of.seconds(schedule)
             check_names(made.names, names)
         except OffcutError as refused:
             left[f"{refused.op}: {refused.refused}"] += 1
             continue
-        made.add(names, found, case.seconds, last, _machine(places[place]))
+        made.add(names, found, closed, last, _machine(places[place]))
     return Training(made.rows(), dict(left))
 
 
 def _cases(
     program: ProgramText | None, place: Place | None, vectors: Sequence[Mapping[str, int]]
-) -> Cases | str:
-    """Schedules of a program in a place, at vectors of sizes; or why there are none."""
+) -> tuple[Cases | None, CountedCases] | str:
+    """Return the cases of schedules of a program in a place, at vectors of sizes: of nests, if there are, and of others; or why not."""
     if program is None:
         return "the text of the program was not kept"
     if place is None:
@@ -139,7 +149,18 @@ def _cases(
         return f"{refused.op}: {refused.refused}"
     if problem.program != program.digest or problem.machine != place.digest:
         return "this version reads the program or the machine otherwise"
-    return LOOPS if computation is None else Cases(problem, computation)
+    return (
+        None if computation is None else Cases(problem, computation),
+        CountedCases(problem),
+    )
+
+
+def _has_nests(text: str) -> bool:
+    """Whether a schedule has nests; a text that is none has not."""
+    try:
+        return has_nests(Schedule.parse(text))
+    except OffcutError:
+        return False
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:

@@ -16,6 +16,7 @@ from offcut.costmodel.nests import LoopPrices, SchedulePrices, standing
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, TargetError, blamed_on_another
 from offcut.schedule import Nest, Schedule, Together
+from offcut.schedule.decisions import Order, Split
 from offcut.search import Price, Sizes
 from offcut.tuning.problem import Problem
 
@@ -49,7 +50,8 @@ def price_of(
             return dict(zip(keys, target_own(schedule), strict=True))
         if prices is None or not any(isinstance(s, Nest | Together) for s in schedule.steps):
             if schedule not in cut:
-                found = None if loops is None else loops(schedule)
+                by_hand = any(isinstance(step, Split | Order) for step in schedule.steps)
+                found = None if loops is None or by_hand else loops(schedule)
                 cut[schedule] = (
                     seconds_of_loops(problem, schedule) if found is None else found.tolist()
                 )

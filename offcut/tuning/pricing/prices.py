@@ -8,31 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from offcut.backends.correction import model_path
 from offcut.costmodel.learned import Feature, Pair, features_found, library
 from offcut.describe.computation import Computation
 from offcut.errors import DescribeError, OffcutError, blamed_on_another
 from offcut.schedule import Schedule
 from offcut.search import Price, Refitted, Sizes, Times
-from offcut.search.default_file import default_file
 from offcut.search.plugged import plugged
-from offcut.tuning.learning.cases import Cases, has_nests
+from offcut.tuning.learning.cases import cases_of
 from offcut.tuning.learning.corrected import Corrected
 from offcut.tuning.pricing.predicting import price_of
 from offcut.tuning.problem import Problem
 
 GROUP = "offcut.prices"
 CLOSED, LEARNED = "closed", "learned"
-
-
-def model_path() -> Path | None:
-    """The default file of the learned model: ``OFFCUT_MODEL``, else ``model.json`` beside the default records; None
-    where ``OFFCUT_RECORDS`` is ``off``.
-    """
-    named = os.environ.get("OFFCUT_MODEL")
-    if named:
-        return Path(named).expanduser()
-    records = default_file()
-    return None if records is None else records.with_name("model.json")
 
 
 def price_named(
@@ -54,7 +43,7 @@ def price_named(
     if given == CLOSED:
         return _Said(price_of(problem, computation, None), "the closed form")
     if given is None or given == LEARNED:
-        path, model, notes = model_path(), None, list[str]()
+        path, model, notes = model_path(problem.target.name), None, list[str]()
         named = "" if path is None else path.name
         try:
             model = None if path is None or not path.exists() else Pair.load(path)
@@ -78,17 +67,15 @@ def _learned(
     features: Sequence[Feature],
     notes: Sequence[str] = (),
 ) -> Price:
-    """The closed form where nothing can be learned: of loops that no nest describes, or without XGBoost."""
+    """Return the closed form where nothing can be learned: without XGBoost."""
     closed = price_of(problem, computation, None)
-    if computation is None or not has_nests(first):
-        return _Said(
-            closed, "the closed form: no nest describes the loops, and nothing is learned of them"
-        )
     missing = library.missing()
     if missing:
         return _Said(closed, "; ".join(("the closed form", *notes, f"not learned: {missing}")))
     every = (*features_found(), *features)
-    made = Corrected(Cases(problem, computation), every, model, named, problem.seed, tuple(notes))
+    made = Corrected(
+        cases_of(problem, computation, first), every, model, named, problem.seed, tuple(notes)
+    )
     made.begin(first)
     return made
 

@@ -47,11 +47,6 @@ def taken(program: Program, spec: AcceleratorSpec, sizes: Mapping[str, int]) -> 
     return [fastest(phases.options(at, sizes), sizes) for at in phases.nests]
 
 
-def cycles_of(streams: Sequence[Ran]) -> float:
-    """Cycles of a call."""
-    return sum(one.timed.cycles for one in streams)
-
-
 def cost_of(
     described: Program,
     streams: Sequence[Ran],

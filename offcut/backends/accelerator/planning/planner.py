@@ -25,12 +25,12 @@ from offcut.backends.accelerator.planning.policy import choose_tiling
 from offcut.backends.accelerator.planning.roles import Layouts, Roles
 from offcut.backends.accelerator.planning.tiling import Tiling
 from offcut.backends.accelerator.spec import AcceleratorSpec
+from offcut.backends.raising import unfuse_stages
 from offcut.backends.target import Planned, Strategies
 from offcut.core import index as ix
 from offcut.core.expr import Load, variables, walk
 from offcut.core.program import UNROLL, Kind, Program
 from offcut.describe.computation import Computation, Stage
-from offcut.describe.source import source
 from offcut.errors import PartitionError
 from offcut.partition import CUT, GUARD, LADDER, Strategy, axis_named, segments
 from offcut.schedule import (
@@ -387,13 +387,3 @@ def layout_labels(ways: Sequence[Roles]) -> list[str]:
     return [
         one if found.count(one) == 1 else f"{one}_{number}" for number, one in enumerate(found, 1)
     ]
-
-
-def unfuse_stages(computation: Computation) -> Program:
-    """Return the program of `computation` with a nest for each stage: a step on the way to operations one by one."""
-    groups = tuple((stage,) for group in computation.groups for stage in group)
-    buffers = tuple(
-        replace(buffer, kind=Kind.LOCAL) if buffer.kind is Kind.PRIVATE else buffer
-        for buffer in computation.buffers
-    )
-    return source(replace(computation, groups=groups, buffers=buffers))

@@ -161,7 +161,6 @@ def _refusal(program: Program, made: Planned, asked: Options) -> PartitionError 
 
 def _made(program: Program, users: Users, host: Host, asked: Options) -> Planned:
     """Return `program` as the host runs it, not proved yet."""
-    debug.passed("describe", program)
     if asked.schedule is not None:
         return _scheduled(program, users, host, asked, asked.schedule)
     computation, why = computation_of(program, users, asked.reassociate)

@@ -1,0 +1,194 @@
+"""Arguments of `compile`, `partition` and `prove_equal`, checked before anything is described."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from offcut.backends import registry
+from offcut.backends.checked_results import check_type
+from offcut.backends.target import Strategies, Target
+from offcut.core.analysis import analysis
+from offcut.core.integers import whole
+from offcut.core.program import Program, Store
+from offcut.core.text.printer import shown
+from offcut.costmodel import Device, copies_worth
+from offcut.describe.microkernel import Microkernel
+from offcut.errors import DescribeError, PartitionError
+from offcut.partition import Strategy, strategy_named
+from offcut.schedule import Schedule, at_line, decisions, find_intrinsic
+from offcut.search import Records
+
+
+def first_decision(
+    strategy: object, microkernels: Sequence[Microkernel], schedule: object, price: object
+) -> str:
+    """Return the first argument that leaves nothing for records to decide; "" where none does."""
+    given = {
+        "strategy": strategy != "auto",
+        "microkernels": bool(microkernels),
+        "schedule": schedule is not None,
+        "price": price is not None,
+    }
+    return next((name for name, there in given.items() if there), "")
+
+
+def check_records(records: object, decided: str) -> None:
+    """Check `records=`: a file, and nothing beside it that decides.
+
+    decided  the argument that leaves nothing for records to decide; "" for none
+
+    Raises DescribeError.
+    """
+    if records is None or records is False:
+        return
+    if not isinstance(records, str | os.PathLike | Records):
+        raise DescribeError(
+            "compile",
+            f"cannot take records={records!r}",
+            because="records are a file",
+            help=('records="tuned.sqlite"', "records=False looks nothing up"),
+        )
+    if decided:
+        raise DescribeError(
+            "compile",
+            f"cannot take records= beside {decided}=",
+            because="records give a schedule, and it would say otherwise",
+            help=("one of the two",),
+        )
+
+
+def checked_strategy(strategy: object) -> Strategies:
+    """Return what a user wrote, as strategies.
+
+    Raises PartitionError for what names none.
+    """
+    if strategy == "auto":
+        return "auto"
+    if isinstance(strategy, str | tuple | Strategy):
+        return strategy_named(strategy, at="every axis of rows", op="compile", others=("auto",))
+    if not isinstance(strategy, Mapping):
+        raise PartitionError(
+            "compile",
+            f"cannot take strategy={strategy!r}",
+            because="a strategy is a name, or names by axis",
+            help=('strategy="auto"', 'strategy={"i": "ladder", "j": "mask"}'),
+        )
+    left = next((axis for axis, choice in strategy.items() if choice == "auto"), None)
+    if left is not None:
+        raise PartitionError(
+            "compile",
+            "cannot take strategy='auto'",
+            at=f"axis {left}",
+            because="an axis that is not named is the target's to decide on: auto says that of all",
+            help=(f"leave {left} out", 'strategy="auto"'),
+        )
+    return tuple(
+        (str(axis), strategy_named(choice, at=f"axis {axis}", op="compile"))
+        for axis, choice in strategy.items()
+    )
+
+
+def checked_schedule(
+    schedule: object, strategy: object, microkernels: Sequence[Microkernel]
+) -> Schedule | None:
+    """Return a schedule, where one is given and no strategy beside it; its instructions are known."""
+    if schedule is None:
+        return None
+    if not isinstance(schedule, Schedule):
+        raise DescribeError(
+            "compile",
+            f"cannot take schedule={shown(schedule)}",
+            because=f"it is of type {type(schedule).__name__}, and no schedule",
+            help=(
+                *(('strategy="ladder" names a strategy',) if isinstance(schedule, str) else ()),
+                "kernel.schedule",
+                "s.schedule, of a schedule by hand",
+                "oc.Schedule.parse(text)",
+            ),
+        )
+    if strategy != "auto":
+        raise DescribeError(
+            "compile",
+            f"cannot take strategy={strategy!r} beside schedule=",
+            because="a schedule says every strategy",
+            help=("one of the two",),
+        )
+    for step in schedule.steps:
+        if isinstance(step, decisions.Cover):
+            with at_line(schedule, step):
+                find_intrinsic(step.microkernel, microkernels, f"axis {step.stage}.{step.axis}")
+    return schedule
+
+
+def checked_copies(asked: int | None, program: Program, machine: Device) -> int:
+    """Return how many copies of a statement conditions may cost: what is asked, or what the cost model finds worth it.
+
+    Raises PartitionError for what is no such number.
+    """
+    if asked is None:
+        stores = len(analysis(program).of(Store))
+        return copies_worth(machine, stores)
+    count = whole(asked)
+    if count is None or count < 1:
+        raise PartitionError(
+            "partition",
+            f"cannot make {asked!r} copies",
+            because="copies is an int, at least 1: what one statement may become",
+            help=("copies=1 leaves every condition where it is",),
+        )
+    return count
+
+
+def checked_target(asked: object, op: str) -> Target:
+    """Return the target that an argument ``target=`` says.
+
+    Raises TargetError for what is none.
+    """
+    if not isinstance(asked, Target):
+        return registry.named(asked, None, op)
+    check_type(asked, "name", asked.name, str, "a text")
+    check_type(asked, "machine", asked.machine, Device, "the description of a machine")
+    return asked
+
+
+def check_program(program: object, op: str) -> None:
+    """Check that a value is a loop program.
+
+    Raises DescribeError.
+    """
+    if not isinstance(program, Program):
+        raise DescribeError(
+            op,
+            f"cannot compare {shown(program)}",
+            because="it is no loop program",
+            help=("parse(text)", "partition(…).loops"),
+        )
+
+
+def check_price(price: object, schedule: Schedule | None) -> None:
+    """Check a cost model of a user's own, beside which no schedule stands.
+
+    Raises DescribeError.
+    """
+    if callable(price) and schedule is None:
+        return
+    because = "a schedule says what its ways cost" if callable(price) else "it is no function"
+    raise DescribeError(
+        "compile",
+        f"cannot take price={price!r}",
+        because=because,
+        help=("lambda loops: 2e-9 * n",),
+    )
+
+
+__all__ = [
+    "check_price",
+    "check_program",
+    "check_records",
+    "checked_copies",
+    "checked_schedule",
+    "checked_strategy",
+    "checked_target",
+    "first_decision",
+]

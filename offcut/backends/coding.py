@@ -1,0 +1,97 @@
+"""From a request to code that runs: the passes that a kernel asks for when it needs what they give.
+
+Code that is kept on disk is read, and neither planned nor proved again; a plan is made when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from offcut import debug
+from offcut.backends.base import Signature
+from offcut.backends.checked_results import check_result
+from offcut.backends.decide import proved_plan
+from offcut.backends.host import cache
+from offcut.backends.options import Loaded, Options, Planned
+from offcut.backends.passes import Pass
+from offcut.backends.requested import Request
+from offcut.backends.target import Target
+
+
+class Code(Protocol):
+    """What the passes share: what is asked for, and what those before have given."""
+
+    @property
+    def request(self) -> Request:
+        """Return what is compiled."""
+
+    @property
+    def options(self) -> Options:
+        """Return how it is asked for."""
+
+    @property
+    def target(self) -> Target:
+        """Return what runs it."""
+
+    @property
+    def signature(self) -> Signature:
+        """Return how the kernel is called."""
+
+    @property
+    def planned(self) -> Planned:
+        """Return what `DECIDE` gives."""
+
+    @property
+    def lowered(self) -> bytes:
+        """Return what `LOWER` gives."""
+
+
+def decided(code: Code) -> Planned:
+    """Return the first plan of the target's policy that is proved."""
+    return proved_plan(code.target, code.request, code.options)
+
+
+def lowered(code: Code) -> bytes:
+    """Return the target's code of the plan: from the cache where it was made before.
+
+    Raises PartitionError or TargetError where none can be made.
+    """
+    target, options = code.target, code.options
+    content = (code.request.text, repr(code.signature), repr(code.request.users))
+    facts = check_result(target, "facts", target.facts(options))
+    name = cache.key(target.name, *content, *facts)
+    kept = cache.read(name)
+    if kept is not None and not debug.verifies():
+        return kept
+    planned = code.planned  # which proves it, again where it was kept
+    if kept is not None:
+        return kept
+    made = check_result(target, "lower", target.lower(planned, code.signature, options))
+    cache.write(name, made)
+    return made
+
+
+def loaded(code: Code) -> Loaded:
+    """Return the code in this process.
+
+    Raises TargetError where this machine cannot run it.
+    """
+    lowered, target = code.lowered, code.target
+    with debug.timed("load"):
+        return check_result(target, "load", target.load(lowered, code.signature, code.options))
+
+
+DECIDE: Pass[Code, Planned] = Pass(
+    "decide",
+    ("request", "options"),
+    "planned",
+    "each decision by its theorem; source = emitted, after the last step, at every size",
+    decided,
+    lambda planned: planned.program,
+)
+LOWER: Pass[Code, bytes] = Pass(
+    "lower", ("planned",), "lowered", "tiles call the microkernels that they name", lowered
+)
+LOAD: Pass[Code, Loaded] = Pass(
+    "load", ("lowered",), "loaded", "the machine has what the code needs", loaded
+)

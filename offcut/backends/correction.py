@@ -1,0 +1,123 @@
+"""What was learned about the closed form of a target, in what `cost` and `plan` say of a call: seconds = closed form * factor.
+
+The factor is applied here and nowhere below, so that what is corrected once is not corrected again. Where a model is off, it is said why.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offcut.backends.options import Options, Planned
+from offcut.backends.plan import Plan
+from offcut.backends.requested import Request
+from offcut.costmodel import Cost, Device
+from offcut.errors import OffcutError
+from offcut.search.default_file import default_file
+
+if TYPE_CHECKING:
+    from offcut.backends.target import Target
+    from offcut.costmodel.learned import Pair
+
+
+def model_path(target: str) -> Path | None:
+    """Return the default file of the model that is learned for a target: ``OFFCUT_MODEL``, else ``model-vta.json`` and so on beside
+    the default records; None where ``OFFCUT_RECORDS`` is ``off``.
+    """
+    named = os.environ.get("OFFCUT_MODEL")
+    if named:
+        return Path(named).expanduser()
+    records = default_file()
+    return None if records is None else records.with_name(f"model-{target}.json")
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The model of a target.
+
+    named    its file
+    pair     None: it is off
+    because  why it is
+    """
+
+    named: str
+    pair: Pair | None
+    because: str = ""
+
+    def factor(self, cost: Cost, machine: Device) -> tuple[float, str]:
+        """Return what the seconds of a call are multiplied by, and a line that says so; 1 where the model is off, or was not learned
+        from the like of this call.
+        """
+        import numpy as np
+
+        from offcut.costmodel.learned import Counted, columns, described
+
+        because = self.because
+        if self.pair is not None:
+            names, features = described(Counted((cost,), machine), ())
+            try:
+                wanted = columns(names, self.pair.names, self.named)
+                closed = np.array([cost.seconds])
+                found = self.pair.predict(features[:, wanted], closed)
+                because = found.because[0]
+                if not because:
+                    factor = float(found.seconds[0] / closed[0])
+                    return factor, f"{self.named}: the closed form × {factor:.3f}"
+            except OffcutError as refused:
+                because = refused.because
+        return 1.0, f"not by {self.named}: {because}"
+
+
+def correction_of(target: Target) -> Correction | None:
+    """Return the model of a target; None where there is no file of one."""
+    path = model_path(target.name)
+    try:
+        return None if path is None else _read(path, path.stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(8)
+def _read(path: Path, changed: int) -> Correction:
+    from offcut.costmodel.learned import Pair, useless_in
+
+    try:
+        because = useless_in(path)
+        return Correction(path.name, None if because else Pair.load(path), because)
+    except OffcutError as refused:
+        return Correction(path.name, None, refused.because)
+
+
+def corrected_cost(target: Target, cost: Cost) -> Cost:
+    """Return the cost of a call, corrected by the model of the target if there is one."""
+    correction = correction_of(target)
+    if correction is None or not cost.seconds > 0:
+        return cost
+    factor, said = correction.factor(cost, target.machine)
+    return replace(cost, factor=factor, correction=said)
+
+
+def corrected_plan(
+    target: Target, planned: Planned, request: Request, options: Options, plan: Plan
+) -> Plan:
+    """Return the plan of a call, its seconds corrected as those of its cost are."""
+    correction = correction_of(target)
+    if correction is None:
+        return plan
+    try:
+        cost = target.cost_of(planned, request, options, plan.sizes)
+    except OffcutError:
+        return plan
+    if not isinstance(cost, Cost) or not cost.seconds > 0:
+        return plan
+    factor, said = correction.factor(cost, target.machine)
+    return replace(
+        plan,
+        pieces=tuple(replace(one, seconds=one.seconds * factor) for one in plan.pieces),
+        considered=tuple(replace(one, seconds=one.seconds * factor) for one in plan.considered),
+        beside=plan.beside * factor,
+        notes=(*plan.notes, said),
+    )

@@ -1,0 +1,196 @@
+"""`oc.partition`: what is asked of it, described and cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from offcut.backends.arguments import checked_copies
+from offcut.backends.decide import with_whole_covers
+from offcut.backends.options import Options, Planned
+from offcut.backends.passes import Pass
+from offcut.backends.proving import keep_options
+from offcut.backends.target import Target
+from offcut.core.memo import forget
+from offcut.core.program import Program
+from offcut.core.text.read_back import read_back
+from offcut.costmodel import tile_price
+from offcut.describe.computation import Computation, computation
+from offcut.describe.external import unverified_notes
+from offcut.describe.request import inputs_of, outputs_of
+from offcut.describe.source import source
+from offcut.errors import PartitionError
+from offcut.partition import (
+    LESS_TO_COMPARE,
+    Partition,
+    StrategyLike,
+    Tiles,
+    Users,
+    check_layouts,
+    check_windows,
+    checked_request,
+    cut,
+    cut_program,
+    cuts_of,
+    drop_refused_covers,
+    pieces_of_tiles,
+    tiles_alike,
+    uncovered_notes,
+    users_of,
+)
+from offcut.polyhedral import request_budget
+from offcut.proof import Certificate, Theorem, check_equal
+from offcut.schedule import schedule_of
+
+SIMPLER = ("fewer axes in tile=", "one tile by axis", 'tail="cut"')
+"""What helps where a cut takes more than bounded work."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is to be cut.
+
+    described  as whole arrays, where it was not written as a program
+    notes      words of its text that are not used
+    """
+
+    program: Program
+    described: Computation | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def users(self) -> Users:
+        """Return what the user calls what is in it."""
+        return Users.of(self.program) if self.described is None else users_of(self.described)
+
+
+@dataclass
+class Cutting:
+    """What `oc.partition` is asked, and what its passes have given."""
+
+    output: Any
+    inputs: Any
+    tiles: Mapping[str, Tiles]
+    tail: Mapping[str, StrategyLike] | StrategyLike
+    copies: int | None
+    target: Target
+    options: Options
+    request: Description = field(init=False)
+    partition: Partition = field(init=False)
+
+    def describe(self) -> Description:
+        """Return what is to be cut, checked."""
+        if not isinstance(self.output, Program):
+            outputs = outputs_of(self.output, "partition")
+            described = computation(outputs, inputs_of(self.inputs, outputs, "partition"))
+            return Description(source(described), described)
+        text = read_back(self.output, "partition")
+        program = self.target.unsynchronized(text, "partition")
+        notes = self.target.check_text(program, self.options, "partition")
+        check_layouts(program, "partition")
+        check_windows(program, "partition")
+        return Description(program, None, notes)
+
+
+def partition_of(job: Cutting) -> Partition:
+    """Return the pieces of a cut, proved: of the plan of a target that plans its cuts, else of the loops as they are cut here."""
+    asked, program, target = job.request, job.request.program, job.target
+    most = checked_copies(job.copies, program, target.machine)
+    forget()
+    described = asked.described
+    wanted = (
+        checked_request(job.tiles, job.tail)
+        if described is None
+        else cuts_of(described, job.tiles, job.tail)
+    )
+    requested = checked_request(job.tiles, job.tail)
+    planned = target.cut(program, asked.users, requested, job.options)
+    if planned is not None:
+        if not target.judges:
+            planned = with_whole_covers(target, planned, job.options)
+        return _of_plan(program, asked.users, planned)
+    made, most = _within_copies(job, wanted, most)
+    lent = job.options.microkernels
+    uncovered = uncovered_notes(made.loops, lent)
+    made = drop_refused_covers(made, target.refused(made.loops, job.options))
+    keep_options(made.loops)
+    covers = {piece.microkernel for piece in made.pieces if piece.microkernel is not None}
+    return replace(
+        made,
+        notes=(*asked.notes, *made.notes, *uncovered, *unverified_notes(lent, covers)),
+        schedule=schedule_of(program.name, wanted, most),
+        measure=lambda cut: target.code_bytes(cut.loops),
+    )
+
+
+def _within_copies(job: Cutting, wanted: Any, most: int) -> tuple[Partition, int]:
+    """Return the cut, its conditions separated for so many copies of a statement; for one, where the user did not say how
+    many, and the proof does not see through more.
+    """
+    refused: PartitionError | None = None
+    for copies in dict.fromkeys((most, 1) if job.copies is None else (most,)):
+        try:
+            made = _cut(job, wanted, copies)
+        except PartitionError as error:
+            if refused is not None:
+                raise refused from None
+            if job.copies is not None or LESS_TO_COMPARE not in error.help:
+                raise
+            refused = error
+            continue
+        if refused is not None:
+            note = (
+                "conditions stay where they are: the proof does not see through loops without them"
+            )
+            made = replace(made, notes=(*made.notes, note))
+        return made, copies
+    assert refused is not None
+    raise refused
+
+
+def _cut(job: Cutting, wanted: Any, copies: int) -> Partition:
+    own = job.target.microkernels(job.options)
+    elsewhere = (kernel for kernel in job.options.microkernels if kernel.unit != "core")
+    price = tile_price(own[0], job.target.machine) if own else tiles_alike
+    kernels = [*elsewhere, *sorted(own, key=lambda kernel: kernel.cycles)]
+    program, described = job.request.program, job.request.described
+    with request_budget("partition", f"cannot cut {program.name} so", help=SIMPLER):
+        if described is None:
+            return cut_program(program, wanted, kernels, price, copies=copies)
+        return cut(described, job.tiles, job.tail, kernels, price, copies)
+
+
+def _of_plan(program: Program, users: Users, planned: Planned) -> Partition:
+    """Return the pieces of a plan, proved step by step; terms of sums may be added in any order, as `compile` has it."""
+    theorems: dict[Theorem, None] = {}
+    refused = f"cannot cut {program.name} so"
+    with request_budget("partition", refused, help=SIMPLER):
+        check_windows(planned.program, "partition")
+    for before, after in pairwise((program, *planned.through, planned.program)):
+        with request_budget("partition", refused, help=SIMPLER):
+            found = check_equal(before, after, reassociate=True, users=users.of_sizes)
+            theorems |= dict.fromkeys(found)
+    keep_options(planned.program)
+    return Partition(
+        program,
+        pieces_of_tiles(program, planned.program, planned.tiles, users),
+        planned.program,
+        Certificate(tuple(theorems)),
+        users,
+        planned.notes,
+        steps=planned.through,
+        reassociate=True,
+        schedule=planned.schedule,
+    )
+
+
+CUT: Pass[Cutting, Partition] = Pass(
+    "cut",
+    ("request", "options"),
+    "partition",
+    "tiles cover each axis once (their strategy), and source = loops (by axis, else by instances)",
+    partition_of,
+    lambda made: made.loops,
+)

@@ -1,0 +1,174 @@
+"""Random programs: contractions, convolutions, stencils, reductions and chains of element-wise operations, in one or several stages.
+
+Source: Adams et al., "Learning to Optimize Halide with Tree Search and Random Programs", SIGGRAPH 2019, section 5: random
+pipelines of operations that networks and image processing have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from offcut import ops
+from offcut.core.sizes import dim
+from offcut.describe.functions import maximum, minimum, reduce_axis
+from offcut.describe.functions import sum as summed
+from offcut.describe.tensor import Tensor, compute, placeholder
+
+SIZES = 2
+"""Sizes of a call at which each schedule is measured."""
+LARGEST = 128
+"""Of them, the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A program that was drawn.
+
+    kind       what it begins with, and of which type: ``contraction int8``
+    constants  names of inputs that are known before any call
+    sizes      of its first dimension
+    """
+
+    kind: str
+    output: Tensor
+    inputs: tuple[Tensor, ...]
+    constants: tuple[str, ...]
+    sizes: Mapping[str, tuple[int, ...]]
+
+
+def drawn(rng: Random, kind: str) -> Drawn:
+    """Return a program of a kind of `KINDS`.
+
+    rng  decides all else
+    """
+    made, dtype = kind.split()
+    sizes = sorted({round(2 ** rng.uniform(0, 7)) for _ in range(SIZES)})
+    n = dim("n", min=1, max=LARGEST)
+    output, inputs, constants = _MADE[made](rng, n, dtype)
+    return Drawn(kind, output, inputs, constants, {"n": tuple(min(s, LARGEST) for s in sizes)})
+
+
+_Made = tuple[Tensor, tuple[Tensor, ...], tuple[str, ...]]
+
+
+def _contraction(rng: Random, n: Any, dtype: str) -> _Made:
+    depth, columns = _length(rng), _length(rng)
+    x = placeholder((n, depth), dtype, name="X")
+    w = placeholder((depth, columns), dtype, name="W")
+    sums = ops.dense(x, w, name="S")
+    inputs = [x, w]
+    if rng.random() < 0.3:
+        r = placeholder((n, columns), dtype, name="R")
+        wide = _wide(dtype)
+        sums = compute(
+            (n, columns),
+            lambda i, j, s=sums: _shifted(s[i, j], dtype) + r[i, j].astype(wide),
+            name="T",
+        )
+        inputs.append(r)
+        return _ended(rng, sums, dtype, 0), tuple(inputs), ("W",)
+    return _ended(rng, sums, dtype, 6), tuple(inputs), ("W",)
+
+
+def _convolution(rng: Random, n: Any, dtype: str) -> _Made:
+    channels, filters = (rng.choice((4, 16, 20, 32)) for _ in range(2))
+    width, taps = rng.choice((5, 6, 8)), rng.choice((1, 3))
+    x = placeholder((n, width, width, channels), dtype, name="X")
+    f = placeholder((taps, taps, channels, filters), dtype, name="F")
+    sums = ops.conv2d(x, f, stride=rng.choice((1, 2)), padding=taps // 2, layout="NHWC", name="S")
+    return _ended(rng, sums, dtype, 8), (x, f), ("F",)
+
+
+def _stencil(rng: Random, n: Any, dtype: str) -> _Made:
+    columns, points = _length(rng), rng.randint(2, 4)
+    x = placeholder((n, columns + points), dtype, name="X")
+    wide = _wide(dtype)
+    sums = compute(
+        (n, columns),
+        lambda i, j: _all([x[i, j + at].astype(wide) for at in range(points)]),
+        name="S",
+    )
+    return _ended(rng, sums, dtype, 1), (x,), ()
+
+
+def _reduction(rng: Random, n: Any, dtype: str) -> _Made:
+    rows, columns = rng.choice((3, 8, 30)), _length(rng)
+    x = placeholder((n, rows, columns), dtype, name="X")
+    k = reduce_axis(rows, name="k")
+    wide = _wide(dtype)
+    sums = compute((n, columns), lambda i, j: summed(x[i, k, j].astype(wide), axis=k), name="S")
+    return _ended(rng, sums, dtype, 3), (x,), ()
+
+
+def _chain(rng: Random, n: Any, dtype: str) -> _Made:
+    columns = _length(rng)
+    inputs = [placeholder((n, columns), dtype, name=name) for name in ("X", "Z")]
+    wide = _wide(dtype)
+    x, z = inputs
+    chain = compute(
+        (n, columns), lambda i, j: x[i, j].astype(wide) + z[i, j].astype(wide), name="S"
+    )
+    for number in range(rng.randint(1, 3)):
+        chain = _step(rng, chain, f"S{number}")
+    return _ended(rng, chain, dtype, 0), (x, z), ()
+
+
+_MADE: Mapping[str, Callable[[Random, Any, str], _Made]] = {
+    "contraction": _contraction,
+    "convolution": _convolution,
+    "stencil": _stencil,
+    "reduction": _reduction,
+    "chain": _chain,
+}
+KINDS = tuple(f"{made} {dtype}" for made in _MADE for dtype in ("float32", "int8"))
+"""What is drawn from; a kind that a target refuses is drawn for others."""
+
+
+def _length(rng: Random) -> int:
+    """Return an extent: often a multiple of what words and vectors have."""
+    return rng.choice((16, 32, 48, 64, 96, 128, rng.randint(8, 120)))
+
+
+def _wide(dtype: str) -> str:
+    """Return the type that sums of a type are of."""
+    return "int32" if dtype == "int8" else dtype
+
+
+def _shifted(value: Any, dtype: str) -> Any:
+    return value // 64 if dtype == "int8" else value
+
+
+def _all(terms: list[Any]) -> Any:
+    found = terms[0]
+    for term in terms[1:]:
+        found = found + term
+    return found
+
+
+def _step(rng: Random, before: Tensor, name: str) -> Tensor:
+    """Return a stage that does one operation to each element."""
+    constant, which = rng.randint(1, 5), rng.randrange(4)
+
+    def value(*at: Any) -> Any:
+        element = before[at]
+        return (
+            maximum(element, 0),
+            element + constant,
+            element * constant,
+            minimum(element, 20 * constant),
+        )[which]
+
+    axes = [f"i{place}" for place in range(len(before.shape))]
+    return compute(before.shape, value, axes=axes, name=name)
+
+
+def _ended(rng: Random, sums: Tensor, dtype: str, shift: int) -> Tensor:
+    """Return a program's end: an epilogue by chance; of integers, cut to 8 bits."""
+    if rng.random() < 0.5:
+        sums = _step(rng, sums, "E")
+    if dtype == "int8":
+        return ops.requantize(sums, shift, name="Y")
+    return sums
